@@ -1,0 +1,251 @@
+"""The command line: typed options, one call into the library, one call to output."""
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
+
+import typer
+
+from zync import __version__
+from zync.config import Config, duration, size
+from zync.errors import ZyncError
+from zync.lake import locate
+from zync.output import Output, amount, byte_size
+
+T = TypeVar("T")
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="""Lands the transactions of Kafka topics in a lake whole, exactly once.
+
+    \b
+    zync init                     a config and an example rule
+    zync sync-from kafka raw      Kafka records to the raw table
+    zync sync raw staging         raw records to whole transactions
+    zync cat staging              what is there
+    """,
+)
+broker_app = typer.Typer(no_args_is_help=True, help="A real single-node Kafka, for development and tests only.")
+app.add_typer(broker_app, name="broker")
+
+Lake = Annotated[str | None, typer.Option("--lake", envvar="ZYNC_LAKE", help="Folder or URI of the tables.")]
+ConfigFile = Annotated[Path | None, typer.Option("--config", envvar="ZYNC_CONFIG", help="Default zync.yaml.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Results as JSON, for programs.")]
+Debug = Annotated[
+    bool, typer.Option("--debug", help="Tracebacks and details on errors.", callback=lambda on: _debug(on=on))
+]
+Length = Annotated[timedelta, typer.Option(parser=lambda given: _parsed(duration, given), metavar="TIME")]
+Size = Annotated[int, typer.Option(parser=lambda given: _parsed(size, given), metavar="SIZE")]
+
+
+def main() -> None:
+    """Runs the command line. Exit codes: 0 done, 1 failed, 2 the user's mistake, 3 another writer owns the table."""
+    try:
+        app()
+    except ZyncError as error:
+        if _debugging():
+            raise
+        Output().error(str(error))
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as error:
+        if _debugging():
+            raise
+        Output().error(f"unexpected {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''} (--debug)")
+        sys.exit(1)
+
+
+def _parsed(parse: Callable[[str], T], given: T | str) -> T:
+    """An option's value; a default comes as the value it is."""
+    if not isinstance(given, str):
+        return given
+    try:
+        return parse(given)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _debug(*, on: bool) -> bool:
+    if on:
+        os.environ["ZYNC_DEBUG"] = "1"
+    logging.basicConfig(level=logging.DEBUG if on else logging.WARNING, format="zync: %(message)s")
+    return on
+
+
+def _debugging() -> bool:
+    return bool(os.environ.get("ZYNC_DEBUG"))
+
+
+def _config(path: Path | None, lake: str | None, *, needed: bool = False) -> Config:
+    """The config file's values, --lake over them; without a file the defaults, unless one is `needed` or named."""
+    from dataclasses import replace  # noqa: PLC0415
+
+    if path is None and not needed and not Path("zync.yaml").exists():
+        config = Config()
+    else:
+        from zync.yaml import load  # noqa: PLC0415
+
+        config = load(path or Path("zync.yaml"))
+    return replace(config, lake=lake) if lake else config
+
+
+def _stop_on_signals() -> threading.Event:
+    """An event that SIGTERM and Ctrl-C set; a second Ctrl-C ends the process at once."""
+    stop = threading.Event()
+
+    def handle(number: int, _frame: object) -> None:
+        if stop.is_set() and number == signal.SIGINT:
+            os._exit(130)
+        stop.set()
+
+    signal.signal(signal.SIGTERM, handle)
+    signal.signal(signal.SIGINT, handle)
+    return stop
+
+
+@app.command("sync-from")
+def sync_from(  # noqa: PLR0913 - one parameter an option
+    source: Annotated[Literal["kafka"], typer.Argument(help="Where from.")],
+    table: Annotated[str, typer.Argument(help="The table to append to, usually raw.")],
+    topic: Annotated[list[str] | None, typer.Option(help="A name or ^regex; repeatable.")] = None,
+    until_caught_up: Annotated[bool, typer.Option(help="End when raw has all that is in Kafka now.")] = False,
+    commit_every: Length = timedelta(seconds=5),
+    commit_rows: Annotated[int, typer.Option(min=1)] = 200_000,
+    commit_bytes: Size = 128 * 1024 * 1024,
+    bootstrap_servers: Annotated[str | None, typer.Option(help="Over the config's.")] = None,
+    on_gap: Annotated[Literal["stop", "skip"], typer.Option(help="When unread offsets are gone from Kafka.")] = "stop",
+    lake: Lake = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Append Kafka records to raw, exactly once, until stopped.
+
+    \b
+    zync sync-from kafka raw --topic order --topic menu --until-caught-up
+    zync sync-from kafka raw --topic '^shop\\..*' --commit-every 1s
+    """
+    from zync.ingest.consume import Ingest, sync_from_kafka  # noqa: PLC0415
+
+    settings, out = _config(config, lake).with_kafka(bootstrap_servers=bootstrap_servers), Output(as_json=as_json)
+    ingest = Ingest(
+        location=locate(table, settings.lake),
+        kafka=settings.kafka,
+        topics=tuple(topic or settings.topics),
+        until_caught_up=until_caught_up,
+        commit_every=commit_every,
+        commit_rows=commit_rows,
+        commit_bytes=commit_bytes,
+        on_gap=on_gap,
+    )
+    done = sync_from_kafka(
+        ingest,
+        _stop_on_signals(),
+        lambda one: out.progress(
+            f"committed {amount(one.rows, 'record')} ({byte_size(one.num_bytes)}) from seqno {one.first_seqno}"
+        ),
+    )
+    rate = done.records / done.seconds if done.seconds else 0.0
+    lag = "unknown" if done.lag is None else f"{done.lag:,}"
+    out.result(
+        {"bytes" if key == "num_bytes" else key: value for key, value in vars(done).items()} | {"rate": round(rate)},
+        f"{amount(done.records, 'record')}, {byte_size(done.num_bytes)} in {done.seconds:.1f} s "
+        f"({rate:,.0f} records/s), {amount(done.commits, 'commit')}, lag {lag}",
+    )
+
+
+@app.command()
+def load(
+    table: Annotated[str, typer.Argument(help="The table to append to, usually raw.")],
+    files: Annotated[list[str], typer.Argument(help="JSON Lines; .gz too; - is standard input.")],
+    lake: Lake = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Append records from JSON Lines to raw, as one commit.
+
+    \b
+    zync load raw records.jsonl
+    echo '{"topic":"t","value":{"txn":1}}' | zync load raw -
+    """
+    from zync.ingest.load import load as load_files  # noqa: PLC0415
+
+    done = load_files(locate(table, _config(config, lake).lake), files)
+    last = (done.first_seqno or 1) + done.rows - 1
+    Output(as_json=as_json).result(
+        {"records": done.rows, "bytes": done.num_bytes, "first_seqno": done.first_seqno},
+        f"loaded {amount(done.rows, 'record')}" + (f", seqno {done.first_seqno} to {last}" if done.rows else ""),
+    )
+
+
+BrokerFolder = Annotated[Path, typer.Option("--folder", help="Its data and logs.")]
+_BROKER_FOLDER = Path(".zync/broker")
+
+
+@broker_app.command("start")
+def broker_start(
+    port: Annotated[int | None, typer.Option(help="Default: a free one.")] = None,
+    folder: BrokerFolder = _BROKER_FOLDER,
+    as_json: AsJson = False,
+) -> None:
+    """Start the development broker in the background; returns once it answers."""
+    from zync.devkafka import DevKafka  # noqa: PLC0415
+
+    servers = DevKafka(folder.absolute()).start(port)
+    Output(as_json=as_json).result(
+        {"bootstrap_servers": servers},
+        f"Kafka answers at {servers} (for development only: one node, no security; data in {folder})",
+    )
+
+
+@broker_app.command("run")
+def broker_run(
+    port: Annotated[int | None, typer.Option(help="Default: a free one.")] = None, folder: BrokerFolder = _BROKER_FOLDER
+) -> None:
+    """Run the development broker in the foreground."""
+    from zync.devkafka import DevKafka  # noqa: PLC0415
+
+    Output().progress("a Kafka for development only: one node, no security; Ctrl-C ends it")
+    sys.exit(DevKafka(folder.absolute()).run(port))
+
+
+@broker_app.command("stop")
+def broker_stop(folder: BrokerFolder = _BROKER_FOLDER, as_json: AsJson = False) -> None:
+    """End the development broker cleanly."""
+    from zync.devkafka import DevKafka  # noqa: PLC0415
+
+    stopped = DevKafka(folder.absolute()).stop()
+    Output(as_json=as_json).result({"stopped": stopped}, "stopped" if stopped else "it did not run")
+
+
+@broker_app.command("status")
+def broker_status(folder: BrokerFolder = _BROKER_FOLDER, as_json: AsJson = False) -> None:
+    """Whether the development broker runs, and where."""
+    from zync.devkafka import DevKafka  # noqa: PLC0415
+
+    broker = DevKafka(folder.absolute())
+    pid = broker.pid()
+    servers = broker.servers() if pid else None
+    Output(as_json=as_json).result(
+        {"bootstrap_servers": servers, "running": pid is not None, "pid": pid},
+        f"runs at {servers} (pid {pid})" if pid else "does not run",
+    )
+
+
+@app.command()
+def version() -> None:
+    """The version of zync."""
+    Output().result({}, __version__)

@@ -1,0 +1,134 @@
+"""`zync.yaml`, as typed and frozen values: every field has one meaning and one place.
+
+`zync.yaml.load` reads the file into these; nothing else makes them, except tests and notebooks.
+"""
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Literal
+
+RESERVED_TOPIC = "__zync"
+"""The topic of records that operators' commands append to raw."""
+
+
+@dataclass(frozen=True)
+class Topic:
+    """An input topic: where its records say which transaction they belong to."""
+
+    id: str
+    schema: str | None = None
+    as_: str | None = field(default=None, metadata={"key": "as"})
+    null_id: Literal["single", "quarantine"] = "quarantine"
+    record_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Transactions:
+    """When a transaction is done, and how long zync waits for it and remembers it."""
+
+    done: str = "false"
+    expire_after: timedelta = timedelta(hours=24)
+    remember: int = 1_000_000
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """A table that rules may join: exactly one of the three says where it is."""
+
+    csv: Path | None = None
+    json: Path | None = None
+    delta: str | None = None
+
+
+@dataclass(frozen=True)
+class OutputRule:
+    """A rule: one SELECT (or one Python function) that feeds one output topic."""
+
+    topic: str
+    sql: Path | None = None
+    python: str | None = None
+    key: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What messages call this rule: its file as the config names it."""
+        return self.sql.name if self.sql else str(self.python)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much may be set aside before a sync stops instead."""
+
+    max_quarantined: int = 100
+
+
+@dataclass(frozen=True)
+class Config:
+    """The whole of `zync.yaml`. Paths are absolute; `${NAME}` has been read from the environment."""
+
+    lake: str = "./lake"
+    kafka: dict[str, str] = field(default_factory=dict)
+    topics: dict[str, Topic] = field(default_factory=dict)
+    transactions: Transactions = field(default_factory=Transactions)
+    lookups: dict[str, Lookup] = field(default_factory=dict)
+    outputs: tuple[OutputRule, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    spark: dict[str, str] = field(default_factory=dict)
+    path: Path | None = field(default=None, metadata={"key": None})
+
+    @property
+    def base(self) -> Path:
+        """The folder that relative paths in this config are relative to."""
+        return self.path.parent if self.path else Path.cwd()
+
+    def digests(self) -> dict[str, str]:
+        """Short digests of what decides the output: they tell when a difference comes from there.
+
+        `transactions` covers ids and `done`: when it changes, what is in flight is read again.
+        """
+        topics = {name: asdict(topic) for name, topic in self.topics.items()}
+        rules = [
+            [rule.topic, list(rule.key), rule.python, rule.sql.read_text() if rule.sql else None]
+            for rule in self.outputs
+        ]
+        return {
+            "transactions": _digest([topics, self.transactions.done]),
+            "config": _digest([topics, asdict(self.transactions)]),
+            "rules": _digest(rules),
+        }
+
+    def with_kafka(self, **properties: str | None) -> "Config":
+        """This config with some librdkafka properties set; a None leaves the property as it is."""
+        given = {key.replace("_", "."): value for key, value in properties.items() if value is not None}
+        return replace(self, kafka={**self.kafka, **given})
+
+
+def _digest(value: object) -> str:
+    text = json.dumps(value, default=str, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_SIZES = {"": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
+
+
+def duration(text: str) -> timedelta:
+    """The length of time that `30s`, `500ms`, `24h` or `7d` says; ValueError for anything else."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)\s*", text)
+    if not match:
+        msg = f"{text!r} is not a length of time: write it like 500ms, 30s, 15m, 24h or 7d"
+        raise ValueError(msg)
+    return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
+
+
+def size(text: str) -> int:
+    """The number of bytes that `64 MiB`, `10MB` or `1024` says; ValueError for anything else."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmg]?i?b?)\s*", text.lower())
+    if not match or match[2] not in _SIZES:
+        msg = f"{text!r} is not a size: write it like 1048576, 64 MiB or 10MB"
+        raise ValueError(msg)
+    return int(float(match[1]) * _SIZES[match[2]])

@@ -1,0 +1,179 @@
+"""`zync broker`: a real single-node Apache Kafka for development and tests. Not for production: one node, no security."""
+
+import base64
+import os
+import signal
+import socket
+import subprocess
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from zync import jars
+from zync.errors import UsageError, ZyncError
+
+_START_SECONDS = 60
+_STOP_SECONDS = 30
+
+_PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@localhost:{controller}
+listeners=PLAINTEXT://localhost:{port},CONTROLLER://localhost:{controller}
+advertised.listeners=PLAINTEXT://localhost:{port}
+controller.listener.names=CONTROLLER
+log.dirs={data}
+num.partitions=1
+auto.create.topics.enable=true
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=5
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=5
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+message.max.bytes=33554432
+replica.fetch.max.bytes=33554432
+log.retention.check.interval.ms=1000
+"""
+
+_LOG4J = """\
+status: error
+Configuration:
+  Appenders:
+    File: {{name: file, fileName: "{log}", append: true, PatternLayout: {{pattern: "%d %p %m (%c)%n"}}}}
+  Loggers:
+    Root: {{level: INFO, AppenderRef: {{ref: file}}}}
+"""
+
+
+@dataclass(frozen=True)
+class DevKafka:
+    """The broker whose data and logs are in `folder`."""
+
+    folder: Path
+
+    @property
+    def _pid_file(self) -> Path:
+        return self.folder / "pid"
+
+    def pid(self) -> int | None:
+        """The process of the broker, None if it does not run."""
+        try:
+            pid = int(self._pid_file.read_text())
+            command = Path(f"/proc/{pid}/cmdline").read_bytes() if Path("/proc").is_dir() else b"kafka.Kafka"
+            os.kill(pid, 0)
+        except (OSError, ValueError):
+            return None
+        return pid if b"kafka.Kafka" in command and not _is_zombie(pid) else None
+
+    def servers(self) -> str | None:
+        """Its `bootstrap.servers`, None if it was never started."""
+        try:
+            return (self.folder / "servers").read_text().strip()
+        except OSError:
+            return None
+
+    def start(self, port: int | None = None) -> str:
+        """Starts the broker unless it runs, and returns its `bootstrap.servers` once it answers.
+
+        The process is one of its own: it holds none of the caller's pipes, and outlives the caller.
+        """
+        if self.pid():
+            return str(self.servers())
+        command = self._prepare(port)
+        log = (self.folder / "server.out").open("ab")
+        with log:
+            process = subprocess.Popen(  # noqa: S603 - Java, our arguments
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=self.folder
+            )
+        self._pid_file.write_text(str(process.pid))
+        self._wait(process)
+        return str(self.servers())
+
+    def run(self, port: int | None = None) -> int:
+        """Runs the broker in the foreground until it is stopped; returns its exit code."""
+        if self.pid():
+            msg = f"the broker in {self.folder} runs already at {self.servers()}: `zync broker stop` ends it"
+            raise UsageError(msg)
+        process = subprocess.Popen(self._prepare(port), stdin=subprocess.DEVNULL, cwd=self.folder)  # noqa: S603 - Java
+        self._pid_file.write_text(str(process.pid))
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            process.terminate()
+            process.wait()
+            return 0
+        finally:
+            self._pid_file.unlink(missing_ok=True)
+
+    def stop(self) -> bool:
+        """Ends the broker cleanly, and waits for it; False if it did not run."""
+        pid = self.pid()
+        if pid is None:
+            return False
+        os.kill(pid, signal.SIGTERM)
+        until = time.monotonic() + _STOP_SECONDS
+        while self.pid() is not None:
+            if time.monotonic() > until:
+                os.kill(pid, signal.SIGKILL)
+                break
+            time.sleep(0.05)
+        self._pid_file.unlink(missing_ok=True)
+        return True
+
+    def _prepare(self, port: int | None) -> list[str]:
+        """Formats the data folder if it is new, and returns the server's command line."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lib = jars.fetch(jars.KAFKA, transitive=True)[0].parent
+        port = port or _free_port()
+        properties = self.folder / "server.properties"
+        data = self.folder / "data"
+        properties.write_text(_PROPERTIES.format(port=port, controller=_free_port(), data=data))
+        (self.folder / "log4j2.yaml").write_text(_LOG4J.format(log=self.folder / "server.log"))
+        (self.folder / "servers").write_text(f"localhost:{port}\n")
+        run_java = [jars.java(), "-Xmx512m", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={self.folder}/log4j2.yaml"]
+        run_java += ["-cp", f"{lib}/*"]
+        if not (data / "meta.properties").exists():
+            cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            tool = [*run_java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties)]
+            done = subprocess.run(tool, capture_output=True, text=True, check=False)  # noqa: S603 - Java, our arguments
+            if done.returncode:
+                msg = f"Kafka's data folder {data} could not be made: {(done.stderr or done.stdout).strip()}"
+                raise ZyncError(msg)
+        return [*run_java, "kafka.Kafka", str(properties)]
+
+    def _wait(self, process: "subprocess.Popen[bytes]") -> None:
+        admin = AdminClient({"bootstrap.servers": self.servers(), "log_level": "0", "reconnect.backoff.max.ms": "200"})
+        until = time.monotonic() + _START_SECONDS
+        while time.monotonic() < until:
+            if process.poll() is not None:
+                break
+            try:
+                admin.list_topics(timeout=1)
+            except KafkaException:
+                continue
+            return
+        if process.poll() is None:
+            process.kill()
+        self._pid_file.unlink(missing_ok=True)
+        msg = f"Kafka did not start: see {self.folder}/server.out and server.log"
+        raise ZyncError(msg)
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("localhost", 0))
+        return int(one.getsockname()[1])
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return False

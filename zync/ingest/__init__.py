@@ -1,0 +1,1 @@
+"""Kafka (or a file) to `raw`: consume → batch → append."""

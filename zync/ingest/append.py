@@ -1,0 +1,178 @@
+"""The commit protocol of raw: a batch is numbered and appended if its positions still hold.
+
+Nothing is stored in Kafka. The commit that adds the rows also moves the positions, and it is refused
+if anything at all was committed since the handle that checked them was opened.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from deltalake import DeltaTable, WriterProperties, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from zync.errors import ZyncError
+from zync.ingest.batch import TIMESTAMP, Batch, Source
+from zync.ingest.raw import INGESTED, RAW_SCHEMA, SEQNO, next_seqno, position_name, stored_position
+from zync.lake import (
+    CHECKPOINT_EVERY,
+    NO_HOOKS,
+    commit_properties,
+    existing_table,
+    first_line,
+    is_local,
+    locked,
+)
+
+log = logging.getLogger(__name__)
+
+_TURN_SECONDS = 2.0
+_TURN_TRUST_SECONDS = 60.0
+_WRITER = WriterProperties(compression="ZSTD", compression_level=1)
+
+
+@dataclass
+class Appended:
+    """What became of a batch: where it landed, and which partitions were refused and where they now stand."""
+
+    rows: int = 0
+    num_bytes: int = 0
+    first_seqno: int | None = None
+    committed: dict[Source, int] = field(default_factory=dict)
+    refused: dict[Source, int | None] = field(default_factory=dict)
+    retries: int = 0
+
+
+class Appender:
+    """Appends batches to one raw. Keeps the table's handle between commits, opened anew when that pays or is due."""
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+        self._table: DeltaTable | None = None
+        self._no_turns_until = 0.0
+
+    def append(self, batch: Batch) -> Appended:
+        """Commits what of the batch still begins where raw stands, and says what became of the rest.
+
+        Refused partitions are taken out of `batch`. Raises ZyncError when the surroundings fail; what was
+        not refused is then still in the batch, and not in raw.
+        """
+        refused: dict[Source, int | None] = {}
+
+        def still_fitting(table: DeltaTable) -> Batch:
+            stored = {source: stored_position(table, source) for source in batch.slices}
+            stale = {source: stored[source] for source, one in batch.slices.items() if stored[source] != one.begin}
+            refused.update(stale)
+            batch.drop(stale)
+            return batch
+
+        done = self.append_planned(still_fitting)
+        done.refused = refused
+        return done
+
+    def append_planned(self, plan: Callable[[DeltaTable], Batch]) -> Appended:
+        """Commits the batch that `plan` makes of the table's state, planned anew after every refusal."""
+        done = Appended()
+        while True:
+            with self._turn():
+                table = self._current()
+                batch = plan(table)
+                if not batch.slices:
+                    return done
+                try:
+                    first = self._commit(table, batch)
+                except (DeltaError, OSError, pa.ArrowException) as error:
+                    # It may have landed all the same: a fresh handle decides, by positions alone.
+                    self._table = None
+                    done.retries += 1
+                    if not isinstance(error, CommitFailedError) and self._unmoved(batch):
+                        msg = f"raw at {self.location} cannot be written: {first_line(error)}"
+                        raise ZyncError(msg) from error
+                    continue
+            done.rows, done.num_bytes, done.first_seqno = batch.num_rows, batch.num_bytes, first
+            done.committed = {source: one.next for source, one in batch.slices.items()}
+            self._checkpoint(table)
+            return done
+
+    def _current(self) -> DeltaTable:
+        """The handle, at the newest version. What is compared on it is committed on it."""
+        if self._table is None:
+            self._table = existing_table(self.location, "zync sync-from kafka raw")
+        else:
+            self._table.update_incremental()
+        return self._table
+
+    def _commit(self, table: DeltaTable, batch: Batch) -> int:
+        """One try on this handle, whose positions were compared. Returns the first seqno it gave."""
+        first = next_seqno(table)
+        now = max(time.time_ns() // 1000, table.transaction_version(INGESTED) or 0)
+        transactions = {SEQNO: first + batch.num_rows, INGESTED: now}
+        for source, one in batch.slices.items():
+            transactions[position_name(source)] = one.next
+            if one.topic_id is not None and table.transaction_version(f"{position_name(source)}/id") != one.topic_id:
+                transactions[f"{position_name(source)}/id"] = one.topic_id
+            if one.gap:
+                transactions[f"{position_name(source)}/gap/{one.gap[0]}"] = one.gap[1]
+        properties = commit_properties(transactions)
+        if batch.num_rows:
+            write_deltalake(
+                table,
+                _numbered(batch, first, now),
+                mode="append",
+                commit_properties=properties,
+                post_commithook_properties=NO_HOOKS,
+                writer_properties=_WRITER,
+            )
+        else:
+            table.create_write_transaction(
+                [],
+                mode="append",
+                schema=table.schema(),
+                commit_properties=properties,
+                post_commithook_properties=NO_HOOKS,
+            )
+        return first
+
+    def _unmoved(self, batch: Batch) -> bool:
+        table = existing_table(self.location, "zync sync-from kafka raw")
+        return all(stored_position(table, source) == one.begin for source, one in batch.slices.items())
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Holds raw's advisory lock, so that writers take turns and large batches do not starve behind small ones.
+
+        Only a courtesy: whoever holds it too long (a stopped process) is passed by, and the commit is
+        refused by its own means if it comes too late.
+        """
+        if not is_local(self.location) or time.monotonic() < self._no_turns_until:
+            yield
+            return
+        path = Path(self.location)
+        with locked(path.parent / f".{path.name}.lock", _TURN_SECONDS) as ours:
+            if not ours:
+                self._no_turns_until = time.monotonic() + _TURN_TRUST_SECONDS
+            yield
+
+    def _checkpoint(self, table: DeltaTable) -> None:
+        """Every so many versions, leaves a checkpoint and lets go of the handle, which grows slower with age."""
+        if table.version() % CHECKPOINT_EVERY:
+            return
+        self._table = None
+        try:
+            table.create_checkpoint()
+        except (DeltaError, OSError) as error:
+            log.warning("no checkpoint of %s: %s", self.location, first_line(error))
+
+
+def _numbered(batch: Batch, first: int, ingested: int) -> pa.Table:
+    rows = pa.Table.from_batches(batch.rows)
+    count = rows.num_rows
+    columns = {name: rows[name] for name in rows.column_names}
+    columns["seqno"] = pa.array(np.arange(first, first + count))
+    columns["ingested"] = pa.array(np.full(count, ingested)).cast(TIMESTAMP)
+    return pa.table([columns[name] for name in RAW_SCHEMA.names], schema=RAW_SCHEMA)

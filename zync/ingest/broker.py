@@ -1,0 +1,115 @@
+"""Questions to the Kafka brokers: which partitions there are, where they begin and end, which topic that really is."""
+
+import re
+import uuid
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from zync.errors import UsageError, ZyncError
+from zync.ingest.batch import Source
+
+_TIMEOUT = 15.0
+_INTERNAL = re.compile(r"__(consumer_offsets|transaction_state|share_group_state)$")
+_ADMIN_PREFIXES = ("bootstrap.", "security.", "ssl.", "sasl.", "socket.", "client.id", "broker.address", "reconnect.")
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The first offset a partition still has, and its last stable offset: what read_committed can see ends there."""
+
+    earliest: int
+    stable: int
+
+
+class Brokers:
+    """A connection for questions. Every answer is one of the moment."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self.servers = properties.get("bootstrap.servers", "")
+        if not self.servers:
+            msg = "no Kafka named: give --bootstrap-servers, or kafka.bootstrap.servers in the config"
+            raise UsageError(msg)
+        try:
+            wanted = {k: v for k, v in properties.items() if k.startswith(_ADMIN_PREFIXES)}
+            self._admin = AdminClient({**wanted, "log_level": "0"})
+        except KafkaException as error:
+            raise bad_property(error) from error
+
+    def topics(self) -> dict[str, int]:
+        """All topics but Kafka's own, with their number of partitions. ZyncError when no broker answers."""
+        try:
+            found = self._admin.list_topics(timeout=_TIMEOUT).topics
+        except KafkaException as error:
+            msg = f"no Kafka broker answers at {self.servers} ({reason(error)}): is it running, and is the address right?"
+            raise ZyncError(msg) from error
+        return {name: len(one.partitions) for name, one in found.items() if not _INTERNAL.match(name)}
+
+    def matching(self, wanted: Iterable[str]) -> dict[str, int]:
+        """The topics of those names and `^regexes`, with their partitions; UsageError for a name that is not there."""
+        there = self.topics()
+        found: dict[str, int] = {}
+        for one in wanted:
+            if one.startswith("^"):
+                found.update({name: count for name, count in there.items() if re.search(one, name)})
+            elif one in there:
+                found[one] = there[one]
+            else:
+                known = ", ".join(sorted(there)[:20]) or "none"
+                msg = f"there is no topic {one!r} at {self.servers} (there: {known}): create it, or give a ^regex"
+                raise UsageError(msg)
+        return found
+
+    def bounds(self, sources: Iterable[Source]) -> dict[Source, Bounds]:
+        """Each partition's earliest and last stable offset."""
+        asked = [TopicPartition(*source) for source in sources]
+        if not asked:
+            return {}
+        found = [
+            self._answers(
+                self._admin.list_offsets(
+                    dict.fromkeys(asked, spec),
+                    isolation_level=IsolationLevel.READ_COMMITTED,
+                    request_timeout=_TIMEOUT,
+                )
+            )
+            for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
+        ]
+        return {
+            Source(one.topic, one.partition): Bounds(found[0][one].offset, found[1][one].offset) for one in asked
+        }
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, int]:
+        """63 bits of each topic's id: a topic deleted and made anew has another. Topics of brokers without ids are left out."""
+        asked = sorted(set(topics))
+        if not asked:
+            return {}
+        answers = self._answers(self._admin.describe_topics(TopicCollection(asked), request_timeout=_TIMEOUT))
+        found: dict[str, int] = {}
+        for name, described in answers.items():
+            high, low = described.topic_id.get_most_significant_bits(), described.topic_id.get_least_significant_bits()
+            if high or low:
+                number = uuid.UUID(int=((high % 2**64) << 64) | (low % 2**64)).int
+                found[name] = (number ^ (number >> 64)) & (2**63 - 1)
+        return found
+
+    def _answers(self, futures: Mapping[Any, "Future[Any]"]) -> dict[Any, Any]:
+        try:
+            return {key: future.result(_TIMEOUT + 5) for key, future in futures.items()}
+        except KafkaException as error:
+            msg = f"Kafka at {self.servers} does not answer: {reason(error)}"
+            raise ZyncError(msg) from error
+
+
+def reason(error: KafkaException) -> str:
+    """What librdkafka says of an error, without its wrapping."""
+    return str(error.args[0].str()) if error.args and hasattr(error.args[0], "str") else str(error)
+
+
+def bad_property(error: KafkaException) -> UsageError:
+    """The error for a librdkafka property that is unknown or has a bad value."""
+    return UsageError(f"kafka in the config: {reason(error)}")

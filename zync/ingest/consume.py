@@ -1,0 +1,369 @@
+"""`zync sync-from kafka raw`: consume, batch, append, until stopped or caught up.
+
+One thread consumes, one appends; between them goes a batch whose slices remember where their consumption
+began. Positions come from raw and go to raw; Kafka's group only shares out the partitions.
+"""
+
+import gc
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Literal
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from deltalake import DeltaTable
+
+from zync.config import RESERVED_TOPIC
+from zync.errors import GapError, UsageError, ZyncError
+from zync.ingest.append import Appended, Appender
+from zync.ingest.batch import Batch, Slice, Source
+from zync.ingest.broker import Bounds, Brokers, bad_property
+from zync.ingest.convert import to_arrow
+from zync.ingest.raw import ensure_raw, position_name, stored_position
+
+log = logging.getLogger(__name__)
+
+_MESSAGES = 10_000
+_POLL_SECONDS = 0.1
+_LOOK_SECONDS = 0.5
+_OURS = {
+    "enable.auto.commit": "false",
+    "enable.auto.offset.store": "false",
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+    "enable.partition.eof": "true",
+    "partition.assignment.strategy": "cooperative-sticky",
+}
+_DEFAULTS = {
+    "fetch.queue.backoff.ms": "10",
+    "queued.max.messages.kbytes": "32768",
+    "topic.metadata.refresh.interval.ms": "30000",
+    "log_level": "3",
+}
+
+
+@dataclass(frozen=True)
+class Ingest:
+    """What to take from Kafka, where to put it, and how often to commit."""
+
+    location: str
+    kafka: dict[str, str]
+    topics: tuple[str, ...]
+    until_caught_up: bool = False
+    commit_every: timedelta = timedelta(seconds=5)
+    commit_rows: int = 200_000
+    commit_bytes: int = 128 * 1024 * 1024
+    on_gap: Literal["stop", "skip"] = "stop"
+
+
+@dataclass
+class Ingested:
+    """What a run of sync-from did. `lag`: records (offsets) between raw's positions and Kafka's ends, at the end."""
+
+    records: int = 0
+    num_bytes: int = 0
+    seconds: float = 0.0
+    commits: int = 0
+    retries: int = 0
+    lag: int | None = None
+    first_seqno: int | None = None
+    positions: dict[str, int] = field(default_factory=dict)
+
+
+def sync_from_kafka(
+    ingest: Ingest,
+    stop: threading.Event | None = None,
+    on_commit: Callable[[Appended], None] = lambda _: None,
+) -> Ingested:
+    """Takes records from Kafka to raw until `stop` is set, or until raw has all that was stable in Kafka at the start.
+
+    Raises:
+        UsageError: a topic or property that does not exist.
+        GapError: offsets that were never read are gone from Kafka; the message names them.
+        ZyncError: Kafka or the table failed. All that was committed is in raw, the rest still in Kafka.
+    """
+    for key in _OURS.keys() & ingest.kafka.keys():
+        msg = f"kafka.{key} in the config is zync's own to set: take it out"
+        raise UsageError(msg)
+    if not ingest.topics:
+        msg = "no topics named: give --topic, or topics in the config"
+        raise UsageError(msg)
+    brokers = Brokers(ingest.kafka)
+    sources = [
+        Source(topic, partition)
+        for topic, count in brokers.matching(ingest.topics).items()
+        if topic != RESERVED_TOPIC
+        for partition in range(count)
+    ]
+    targets = brokers.bounds(sources)
+    table = ensure_raw(ingest.location)
+    was_collecting = gc.isenabled()
+    gc.disable()  # the hot loop makes no cycles, and scanning millions of messages for them costs a third
+    try:
+        return _Run(ingest, brokers, table, targets, stop or threading.Event(), on_commit).run()
+    finally:
+        if was_collecting:
+            gc.enable()
+
+
+class _Run:
+    """One run's state. Everything but `appender` belongs to the consuming thread."""
+
+    def __init__(
+        self,
+        ingest: Ingest,
+        brokers: Brokers,
+        table: DeltaTable,
+        targets: dict[Source, Bounds],
+        stop: threading.Event,
+        on_commit: Callable[[Appended], None],
+    ) -> None:
+        self.ingest, self.brokers, self.table, self.targets = ingest, brokers, table, targets
+        self.stop, self.on_commit = stop, on_commit
+        self.appender = Appender(ingest.location)
+        self.batch = Batch()
+        self.expected: dict[Source, Slice] = {}
+        self.writing: Future[Appended] | None = None
+        self.failed: ZyncError | None = None
+        self.done = Ingested()
+        self.looked = 0.0
+        try:
+            self.consumer = Consumer(
+                {
+                    **_DEFAULTS,
+                    **ingest.kafka,
+                    **_OURS,
+                    "group.id": f"zync-{table.metadata().id}",
+                    "error_cb": self.on_error,
+                }
+            )
+        except KafkaException as error:
+            raise bad_property(error) from error
+
+    def run(self) -> Ingested:
+        started = time.monotonic()
+        with ThreadPoolExecutor(1, "append") as self.writer:
+            try:
+                self.consumer.subscribe(
+                    list(self.ingest.topics), on_assign=self.on_assign, on_revoke=self.on_revoke, on_lost=self.on_lost
+                )
+                while not self.stop.is_set() and not (self.ingest.until_caught_up and self.caught_up()):
+                    self.take(self.consumer.consume(_MESSAGES, _POLL_SECONDS))
+                    if self.failed:
+                        raise self.failed
+                    self.commit_if_due()
+                self.flush()
+            finally:
+                self.consumer.close()
+        self.done.seconds = time.monotonic() - started
+        self.measure_lag()
+        return self.done
+
+    def take(self, messages: list[Message]) -> None:
+        """Puts what came into the batch: records, and ends of partitions, which move positions past markers."""
+        if not messages:
+            return
+        records = [message for message in messages if message.error() is None]
+        last = _last_offsets(records)
+        if not last.keys() <= self.expected.keys():  # taken away while this call was gathering: others read them
+            records = [one for one in records if Source(one.topic(), one.partition()) in self.expected]
+            last = _last_offsets(records)
+        if records:
+            self.batch.add(to_arrow(records))
+            for source, offset in last.items():
+                self.advance(source, offset + 1)
+        for message in messages if len(records) < len(messages) else ():
+            if message.error() is not None:
+                self.on_event(message, message.error())
+
+    def advance(self, source: Source, position: int) -> None:
+        """Moves our position in that partition, and the batch's slice with it."""
+        at = self.expected[source]
+        taken = self.batch.slices.setdefault(source, Slice(at.begin, position, at.topic_id))
+        taken.next = position
+        taken.gap = taken.gap or at.gap
+        self.expected[source] = Slice(position, position, at.topic_id)
+
+    def on_event(self, message: Message, error: KafkaError) -> None:
+        """An end of partition, or something wrong with one."""
+        source = Source(message.topic() or "", message.partition() or 0)
+        code = error.code()
+        if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the library's public name for it
+            at = self.expected.get(source)
+            position = message.offset()
+            if at and (position > at.next or at.gap or (at.begin is None and position > 0)):
+                self.advance(source, position)
+        elif code == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
+            self.on_out_of_range(source)
+        elif code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):  # noqa: SLF001
+            msg = f"topic {source.topic!r} is gone from {self.brokers.servers}: {error.str()}"
+            raise GapError(msg)
+        elif error.fatal() or code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED):
+            msg = f"Kafka at {self.brokers.servers}: {error.str()}"
+            raise ZyncError(msg)
+        else:
+            log.warning("kafka: %s", error.str())
+
+    def on_error(self, error: KafkaError) -> None:
+        """librdkafka's errors that belong to no partition: it goes on by itself, except after fatal ones."""
+        if error.fatal() or error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001
+            self.failed = ZyncError(f"Kafka at {self.brokers.servers}: {error.str()}")
+        else:
+            log.warning("kafka: %s", error.str())
+
+    # Assignment: positions are read from raw, after everything in hand has landed or was refused.
+
+    def on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        try:
+            self.flush()
+            self.consumer.incremental_assign(self.start_of([Source(one.topic, one.partition) for one in partitions]))
+        except ZyncError as error:
+            self.failed = error
+
+    def start_of(self, sources: list[Source]) -> list[TopicPartition]:
+        """Where consumption of newly assigned partitions begins; forgets whatever was in hand of them."""
+        self.batch.drop(sources)
+        self.table.update_incremental()
+        ids = self.brokers.topic_ids(source.topic for source in sources)
+        start = []
+        for source in sources:
+            stored = stored_position(self.table, source)
+            known_id = self.table.transaction_version(f"{position_name(source)}/id")
+            topic_id = ids.get(source.topic)
+            at = Slice(stored, stored or 0, topic_id)
+            if stored is not None and None not in (known_id, topic_id) and known_id != topic_id:
+                self.gap(
+                    f"topic {source.topic!r} was deleted and made anew: raw has {source} up to offset {stored - 1}, and "
+                    "whatever the old topic held after that was never read",
+                )
+                at.gap = (stored, 0)
+                self.expected[source] = at
+                start.append(TopicPartition(*source, OFFSET_BEGINNING))
+                continue
+            self.expected[source] = at
+            start.append(TopicPartition(*source, OFFSET_BEGINNING if stored is None else stored))
+        return start
+
+    def on_out_of_range(self, source: Source) -> None:
+        """Kafka no longer has (or does not have yet) the offset that we want to read next."""
+        at, bounds = self.expected[source], self.brokers.bounds([source])[source]
+        lost = (
+            f"offsets {at.next} to {bounds.earliest - 1} were deleted before they were read"
+            if at.next < bounds.earliest
+            else f"the partition ends at {bounds.stable}, so it is not the one that was read before"
+        )
+        self.gap(f"{source}: raw has everything below offset {at.next}, Kafka begins at {bounds.earliest}: {lost}")
+        self.expected[source] = Slice(at.begin, at.next, at.topic_id, (at.next, bounds.earliest))
+        self.consumer.seek(TopicPartition(*source, bounds.earliest))
+
+    def gap(self, message: str) -> None:
+        if self.ingest.on_gap == "stop":
+            msg = f"{message}. Nothing was skipped: --on-gap skip goes on and leaves the gap on record"
+            raise GapError(msg)
+        log.warning("%s; going on, as --on-gap skip says", message)
+
+    def on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        try:
+            self.flush()
+        except ZyncError as error:
+            self.failed = error
+        self.forget(partitions)
+
+    def on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        log.warning("lost %s: others may have taken them over", ", ".join(f"{p.topic}/{p.partition}" for p in partitions))
+        self.forget(partitions)
+
+    def forget(self, partitions: list[TopicPartition]) -> None:
+        sources = [Source(one.topic, one.partition) for one in partitions]
+        self.batch.drop(sources)
+        for source in sources:
+            self.expected.pop(source, None)
+        self.consumer.incremental_unassign(partitions)
+
+    # Commits
+
+    def commit_if_due(self) -> None:
+        if self.writing and self.writing.done():
+            self.settle()
+        batch, limits = self.batch, self.ingest
+        full = batch.num_rows >= limits.commit_rows or batch.num_bytes >= limits.commit_bytes
+        if not batch.slices:
+            batch.since = time.monotonic()
+        elif full or time.monotonic() - batch.since >= limits.commit_every.total_seconds() or self.at_targets():
+            if self.writing and full:
+                self.settle()
+            if not self.writing:
+                self.start_commit()
+
+    def start_commit(self) -> None:
+        batch, self.batch = self.batch, Batch()
+        self.writing = self.writer.submit(self.appender.append, batch)
+
+    def settle(self) -> None:
+        """Waits for the commit under way. What was refused is dropped with all behind it, and read again."""
+        if not self.writing:
+            return
+        writing, self.writing = self.writing, None
+        appended = writing.result()
+        self.done.records += appended.rows
+        self.done.num_bytes += appended.num_bytes
+        self.done.retries += appended.retries
+        self.done.commits += bool(appended.committed)
+        if self.done.first_seqno is None:
+            self.done.first_seqno = appended.first_seqno
+        self.batch.drop(appended.refused)
+        for source, stored in appended.refused.items():
+            if source in self.expected:
+                log.info("%s: another process moved it to %s; reading on from there", source, stored)
+                self.expected[source] = Slice(stored, stored or 0, self.expected[source].topic_id)
+                self.consumer.seek(TopicPartition(*source, OFFSET_BEGINNING if stored is None else stored))
+        if appended.committed:
+            self.on_commit(appended)
+
+    def flush(self) -> None:
+        """Commits what is in hand, and waits for it."""
+        self.settle()
+        if self.batch.slices:
+            self.start_commit()
+            self.settle()
+
+    def at_targets(self) -> bool:
+        """Whether all that we were to reach and have in hand is in the batch, so that waiting gains nothing."""
+        return self.ingest.until_caught_up and all(
+            at.next >= self.targets[source].stable for source, at in self.expected.items() if source in self.targets
+        )
+
+    def caught_up(self) -> bool:
+        """Whether raw's positions, whoever committed them, have reached what was stable at the start."""
+        if time.monotonic() - self.looked < _LOOK_SECONDS and not (self.writing and self.writing.done()):
+            return False
+        self.looked = time.monotonic()
+        if self.writing and self.writing.done():
+            self.settle()
+        self.table.update_incremental()
+        return all(self.reached(source, bounds.stable) for source, bounds in self.targets.items())
+
+    def reached(self, source: Source, target: int) -> bool:
+        stored = stored_position(self.table, source)
+        return target == 0 if stored is None else stored >= target
+
+    def measure_lag(self) -> None:
+        self.table.update_incremental()
+        stored = {source: stored_position(self.table, source) for source in self.targets}
+        self.done.positions = {str(source): at for source, at in stored.items() if at is not None}
+        try:
+            bounds = self.brokers.bounds(self.targets)
+        except ZyncError as error:
+            log.warning("lag unknown: %s", error)
+            return
+        self.done.lag = sum(max(0, bounds[one].stable - (at or bounds[one].earliest)) for one, at in stored.items())
+
+
+def _last_offsets(records: list[Message]) -> dict[Source, int]:
+    """Each partition's last offset among the records, in order of first appearance."""
+    last = {(record.topic(), record.partition()): record.offset() for record in records}
+    return {Source(*source): offset for source, offset in last.items()}

@@ -1,0 +1,185 @@
+"""JSON Lines into raw: numbered and committed exactly like records from Kafka, one commit a call."""
+
+import base64
+import binascii
+import gzip
+import json
+import re
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from zync.errors import UsageError
+from zync.ingest.append import Appended, Appender
+from zync.ingest.batch import RECORD_SCHEMA, Batch, Slice, Source
+from zync.ingest.raw import ensure_raw, next_seqno, stored_position
+
+_FIELDS = {"topic", "partition", "offset", "timestamp", "key", "value", "headers", "seqno", "kafka"}
+_PLACE = {"topic", "partition", "offset", "timestamp"}
+
+
+@dataclass(frozen=True)
+class _Line:
+    """One line of input, checked; `where` is its file:line."""
+
+    where: str
+    source: Source
+    offset: int | None
+    timestamp: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    seqno: int | None
+
+
+def load(location: str, files: Iterable[str]) -> Appended:
+    """Appends the records of the JSON Lines `files` (`-`: standard input; `.gz` too) to the raw at `location`.
+
+    Raises:
+        UsageError: a line is not a record, its offset is below the partition's next, or its seqno is not
+            the next one; the message names file:line, and nothing was written.
+    """
+    lines = [line for name in files for line in _read(name)]
+    ensure_raw(location)
+    return Appender(location).append_planned(lambda table: _batch(lines, table))
+
+
+def _batch(lines: list[_Line], table: DeltaTable) -> Batch:
+    """The lines as a batch that begins where `table` stands; UsageError where one does not fit."""
+    batch, seqno = Batch(), next_seqno(table)
+    offsets, now = [], time.time_ns() // 1000
+    for line in lines:
+        if line.seqno is not None and line.seqno != seqno:
+            msg = f"{line.where}: seqno {line.seqno} is not raw's next, {seqno}: nothing was loaded"
+            raise UsageError(msg)
+        if line.source not in batch.slices:
+            stored = stored_position(table, line.source)
+            batch.slices[line.source] = Slice(stored, stored or 0)
+        one = batch.slices[line.source]
+        offset = one.next if line.offset is None else line.offset
+        if offset < one.next:
+            msg = f"{line.where}: offset {offset} of {line.source} is below its next, {one.next}: nothing was loaded"
+            raise UsageError(msg)
+        offsets.append(offset)
+        one.next = offset + 1
+        seqno += 1
+    if lines:
+        batch.add(_rows(lines, offsets, now))
+    return batch
+
+
+def _rows(lines: list[_Line], offsets: list[int], now: int) -> pa.RecordBatch:
+    kafka = [
+        {
+            "topic": line.source.topic,
+            "partition": line.source.partition,
+            "offset": offset,
+            "timestamp": now if line.timestamp is None else line.timestamp * 1000,
+        }
+        for line, offset in zip(lines, offsets, strict=True)
+    ]
+    headers = [[{"key": name, "value": value} for name, value in line.headers] for line in lines]
+    columns = [kafka, [line.key for line in lines], [line.value for line in lines], headers]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, one.type) for column, one in zip(columns, RECORD_SCHEMA, strict=True)], schema=RECORD_SCHEMA
+    )
+
+
+def _read(name: str) -> Iterator[_Line]:
+    """The records of one file; UsageError names file:line of the first line that is none."""
+    try:
+        with _open(name) as source:
+            for number, text in enumerate(source, start=1):
+                if text.strip():
+                    yield _line(text, f"{'standard input' if name == '-' else name}:{number}")
+    except (OSError, EOFError) as error:
+        msg = f"{name} cannot be read: {error}"
+        raise UsageError(msg) from error
+
+
+def _open(name: str) -> AbstractContextManager[IO[bytes]]:
+    if name == "-":
+        return nullcontext(sys.stdin.buffer)
+    if name.endswith(".gz"):
+        return cast("IO[bytes]", gzip.open(name, "rb"))
+    return Path(name).open("rb")
+
+
+def _line(text: bytes, where: str) -> _Line:
+    def fail(message: str) -> UsageError:
+        return UsageError(f"{where}: {message}: nothing was loaded")
+
+    try:
+        fields = json.loads(text, parse_float=_Number, parse_int=_Number)
+    except (ValueError, RecursionError) as error:
+        raise fail(f"not JSON ({error})") from None
+    if not isinstance(fields, dict):
+        raise fail("a line must be a JSON object with at least a topic")
+    place = fields.get("kafka", {})
+    if not isinstance(place, dict):
+        raise fail("kafka must be an object")
+    unknown = sorted({*(fields.keys() - _FIELDS), *(f"kafka.{key}" for key in place.keys() - _PLACE)})
+    if unknown:
+        raise fail(f"unknown field {unknown[0]!r} (known are {', '.join(sorted(_FIELDS))})")
+    fields = {**place, **fields}
+    topic = fields.get("topic")
+    if not isinstance(topic, str) or not topic:
+        raise fail("a record needs a topic, a string")
+    numbers = {}
+    for name, least in (("partition", 0), ("offset", 0), ("timestamp", None), ("seqno", 1)):
+        given = fields.get(name)
+        if given is not None and not (isinstance(given, _Number) and re.fullmatch(r"-?\d{1,18}", given.text)):
+            raise fail(f"{name} must be a whole number")
+        numbers[name] = None if given is None else int(given.text)
+        if least is not None and given is not None and int(given.text) < least:
+            raise fail(f"{name} must be at least {least}")
+    try:
+        return _Line(
+            where,
+            Source(topic, numbers["partition"] or 0),
+            numbers["offset"],
+            numbers["timestamp"],
+            _bytes(fields.get("key")),
+            _bytes(fields.get("value")),
+            [(name, _bytes(value)) for name, value in fields.get("headers") or []],
+            numbers["seqno"],
+        )
+    except (binascii.Error, UnicodeEncodeError) as error:
+        raise fail(str(error)) from None
+    except (TypeError, ValueError):
+        raise fail("headers must be a list of [name, value]") from None
+
+
+class _Number:
+    """A JSON number as it was written: 1.50 stays 1.50."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def _bytes(value: Any) -> bytes | None:
+    """A message's bytes: of a string its text, of {"base64": …} what that says, of other JSON its compact text."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict) and value.keys() == {"base64"} and isinstance(value["base64"], str):
+        return base64.b64decode(value["base64"], validate=True)
+    return _compact(value).encode()
+
+
+def _compact(value: Any) -> str:
+    if isinstance(value, _Number):
+        return value.text
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(key, ensure_ascii=False)}:{_compact(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_compact, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,80 @@
+"""The table `raw`: its columns, and the names under which its commits store positions (`txn` actions).
+
+    zync/seqno                            the next seqno
+    zync/ingested                         the newest `ingested`, in microseconds
+    zync/<topic>/<partition>              the next offset to read
+    zync/<topic>/<partition>/id           the topic's id, as 63 bits of it
+    zync/<topic>/<partition>/gap/<from>   offsets from there up to this one were let go by an operator
+"""
+
+import re
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from zync.ingest.batch import RECORD_SCHEMA, TIMESTAMP, Source
+from zync.lake import app_transactions, ensure_table
+
+SEQNO = "zync/seqno"
+INGESTED = "zync/ingested"
+
+RAW_SCHEMA = pa.schema(
+    [
+        pa.field("seqno", pa.int64()),
+        RECORD_SCHEMA.field("kafka"),
+        pa.field("ingested", TIMESTAMP),
+        *(RECORD_SCHEMA.field(name) for name in ("key", "value", "headers")),
+    ]
+)
+
+
+def position_name(source: Source) -> str:
+    """The application id under which raw stores that partition's position."""
+    return f"zync/{source.topic}/{source.partition}"
+
+
+def ensure_raw(location: str) -> DeltaTable:
+    """The raw table, made now if there was none."""
+    return ensure_table(location, RAW_SCHEMA, "zync raw: Kafka records verbatim, one a row, in order of seqno")
+
+
+def next_seqno(table: DeltaTable) -> int:
+    """The seqno that the next record gets: 1 for an empty raw."""
+    return table.transaction_version(SEQNO) or 1
+
+
+def stored_position(table: DeltaTable, source: Source) -> int | None:
+    """The next offset to read of that partition; None where raw has none."""
+    return table.transaction_version(position_name(source))
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Offsets `start` … `end - 1` of a partition that an operator let go; `end` < `start`: the topic was made anew."""
+
+    source: Source
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Positions:
+    """All that raw's log stores beside rows."""
+
+    seqno: int
+    next: dict[Source, int] = field(default_factory=dict)
+    gaps: tuple[Gap, ...] = ()
+
+
+def positions(table: DeltaTable) -> Positions:
+    """Raw's stored positions, next seqno, and the gaps on record."""
+    found, gaps, seqno = dict[Source, int](), list[Gap](), 1
+    for name, version in app_transactions(table).items():
+        if name == SEQNO:
+            seqno = version
+        elif match := re.fullmatch(r"zync/(.+)/(\d+)/gap/(\d+)", name, re.DOTALL):
+            gaps.append(Gap(Source(match[1], int(match[2])), int(match[3]), version))
+        elif match := re.fullmatch(r"zync/(.+)/(\d+)", name, re.DOTALL):
+            found[Source(match[1], int(match[2]))] = version
+    return Positions(seqno, dict(sorted(found.items())), tuple(sorted(gaps, key=lambda gap: (gap.source, gap.start))))

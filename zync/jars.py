@@ -1,0 +1,77 @@
+"""Jars, fetched once into a cache folder by the Ivy that ships inside pyspark; never resolved at a session's start."""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from zync.errors import UsageError, ZyncError
+
+DELTA = ("io.delta:delta-spark_4.2_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
+"""All that Delta needs beside what Spark has: 10 MB."""
+KAFKA = ("org.apache.kafka:kafka_2.13:4.1.1",)
+"""A Kafka server, for development: 45 jars with what it depends on, 43 MB."""
+
+_JAVA_LEAST = 17
+
+
+def cache_folder() -> Path:
+    """Where fetched jars are kept: `$ZYNC_CACHE`, or zync's folder in the user's cache."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("ZYNC_CACHE") or Path(base) / "zync")
+
+
+def java() -> str:
+    """The Java to run, at least 17; UsageError that says what to install otherwise."""
+    home = os.environ.get("JAVA_HOME")
+    command = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if not command or not Path(command).exists():
+        msg = "Java 17 or newer is needed and none was found: install it (Debian: openjdk-17-jre-headless)"
+        raise UsageError(msg)
+    said = subprocess.run([command, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603 - Java
+    match = re.search(r'version "(\d+)', said)
+    if not match or int(match[1]) < _JAVA_LEAST:
+        found = said.splitlines()[0] if said else "an unknown version"
+        msg = f"Java 17 or newer is needed, {command} is {found}: install it (Debian: openjdk-17-jre-headless)"
+        raise UsageError(msg)
+    return command
+
+
+def fetch(artifacts: tuple[str, ...], *, transitive: bool = False) -> list[Path]:
+    """The jars of those `group:artifact:version`s, from the cache folder, or from Maven Central the first time."""
+    name = "-".join(artifacts[0].split(":")[1:]) + ("-all" if transitive else "")
+    folder = cache_folder() / name
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fetch-") as scratch:
+            for artifact in artifacts:
+                _ivy(artifact, Path(scratch) / "jars", transitive=transitive)
+            try:
+                (Path(scratch) / "jars").rename(folder)
+            except OSError:
+                if not folder.is_dir():  # otherwise another process fetched the same jars meanwhile
+                    raise
+    return sorted(folder.glob("*.jar"))
+
+
+def _ivy(artifact: str, into: Path, *, transitive: bool) -> None:
+    spec = importlib.util.find_spec("pyspark")
+    ivy = next(Path(str(spec.origin)).parent.glob("jars/ivy-*.jar"), None) if spec else None
+    if ivy is None:
+        msg = "pyspark is not installed as a package with its jars: pip install pyspark"
+        raise UsageError(msg)
+    command = [java(), "-jar", str(ivy), "-dependency", *artifact.split(":"), "-confs", "default"]
+    command += [] if transitive else ["-notransitive"]
+    command += ["-retrieve", f"{into}/[artifact]-[revision](-[classifier]).[ext]"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=into.parent)  # noqa: S603 - Java, our arguments
+    if done.returncode or not into.is_dir():
+        said = next((line for line in done.stdout.splitlines() if "ERROR" in line or "FAILED" in line), "no reason given")
+        msg = f"{artifact} could not be fetched from Maven Central: {said.strip()}"
+        raise ZyncError(msg)
+
+
+if __name__ == "__main__":
+    fetch(DELTA)

@@ -1,0 +1,200 @@
+"""Names to Delta tables, and what zync needs of a table beyond its rows: positions, and files by seqno."""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.fs import FileSelector, FileType, PyFileSystem
+
+from zync.errors import UsageError, ZyncError
+
+CHECKPOINT_EVERY = 100
+"""Commits between checkpoints: the log that a reader has to read is at most this long."""
+
+
+def locate(table: str, lake: str) -> str:
+    """Where the table of that name is: `<lake>/<name>`; a value with `/` or a scheme is a path or URI itself.
+
+    Local paths come back absolute and without a scheme, others as the URI they are.
+    """
+    text = table if "/" in table or os.sep in table else f"{lake.rstrip('/')}/{table}"
+    if text.startswith("file://"):
+        text = unquote(urlparse(text).path)
+    return text.rstrip("/") if "://" in text else str(Path(text).absolute())
+
+
+def is_local(location: str) -> bool:
+    """Whether the table is on this machine's file system, where locks and renames mean something."""
+    return "://" not in location
+
+
+def open_table(location: str) -> DeltaTable | None:
+    """The table at its newest version, or None where there is nothing. UsageError where there is something else."""
+    if is_local(location):
+        path = Path(location)
+        if not path.exists():
+            return None
+        if not (path / "_delta_log").is_dir():
+            if path.is_dir() and not any(path.iterdir()):
+                return None
+            msg = f"{location} is not a Delta table: give another --lake, or move what is there"
+            raise UsageError(msg)
+    try:
+        return DeltaTable(location)
+    except TableNotFoundError:
+        return None
+    except DeltaError as error:
+        msg = f"{location} cannot be read as a Delta table: {first_line(error)}"
+        raise ZyncError(msg) from error
+
+
+def existing_table(location: str, made_by: str) -> DeltaTable:
+    """The table at its newest version; UsageError, naming the command that makes it, where there is none."""
+    table = open_table(location)
+    if table is None:
+        msg = f"there is no table at {location} yet: `{made_by}` makes it"
+        raise UsageError(msg)
+    return table
+
+
+def ensure_table(location: str, schema: pa.Schema, description: str) -> DeltaTable:
+    """The table at its newest version, made now if there was none. Safe when several processes do it at once."""
+    table = open_table(location)
+    if table is not None:
+        return table
+    try:
+        if is_local(location):
+            Path(location).mkdir(parents=True, exist_ok=True)
+        return DeltaTable.create(
+            location,
+            schema=Schema.from_arrow(schema),
+            mode="error",
+            description=description,
+            configuration={"delta.checkpointInterval": str(CHECKPOINT_EVERY)},
+        )
+    except (DeltaError, OSError) as error:
+        table = open_table(location) if not isinstance(error, PermissionError) else None
+        if table is None:
+            msg = f"{location} cannot be made: {first_line(error)}"
+            raise ZyncError(msg) from error
+        return table
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an exception says."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def commit_properties(app_transactions: dict[str, int], **metadata: str) -> CommitProperties:
+    """A commit that carries these `txn` actions and is refused if anything at all was committed in between."""
+    return CommitProperties(
+        custom_metadata=dict(metadata) or None,
+        max_commit_retries=0,
+        app_transactions=[Transaction(app, version) for app, version in app_transactions.items()],
+    )
+
+
+NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+"""Checkpoints and clean-up run apart from the commit: their failure is not the commit's."""
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A data file of a table: its URI, and what its statistics say of one column."""
+
+    uri: str
+    rows: int
+    lowest: int
+    highest: int
+
+
+def data_files(table: DeltaTable, column: str, above: int = -(2**63), upto: int = 2**63 - 1) -> list[DataFile]:
+    """The table's files that can hold rows with `above < column <= upto`, by the log's statistics, lowest first.
+
+    A file without statistics for the column counts as holding everything.
+    """
+    actions = pa.table(table.get_add_actions(flatten=True))
+    if not actions.num_rows:
+        return []
+    root = table.table_uri.rstrip("/")
+    names = set(actions.column_names)
+    lows = actions[f"min.{column}"].to_pylist() if f"min.{column}" in names else [None] * actions.num_rows
+    highs = actions[f"max.{column}"].to_pylist() if f"max.{column}" in names else [None] * actions.num_rows
+    files = [
+        DataFile(
+            f"{root}/{unquote(path)}", rows or 0, -(2**63) if low is None else low, 2**63 - 1 if high is None else high
+        )
+        for path, rows, low, high in zip(
+            actions["path"].to_pylist(), actions["num_records"].to_pylist(), lows, highs, strict=True
+        )
+    ]
+    return sorted((f for f in files if f.highest > above and f.lowest <= upto), key=lambda f: (f.lowest, f.uri))
+
+
+def app_transactions(table: DeltaTable) -> dict[str, int]:
+    """Every application id that has committed to the table, with its newest version (the log's `txn` actions).
+
+    deltalake answers for one id at a time; this reads the checkpoint and the commits after it,
+    as the Delta protocol's action reconciliation says.
+    """
+    files = PyFileSystem(DeltaStorageHandler(table.table_uri))
+    found: dict[str, int] = {}
+    names = sorted(
+        info.base_name
+        for info in files.get_file_info(FileSelector("_delta_log"))
+        if info.type == FileType.File and int((re.match(r"\d{20}", info.base_name) or ["-1"])[0]) <= table.version()
+    )
+    checkpoints = [name for name in names if re.fullmatch(r"\d{20}\.checkpoint.*\.parquet", name)]
+    start = int(checkpoints[-1][:20]) if checkpoints else -1
+    for name in checkpoints:
+        if int(name[:20]) == start:
+            with files.open_input_file(f"_delta_log/{name}") as source:
+                for row in pq.read_table(source, columns=["txn"])["txn"].drop_null().to_pylist():
+                    found[row["appId"]] = row["version"]
+    for name in names:
+        if name.endswith(".json") and re.fullmatch(r"\d{20}\.json", name) and int(name[:20]) > start:
+            found.update(_txn_actions(files, name))
+    return found
+
+
+def _txn_actions(files: PyFileSystem, name: str) -> Iterator[tuple[str, int]]:
+    import json  # noqa: PLC0415 - only `status` and friends come here
+
+    with files.open_input_stream(f"_delta_log/{name}") as source:
+        for line in source.read().splitlines():
+            if b'"txn"' in line and (txn := json.loads(line).get("txn")):
+                yield txn["appId"], txn["version"]
+
+
+@contextmanager
+def locked(path: Path, wait: float) -> Iterator[bool]:
+    """Holds an exclusive OS lock on the file at `path`, made if needed and never unlinked; yields whether it is ours.
+
+    Waits at most `wait` seconds. The lock ends with the process that holds it, however it ends.
+    """
+    import fcntl  # noqa: PLC0415 - POSIX only, like the lock
+    import time  # noqa: PLC0415
+
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        until, ours = time.monotonic() + wait, False
+        while not ours:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                ours = True
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    break
+                time.sleep(0.01)
+        yield ours
+    finally:
+        os.close(descriptor)

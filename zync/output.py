@@ -1,0 +1,60 @@
+"""What commands print: text for people, one JSON object (or one a line) for programs. Nothing else prints."""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any, TextIO
+
+
+class Output:
+    """Where a command's words go: results to standard output, progress and warnings to standard error."""
+
+    def __init__(self, *, as_json: bool = False, out: TextIO | None = None, err: TextIO | None = None) -> None:
+        self.as_json = as_json
+        self.out = out or sys.stdout
+        self.err = err or sys.stderr
+
+    def result(self, values: Mapping[str, Any], text: str) -> None:
+        """The command's one result: `values` as JSON, or `text`."""
+        self._line(self.out, to_json(values) if self.as_json else text)
+
+    def rows(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Rows as JSON Lines, in both faces."""
+        for row in rows:
+            self._line(self.out, to_json(row))
+
+    def progress(self, text: str) -> None:
+        """A line about work under way; programs do not get to see it on standard output."""
+        self._line(self.err, text)
+
+    def error(self, message: str) -> None:
+        """One line that says what went wrong."""
+        red, plain = ("\x1b[31m", "\x1b[0m") if self.err.isatty() else ("", "")
+        self._line(self.err, f"{red}zync: {message}{plain}")
+
+    def _line(self, stream: TextIO, text: str) -> None:
+        stream.write(text + "\n")
+        stream.flush()
+
+
+def to_json(value: object) -> str:
+    """Compact JSON; times in ISO 8601."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def amount(count: int, one: str, many: str | None = None) -> str:
+    """`1 record`, `2,000 records`."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def byte_size(count: float) -> str:
+    """`512 B`, `1.5 MiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024 or unit == "GiB":  # noqa: PLR2004 - 1024 of one unit make the next
+            return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
+        count /= 1024
+    raise AssertionError

@@ -1,0 +1,164 @@
+"""Reads `zync.yaml` into `zync.config`, and says file, line and nearest known key when it cannot."""
+
+import difflib
+import os
+import re
+from dataclasses import MISSING, fields, is_dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+
+import yaml
+
+from zync.config import Config, Lookup, OutputRule, duration
+from zync.errors import UsageError
+
+
+def load(path: Path) -> Config:
+    """The config in the file at `path`. UsageError names `file:line` of the first thing that is wrong."""
+    reader = _Reader(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except FileNotFoundError:
+        msg = f"no config at {path}: `zync init` writes one, --config names another"
+        raise UsageError(msg) from None
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"{path} cannot be read: {error}"
+        raise UsageError(msg) from error
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        msg = f"{path}:{line}: not YAML: {error.problem}"
+        raise UsageError(msg) from error
+    config = reader.value(Config, node, "the config") if node is not None else Config()
+    return _checked(replace(config, lake=reader.location(config.lake), path=path.absolute()), reader, node)
+
+
+class _Reader:
+    """Turns YAML nodes into the types that `zync.config` declares."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.base = path.absolute().parent
+
+    def fail(self, node: yaml.Node | None, message: str) -> UsageError:
+        line = f":{node.start_mark.line + 1}" if node is not None else ""
+        return UsageError(f"{self.path}{line}: {message}")
+
+    def value(self, kind: Any, node: yaml.Node, where: str) -> Any:
+        """`node` as a value of the type `kind`."""
+        if is_dataclass(kind):
+            return self.record(kind, node, where)
+        origin, args = get_origin(kind), get_args(kind)
+        if origin in (Union, UnionType):
+            if node.tag == "tag:yaml.org,2002:null":
+                return None
+            return self.value(next(arg for arg in args if arg is not NoneType), node, where)
+        if origin is dict:
+            return {key: self.value(args[1], item, f"{where}.{key}") for key, _, item in self.items(node, where)}
+        if origin is tuple:
+            if not isinstance(node, yaml.SequenceNode):
+                raise self.fail(node, f"{where} must be a list")
+            return tuple(self.value(args[0], item, where) for item in node.value)
+        return self.scalar(kind, node, where)
+
+    def items(self, node: yaml.Node, where: str) -> list[tuple[str, yaml.Node, yaml.Node]]:
+        if not isinstance(node, yaml.MappingNode):
+            raise self.fail(node, f"{where} must have keys and values")
+        seen: dict[str, yaml.Node] = {}
+        for key_node, _ in node.value:
+            if key_node.value in seen:
+                raise self.fail(key_node, f"{key_node.value!r} is there twice in {where}")
+            seen[key_node.value] = key_node
+        return [(key_node.value, key_node, item) for key_node, item in node.value]
+
+    def record(self, kind: Any, node: yaml.Node, where: str) -> Any:
+        hints = get_type_hints(kind)
+        known = {one.metadata.get("key", one.name): one for one in fields(kind)}
+        known.pop(None, None)
+        given: dict[str, Any] = {}
+        for key, key_node, item in self.items(node, where):
+            if key not in known:
+                near = difflib.get_close_matches(key, known, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
+                raise self.fail(key_node, f"unknown key {key!r} in {where}: {hint}")
+            name = known[key].name
+            given[name] = self.value(hints[name], item, f"{where}.{key}" if where != "the config" else key)
+        for key, one in known.items():
+            if one.name not in given and one.default is MISSING and one.default_factory is MISSING:
+                raise self.fail(node, f"{where} needs {key!r}")
+        return kind(**given)
+
+    def scalar(self, kind: Any, node: yaml.Node, where: str) -> Any:
+        if not isinstance(node, yaml.ScalarNode):
+            raise self.fail(node, f"{where} must be a single value")
+        text = self.environment(node, where)
+        if get_origin(kind) is Literal:
+            if text not in get_args(kind):
+                raise self.fail(node, f"{where} must be one of {', '.join(get_args(kind))}, not {text!r}")
+            return text
+        try:
+            if kind is timedelta:
+                return duration(text)
+            if kind is int:
+                return int(text.replace("_", ""))
+        except ValueError as error:
+            wanted = f"{text!r} is not a whole number" if kind is int else str(error)
+            raise self.fail(node, f"{where}: {wanted}") from None
+        return self.base / text if kind is Path else text
+
+    def environment(self, node: yaml.ScalarNode, where: str) -> str:
+        """The node's text with every `${NAME}` read from the environment."""
+
+        def read(match: re.Match[str]) -> str:
+            if match[1] not in os.environ:
+                raise self.fail(node, f"{where} needs the environment variable {match[1]}, which is not set")
+            return os.environ[match[1]]
+
+        return re.sub(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", read, cast("str", node.value))
+
+    def location(self, lake: str) -> str:
+        """The lake as an absolute path, or as the URI it is."""
+        return lake if "://" in lake else str((self.base / lake).absolute())
+
+
+def _checked(config: Config, reader: _Reader, node: yaml.Node | None) -> Config:
+    """`config`, if its parts fit together; UsageError otherwise."""
+    for name, topic in config.topics.items():
+        if name.startswith("^"):
+            try:
+                re.compile(name)
+            except re.error as error:
+                raise reader.fail(node, f"topics: {name!r} is not a regular expression: {error}") from None
+        if topic.as_ and topic.as_.lower() == "records":
+            raise reader.fail(node, f"topics.{name}.as: 'records' is the view of all topics: take another name")
+    names: dict[str, str] = {"records": "the view of all topics"}
+    for view, source in [
+        *((topic.as_ or name, f"topic {name!r}") for name, topic in config.topics.items()),
+        *((name, f"lookup {name!r}") for name in config.lookups),
+    ]:
+        other = names.setdefault(view.lower(), source)
+        if other is not source:
+            raise reader.fail(node, f"{source} and {other} have the same view name {view!r}: say `as:` on one")
+    for rule in config.outputs:
+        _check_rule(rule, reader, node)
+    for name, lookup in config.lookups.items():
+        _check_lookup(name, lookup, reader, node)
+    return config
+
+
+def _check_rule(rule: OutputRule, reader: _Reader, node: yaml.Node | None) -> None:
+    if (rule.sql is None) == (rule.python is None):
+        raise reader.fail(node, f"the output to {rule.topic!r} needs one of sql and python")
+    if rule.sql and not rule.sql.is_file():
+        raise reader.fail(node, f"the rule {rule.sql} of output {rule.topic!r} is not there")
+
+
+def _check_lookup(name: str, lookup: Lookup, reader: _Reader, node: yaml.Node | None) -> None:
+    given = [kind for kind in ("csv", "json", "delta") if getattr(lookup, kind) is not None]
+    if len(given) != 1:
+        raise reader.fail(node, f"lookup {name!r} needs exactly one of csv, json and delta")
+    path = lookup.csv or lookup.json
+    if path and not path.is_file():
+        raise reader.fail(node, f"the {given[0]} file {path} of lookup {name!r} is not there")
