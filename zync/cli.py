@@ -16,7 +16,7 @@ from zync import __version__
 from zync.config import Config, duration, size
 from zync.errors import ZyncError
 from zync.lake import locate
-from zync.output import Output, amount, byte_size
+from zync.output import Output, amount, byte_size, describe
 
 T = TypeVar("T")
 
@@ -80,7 +80,8 @@ def _parsed(parse: Callable[[str], T], given: T | str) -> T:
 def _debug(*, on: bool) -> bool:
     if on:
         os.environ["ZYNC_DEBUG"] = "1"
-    logging.basicConfig(level=logging.DEBUG if on else logging.WARNING, format="zync: %(message)s")
+    logging.basicConfig(level=logging.WARNING, format="zync: %(message)s")
+    logging.getLogger("zync").setLevel(logging.DEBUG if on else logging.WARNING)
     return on
 
 
@@ -189,6 +190,35 @@ def load(
         {"records": done.rows, "bytes": done.num_bytes, "first_seqno": done.first_seqno},
         f"loaded {amount(done.rows, 'record')}" + (f", seqno {done.first_seqno} to {last}" if done.rows else ""),
     )
+
+
+@app.command()
+def sync(  # noqa: PLR0913 - one parameter an option
+    raw: Annotated[str, typer.Argument(help="The table to read, usually raw.")],
+    staging: Annotated[str, typer.Argument(help="The table to write, usually staging.")],
+    follow: Annotated[bool, typer.Option("--follow", help="Go on whenever there is something new.")] = False,
+    master: Annotated[str | None, typer.Option(help="Spark's master; default the config's, or local[2].")] = None,
+    lake: Lake = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Re-aggregate raw's records into transactions, and commit those that are whole to staging.
+
+    \b
+    zync sync raw staging
+    zync sync raw staging --follow
+    """
+    from zync import sync as engine  # noqa: PLC0415
+
+    settings, out = _config(config, lake, needed=True), Output(as_json=as_json)
+    where = locate(raw, settings.lake), locate(staging, settings.lake)
+    if not follow:
+        done = engine.sync_once(settings, *where, master=master)
+        out.result(vars(done), describe(done))
+        return
+    stop = _stop_on_signals()
+    engine.follow(settings, *where, stop, lambda done: out.result(vars(done), describe(done)), master=master)
 
 
 BrokerFolder = Annotated[Path, typer.Option("--folder", help="Its data and logs.")]

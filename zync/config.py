@@ -56,7 +56,7 @@ class OutputRule:
     @property
     def name(self) -> str:
         """What messages call this rule: its file as the config names it."""
-        return self.sql.name if self.sql else str(self.python)
+        return self.sql.name if self.sql else Path(str(self.python)).name
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -109,8 +110,9 @@ NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_log
 
 @dataclass(frozen=True)
 class DataFile:
-    """A data file of a table: its URI, and what its statistics say of one column."""
+    """A data file of a table: where it is, below the table and as a URI, and what is known of one column."""
 
+    path: str
     uri: str
     rows: int
     lowest: int
@@ -131,7 +133,7 @@ def data_files(table: DeltaTable, column: str, above: int = -(2**63), upto: int 
     highs = actions[f"max.{column}"].to_pylist() if f"max.{column}" in names else [None] * actions.num_rows
     files = [
         DataFile(
-            f"{root}/{unquote(path)}", rows or 0, -(2**63) if low is None else low, 2**63 - 1 if high is None else high
+            unquote(path), f"{root}/{unquote(path)}", rows or 0, -(2**63) if low is None else low, 2**63 - 1 if high is None else high
         )
         for path, rows, low, high in zip(
             actions["path"].to_pylist(), actions["num_records"].to_pylist(), lows, highs, strict=True
@@ -140,13 +142,24 @@ def data_files(table: DeltaTable, column: str, above: int = -(2**63), upto: int 
     return sorted((f for f in files if f.highest > above and f.lowest <= upto), key=lambda f: (f.lowest, f.uri))
 
 
+def table_files(table: DeltaTable) -> PyFileSystem:
+    """The table's folder as a file system, wherever it is."""
+    return PyFileSystem(DeltaStorageHandler(table.table_uri))
+
+
+def dataset(table: DeltaTable, paths: list[str], schema: pa.Schema) -> ds.Dataset:
+    """The rows of those files below the table's folder, whether committed or not."""
+    files, parquet = table_files(table), ds.ParquetFileFormat()
+    return ds.FileSystemDataset([parquet.make_fragment(path, files) for path in paths], schema, parquet, files)
+
+
 def app_transactions(table: DeltaTable) -> dict[str, int]:
     """Every application id that has committed to the table, with its newest version (the log's `txn` actions).
 
     deltalake answers for one id at a time; this reads the checkpoint and the commits after it,
     as the Delta protocol's action reconciliation says.
     """
-    files = PyFileSystem(DeltaStorageHandler(table.table_uri))
+    files = table_files(table)
     found: dict[str, int] = {}
     names = sorted(
         info.base_name

@@ -58,3 +58,17 @@ def byte_size(count: float) -> str:
             return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
         count /= 1024
     raise AssertionError
+
+
+def describe(done: Any) -> str:
+    """A sync's outcome (`zync.sync.Outcome`) in a line."""
+    if not done.records:
+        return f"nothing new: cursor {done.cursor:,}, head {done.head:,}, in flight {done.in_flight:,}"
+    outputs = ", ".join(f"{topic} {count:,}" for topic, count in done.outputs.items()) or "none"
+    aside = ", ".join(f"{kind} {count:,}" for kind, count in done.set_aside.items()) or "none"
+    expired = f" (and {done.expired:,} expired)" if done.expired else ""
+    return (
+        f"sync {done.sync}: {amount(done.transactions, 'transaction')} of {amount(done.records, 'record')}; "
+        f"output rows: {outputs}; in flight {done.in_flight:,}{expired}; set aside: {aside}; "
+        f"cursor {done.cursor:,}, head {done.head:,}"
+    )

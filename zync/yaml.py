@@ -31,8 +31,10 @@ def load(path: Path) -> Config:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         msg = f"{path}:{line}: not YAML: {error.problem}"
         raise UsageError(msg) from error
-    config = reader.value(Config, node, "the config") if node is not None else Config()
-    return _checked(replace(config, lake=reader.location(config.lake), path=path.absolute()), reader, node)
+    config: Config = reader.value(Config, node, "the config") if node is not None else Config()
+    rules = tuple(replace(rule, python=str(reader.base / rule.python)) if rule.python else rule for rule in config.outputs)
+    config = replace(config, lake=reader.location(config.lake), outputs=rules, path=path.absolute())
+    return _checked(config, reader, node)
 
 
 class _Reader:

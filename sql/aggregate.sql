@@ -1,0 +1,17 @@
+-- In: `identified`: records with their transaction (`txn`) and what they bring to `done` (`p0`, `p1`, …); transactions
+--     in flight come as one row each (`carried`), which brings their state. `settled`: transactions settled lately.
+-- Out: every row with its lane, and `done`'s aggregates so far in it. Only rows of lane txn can complete a transaction.
+WITH met AS (
+  SELECT i.*, i.seqno - s.settled_at <= {{remember}} AS late
+  FROM (SELECT * FROM identified DISTRIBUTE BY txn) i LEFT JOIN settled s ON i.txn = s.txn AND NOT i.alone
+),
+laned AS (
+  SELECT * EXCEPT (late),
+    CASE WHEN alone THEN 'alone' WHEN late THEN 'late' WHEN {{repeated}} THEN 'duplicate' ELSE 'txn' END AS lane
+  FROM met
+)
+SELECT *, {{aggregates}}
+  lag(CASE WHEN NOT carried THEN seqno END) OVER (PARTITION BY txn, lane ORDER BY seqno) AS previous,
+  lead(seqno) OVER (PARTITION BY txn, lane ORDER BY seqno) AS following
+FROM laned
+WINDOW so_far AS (PARTITION BY txn, lane ORDER BY seqno ROWS UNBOUNDED PRECEDING)

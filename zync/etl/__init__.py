@@ -1,0 +1,1 @@
+"""Whole transactions to output rows: the user's rules."""

@@ -1,0 +1,126 @@
+"""The user's rules: the views that they see, and what they make of whole transactions."""
+
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zync.config import Config, OutputRule
+from zync.errors import UsageError
+from zync.spark import literal, message_of, name
+from zync.transactions.decode import ordered
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+SEQNO, ORDER, DELETE = "seqno", "_order", "_delete"
+_RESERVED = (SEQNO, ORDER, DELETE)
+_JSON = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+
+VIEW_COLUMNS = ("seqno", "txn", "record_seqno", "topic", "kafka", "key", "value", "headers")
+
+
+@dataclass(frozen=True)
+class RuleError(Exception):
+    """A rule failed on data; `cause` is what Spark or Python said."""
+
+    rule: OutputRule
+    cause: Exception
+
+    def __str__(self) -> str:
+        return message_of(self.cause)
+
+
+def bind_views(spark: "SparkSession", records: "DataFrame", config: Config) -> None:
+    """Makes `records` and a view for each topic of what `records` (VIEW_COLUMNS and schema structs) holds."""
+    records.select(*VIEW_COLUMNS).createOrReplaceTempView("records")
+    claimed: list[str] = []
+    for topic in ordered(config):
+        one = config.topics[topic]
+        mine = f"topic RLIKE {literal(topic)}" if topic.startswith("^") else f"topic = {literal(topic)}"
+        where = " AND ".join([mine, *(f"NOT ({other})" for other in claimed if topic.startswith("^"))])
+        claimed.append(mine)
+        value = name(f"as_{list(config.topics).index(topic)}") if one.schema else "value"
+        columns = [f"{value} AS value" if column == "value" else column for column in VIEW_COLUMNS]
+        records.where(where).selectExpr(*columns).createOrReplaceTempView(name(one.as_ or topic))
+
+
+def bind_lookups(spark: "SparkSession", config: Config) -> dict[str, str]:
+    """Makes a view of each lookup table, pinned to what it holds now; returns a digest of each."""
+    from zync.etl.lookups import bind  # noqa: PLC0415
+
+    return {lookup: bind(spark, lookup, one) for lookup, one in config.lookups.items()}
+
+
+def run_rule(spark: "SparkSession", rule: OutputRule) -> "DataFrame":
+    """What the rule makes of the views as they are bound; UsageError where it is not a rule."""
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    where = f"rule {rule.name} (output {rule.topic})"
+    try:
+        if rule.python:
+            made = _python_rule(rule)(spark.table("records"))
+        else:
+            text = Path(str(rule.sql)).read_text(encoding="utf-8").strip().rstrip(";")
+            spark._jsparkSession.sessionState().sqlParser().parseQuery(text)  # type: ignore[attr-defined]  # noqa: SLF001
+            made = spark.sql(text)
+        columns = made.columns
+    except PySparkException as error:
+        msg = f"{where}: {message_of(error)}"
+        raise UsageError(msg) from error
+    except OSError as error:
+        msg = f"{where} cannot be read: {error}"
+        raise UsageError(msg) from error
+    if SEQNO not in columns:
+        msg = f"{where} must select seqno, the transaction's; it selects {', '.join(columns)}"
+        raise UsageError(msg)
+    missing = [key for key in rule.key if key not in columns or key in _RESERVED]
+    if missing:
+        msg = f"{where} has no column {missing[0]!r} for the key; it selects {', '.join(columns)}"
+        raise UsageError(msg)
+    if len(set(columns)) < len(columns):
+        twice = next(column for column in columns if columns.count(column) > 1)
+        msg = f"{where} selects {twice!r} twice: name one of them otherwise"
+        raise UsageError(msg)
+    return made  # type: ignore[no-any-return]
+
+
+def _python_rule(rule: OutputRule) -> Any:
+    """The function that `path.py:function` names (`rule` where only the file is named)."""
+    path, _, function = str(rule.python).partition(":")
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    if spec is None or spec.loader is None or not Path(path).is_file():
+        msg = f"rule {rule.python} (output {rule.topic}): there is no Python file {path}"
+        raise UsageError(msg)
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+        return getattr(module, function or "rule")
+    except Exception as error:
+        msg = f"rule {rule.python} (output {rule.topic}): {type(error).__name__}: {error}"
+        raise UsageError(msg) from error
+
+
+def output_rows(made: "DataFrame", rule: OutputRule, number: int) -> "DataFrame":
+    """A rule's result as (seqno, _order, rule, key, value): JSON text, columns in the order selected."""
+    from pyspark.sql import functions as sf  # noqa: PLC0415
+
+    columns = [column for column in made.columns if column not in _RESERVED]
+    value: Column = sf.to_json(sf.struct(*(sf.col(name(column)) for column in columns)), _JSON)
+    if not columns:
+        value = sf.lit("{}")
+    if DELETE in made.columns:
+        value = sf.when(~sf.coalesce(sf.col(DELETE), sf.lit(False)), value)
+    key = sf.to_json(sf.struct(*(sf.col(name(column)) for column in rule.key)), _JSON) if rule.key else sf.lit(None)
+    order = sf.col(ORDER) if ORDER in made.columns else sf.lit(None)
+    return made.select(
+        sf.col(SEQNO).cast("bigint").alias(SEQNO),
+        order.alias(ORDER),
+        sf.lit(number).alias("rule"),
+        key.cast("string").alias("key"),
+        value.cast("string").alias("value"),
+    )

@@ -1,0 +1,120 @@
+"""Stage transform: the rules over whole transactions; those that a rule fails on are found and left out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from zync.config import Config
+from zync.errors import DataError, UsageError
+from zync.etl.rules import RuleError, bind_views, output_rows, run_rule
+from zync.spark import is_data_error, message_of, statement
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_MANY_PIECES = 8
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A transaction (by its seqno) that goes to quarantine, with the reason and, where one is at fault, the rule."""
+
+    seqno: int
+    reason: str
+    rule: str | None = None
+
+
+def transform(
+    spark: "SparkSession", records: "DataFrame", config: Config, offsets: dict[str, int], left_out: tuple[Failure, ...]
+) -> "DataFrame | None":
+    """Staging's output rows of the whole transactions in `records`, numbered by topic from `offsets` on.
+
+    In order of transaction, `_order`, rule, and their JSON. Transactions in `left_out` have none.
+    Returns None where the config has no outputs; UsageError where a rule is no rule.
+    """
+    bind_views(spark, _without(spark, records, left_out), config)
+    numbered: DataFrame | None = None
+    for topic, made in made_by_topic(spark, config).items():
+        made.createOrReplaceTempView("made")
+        first = spark.createDataFrame([(topic, offsets.get(topic, 0))], "topic string, first bigint")
+        first.createOrReplaceTempView("first_offset")
+        rows = spark.sql(statement("number"))
+        numbered = rows if numbered is None else numbered.unionAll(rows)
+    return numbered
+
+
+def find_failures(
+    spark: "SparkSession", records: "DataFrame", config: Config, known: tuple[Failure, ...]
+) -> tuple[Failure, ...]:
+    """`known`, and the other transactions that a rule fails on: found by trying smaller and smaller parts.
+
+    Raises DataError when they are more than `max_quarantined`.
+    """
+    records = _without(spark, records, known)
+    seqnos = sorted(row.seqno for row in records.select("seqno").distinct().collect())
+    found = list(known)
+
+    def look(some: list[int]) -> None:
+        error = _try_rules(spark, records.where(f"seqno BETWEEN {some[0]} AND {some[-1]}"), config)
+        if error is None:
+            return
+        if len(some) == 1:
+            found.append(Failure(some[0], str(error), error.rule.name))
+            check_limit(config, found)
+            return
+        step = -(-len(some) // _MANY_PIECES)
+        for start in range(0, len(some), step):
+            look(some[start : start + step])
+
+    if seqnos:
+        look(seqnos)
+    return tuple(found)
+
+
+def check_limit(config: Config, failures: Sequence[Failure]) -> None:
+    """DataError when more transactions fail than the config lets one sync set aside."""
+    limit = config.limits.max_quarantined
+    if len(failures) > limit:
+        first = failures[0]
+        by = f" by rule {first.rule}" if first.rule else ""
+        msg = (
+            f"more than {limit} transactions would go to quarantine, so nothing was committed; the first, of seqno "
+            f"{first.seqno}{by}: {first.reason}. Mend the rule or the config, or raise limits.max_quarantined"
+        )
+        raise DataError(msg)
+
+
+def _without(spark: "SparkSession", records: "DataFrame", failures: tuple[Failure, ...]) -> "DataFrame":
+    if not failures:
+        return records
+    left_out = spark.createDataFrame([(one.seqno,) for one in failures], "seqno bigint")
+    return records.join(left_out.hint("broadcast"), "seqno", "left_anti")
+
+
+def made_by_topic(spark: "SparkSession", config: Config) -> "dict[str, DataFrame]":
+    """What all rules make of the views as they are bound, by output topic."""
+    from pyspark.errors import AnalysisException  # noqa: PLC0415
+
+    by_topic: dict[str, DataFrame] = {}
+    for number, rule in enumerate(config.outputs):
+        made = output_rows(run_rule(spark, rule), rule, number)
+        try:
+            by_topic[rule.topic] = by_topic[rule.topic].unionAll(made) if rule.topic in by_topic else made
+            by_topic[rule.topic].schema  # noqa: B018 - analysed now, so that the error names the rule
+        except AnalysisException as error:
+            msg = f"rule {rule.name}: its _order does not go with that of the other rules of output {rule.topic}"
+            raise UsageError(msg) from error
+    return by_topic
+
+
+def _try_rules(spark: "SparkSession", records: "DataFrame", config: Config) -> RuleError | None:
+    """Runs every rule over these records for nothing but its error, if that is one of data."""
+    bind_views(spark, records, config)
+    for number, rule in enumerate(config.outputs):
+        try:
+            output_rows(run_rule(spark, rule), rule, number).write.format("noop").mode("overwrite").save()
+        except Exception as error:
+            if not is_data_error(error):
+                raise
+            return RuleError(rule, error)
+    return None

@@ -1,0 +1,193 @@
+"""The Spark session: made here, or the caller's own; and SQL statements from files, with checked expressions in them."""
+
+import contextlib
+import logging
+import os
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zync import jars
+from zync.errors import UsageError, ZyncError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+DATA_EXCEPTIONS = ("22", "P0")
+"""SQLSTATE classes of errors that the data is at fault for: data exceptions, and errors raised by a rule."""
+
+_SESSION = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.sql.legacy.createHiveTableByDefault": "false",
+    "spark.sql.caseSensitive": "false",
+}
+_START = {
+    "spark.app.name": "zync",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.driver.memory": "3g",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
+
+
+def data_folder(name: str) -> Path:
+    """The folder `sql` or `demo`: inside the wheel, or beside the package in a checkout."""
+    here = Path(__file__).parent
+    packed = here / "_data" / name
+    return packed if packed.is_dir() else here.parent / name
+
+
+def session(master: str | None = None, properties: dict[str, str] | None = None) -> "SparkSession":
+    """A session for zync: of the Spark application that already runs in this process, or of a new one.
+
+    A running application is used as it is: only settings of our own session are made, no jars are added.
+    """
+    os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j"):
+        logging.getLogger(name).disabled = True
+    running = SparkSession.getActiveSession()
+    if running is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        spark = (running or SparkSession.builder.getOrCreate()).newSession()
+        for key, value in (properties or {}).items():
+            if spark.conf.isModifiable(key):
+                spark.conf.set(key, value)
+    else:
+        spark = _start(master, properties or {})
+    for key, value in _SESSION.items():
+        spark.conf.set(key, value)
+    return spark
+
+
+def _start(master: str | None, properties: dict[str, str]) -> "SparkSession":
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    jars.java()
+    settings = {"spark.master": "local[2]", **_START, **properties}
+    if master:
+        settings["spark.master"] = master
+    if "spark.jars" not in settings and "spark.jars.packages" not in settings:
+        found = [str(jar) for jar in jars.fetch(jars.DELTA)]
+        settings["spark.jars"] = ",".join(found)
+        settings.setdefault("spark.driver.extraClassPath", os.pathsep.join(found))
+    options = f"-Dlog4j2.configurationFile=file:{Path(__file__).parent}/log4j2.properties"
+    given = properties.get("spark.driver.extraJavaOptions", "")
+    settings["spark.driver.extraJavaOptions"] = f"{options} {given}".strip()
+    builder = SparkSession.builder
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    try:
+        with _quiet():
+            return builder.getOrCreate()
+    except Exception as error:
+        msg = f"Spark does not start on {settings['spark.master']}: {message_of(error)}"
+        raise ZyncError(msg) from error
+
+
+@contextlib.contextmanager
+def _quiet():  # type: ignore[no-untyped-def]  # noqa: ANN202
+    """Keeps the launcher's chatter off standard error: the JVM inherits a copy that leads nowhere."""
+    if os.environ.get("ZYNC_DEBUG"):
+        yield
+        return
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+@lru_cache
+def _text(name: str) -> str:
+    return (data_folder("sql") / f"{name}.sql").read_text()
+
+
+def statement(name: str, **slots: str) -> str:
+    """The SQL of `sql/<name>.sql`, its `{{slots}}` filled: with expressions that `expression` checked, or zync's own."""
+    text = _text(name)
+    for slot in set(re.findall(r"\{\{(\w+)\}\}", text)):
+        text = text.replace("{{" + slot + "}}", slots[slot])
+    return text
+
+
+def expression(spark: "SparkSession", text: str, where: str) -> str:
+    """`text` in parentheses, if it is one SQL expression and nothing more: the one way that user text enters a statement."""
+    parse(spark, text, where)
+    return f"({text}\n)"
+
+
+def parse(spark: "SparkSession", text: str, where: str) -> Any:
+    """Spark's parse tree of an expression (a JVM object); UsageError that says `where` it came from otherwise."""
+    from pyspark.errors import ParseException  # noqa: PLC0415
+
+    try:
+        return spark._jsparkSession.sessionState().sqlParser().parseExpression(text)  # type: ignore[attr-defined]  # noqa: SLF001
+    except ParseException as error:
+        msg = f"{where}: {text!r} is not a SQL expression: {message_of(error)}"
+        raise UsageError(msg) from error
+
+
+def literal(text: str) -> str:
+    """`text` as a SQL string literal."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def name(text: str) -> str:
+    """`text` as a quoted SQL identifier."""
+    return "`" + text.replace("`", "``") + "`"
+
+
+def try_eval(spark: "SparkSession", column: "Column") -> "Column":
+    """`column`, null for rows where evaluating it fails (Catalyst's TryEval, which has no SQL name)."""
+    from pyspark.sql.classic.column import Column  # noqa: PLC0415
+
+    jvm = spark._jvm  # type: ignore[attr-defined]  # noqa: SLF001
+    utils = jvm.org.apache.spark.sql.classic.ExpressionUtils
+    guarded = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(utils.expression(column._jc))  # noqa: SLF001
+    return Column(utils.column(guarded))
+
+
+def read_parquet(spark: "SparkSession", files: list[str], schema: str) -> "DataFrame":
+    """The rows of exactly those files: a table's files at one version, as the caller found them in its log."""
+    return spark.read.schema(schema).parquet(*files) if files else spark.createDataFrame([], schema)
+
+
+def message_of(error: BaseException) -> str:
+    """What a Spark error says in one line: no Java, no plan, no stack."""
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    text = error.getMessage() if isinstance(error, PySparkException) and error.getMessage() else str(error)
+    text = re.split(r"\n\s*(?:==|at |JVM stacktrace|File \")|;\n", text or type(error).__name__)[0]
+    text = re.sub(r"\s*SQLSTATE: \w+", "", text)
+    return " ".join(text.split())
+
+
+def is_data_error(error: BaseException) -> bool:
+    """Whether the data is at fault: a cast, a division by zero, a Python rule's exception; not the surroundings."""
+    from pyspark.errors import PySparkException, PythonException  # noqa: PLC0415
+
+    if isinstance(error, PythonException):
+        return True
+    state = error.getSqlState() if isinstance(error, PySparkException) else None
+    return bool(state) and str(state).startswith(DATA_EXCEPTIONS)
+
+
+def local(spark: "SparkSession", rows: "pa.Table", schema: str) -> "DataFrame":
+    """The Arrow table's rows as a DataFrame of that schema."""
+    return spark.createDataFrame(rows, schema) if rows.num_rows else spark.createDataFrame([], schema)  # type: ignore[call-overload,no-any-return]

@@ -1,0 +1,1 @@
+"""Output rows and bookkeeping to `staging`: number → write → commit."""

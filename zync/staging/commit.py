@@ -1,0 +1,190 @@
+"""Stages write and commit: all rows of a sync as files, then one Delta commit that makes them be.
+
+Spark writes the files into a folder of their own, where nobody sees them; the commit, by this process, adds
+them together with the sync's number. It is refused if anything at all was committed since the cursor was read.
+"""
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from deltalake.transaction import AddAction
+from pyarrow.fs import FileSelector
+
+from zync.errors import CommitUnknownError, OwnedError, ZyncError
+from zync.lake import (
+    CHECKPOINT_EVERY,
+    NO_HOOKS,
+    commit_properties,
+    dataset,
+    first_line,
+    is_local,
+    locked,
+    open_table,
+    table_files,
+)
+from zync.staging.table import STAGING_SCHEMA, SYNC
+from zync.transactions.known import read_cursor
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+_STATISTICS = ("seqno", "sync")
+
+
+@contextmanager
+def owned(location: str) -> Iterator[None]:
+    """Holds staging's lock: one writer at a time. OwnedError where another has it.
+
+    The lock is on a file beside the table, which stays; it ends with this process, however that ends.
+    An object store has no such lock: there the commit's fence alone decides.
+    """
+    if not is_local(location):
+        yield
+        return
+    path = Path(location)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with locked(path.parent / f".{path.name}.lock", wait=0) as ours:
+        if not ours:
+            msg = f"another zync is writing {location}: one sync at a time. Nothing was changed"
+            raise OwnedError(msg)
+        yield
+
+
+@dataclass(frozen=True)
+class Written:
+    """Files that are not committed yet: the folder, the bookkeeping rows in them, and output rows and next offsets."""
+
+    folder: str
+    rows: pa.Table
+    outputs: dict[str, int]
+    offsets: dict[str, int]
+
+
+BOOKKEEPING = ("kind", "seqno", "txn", "records", "count", "since", "state", "reason", "kafka")
+
+
+def write(rows: "DataFrame", table: DeltaTable, folder: str) -> None:
+    """Writes the rows as Parquet into that folder of the table: seen by nobody before the commit."""
+    location = table.table_uri.rstrip("/")
+    rows.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").parquet(f"{location}/{folder}")
+
+
+def read_back(table: DeltaTable, folder: str) -> Written:
+    """What was written, as the commit will make it be: bookkeeping rows whole, of outputs the counts and offsets."""
+    names = [info.path for info in table_files(table).get_file_info(FileSelector(folder)) if info.path.endswith(".parquet")]
+    kept, outputs, offsets = [], dict[str, int](), dict[str, int]()
+    data = dataset(table, names, STAGING_SCHEMA)
+    for batch in data.to_batches(columns=list(BOOKKEEPING)):
+        is_output = pc.equal(batch["kind"], "output")
+        kept.append(batch.filter(pc.invert(is_output)))
+        place = batch["kafka"].filter(is_output)
+        if len(place):
+            counted = pa.table({"topic": pc.struct_field(place, "topic"), "offset": pc.struct_field(place, "offset")})
+            for one in counted.group_by("topic").aggregate([("offset", "count"), ("offset", "max")]).to_pylist():
+                topic = one["topic"]
+                outputs[topic] = outputs.get(topic, 0) + one["offset_count"]
+                offsets[topic] = max(offsets.get(topic, 0), one["offset_max"] + 1)
+    schema = pa.schema([STAGING_SCHEMA.field(name) for name in BOOKKEEPING])
+    rows = pa.Table.from_batches(kept).cast(schema) if kept else schema.empty_table()
+    return Written(folder, rows, dict(sorted(outputs.items())), offsets)
+
+
+def add_rows(table: DeltaTable, folder: str, rows: pa.Table) -> None:
+    """Adds a file with the driver's own rows to the folder."""
+    files = table_files(table)
+    with files.open_output_stream(f"{folder}/driver.zstd.parquet") as target:
+        pq.write_table(rows, target, compression="zstd")
+
+
+def discard(table: DeltaTable, folder: str) -> None:
+    """Takes away files that will not be committed."""
+    files = table_files(table)
+    with contextlib.suppress(OSError):
+        files.delete_dir(folder)
+
+
+def commit(table: DeltaTable, folder: str, number: int, nonce: str) -> None:
+    """Adds the files of `folder` to staging as sync `number`, on the handle that the cursor was read from.
+
+    Raises:
+        ZyncError: it did not land; trying the sync again is safe.
+        CommitUnknownError: it is not known whether it landed.
+    """
+    try:
+        table.create_write_transaction(
+            list(_added(table, folder)),
+            mode="append",
+            schema=table.schema(),
+            commit_properties=commit_properties({SYNC: number}, userMetadata=nonce),
+            post_commithook_properties=NO_HOOKS,
+        )
+    except (DeltaError, OSError) as error:
+        _judge(table.table_uri, number, nonce, error)
+
+
+def _judge(location: str, number: int, nonce: str, error: Exception) -> None:
+    """After a failed commit: returns if it landed all the same, raises what is true otherwise."""
+    try:
+        now = open_table(location)
+        cursor = read_cursor(now) if now else None
+    except (ZyncError, DeltaError, OSError) as second:
+        msg = (
+            f"the commit of sync {number} to {location} failed ({first_line(error)}) and the table cannot be read "
+            f"({first_line(second)}): whether it landed is not known; the next sync will see"
+        )
+        raise CommitUnknownError(msg) from error
+    if cursor and cursor.sync == number and cursor.nonce == nonce:
+        return
+    if cursor and cursor.sync >= number:
+        msg = f"another writer committed sync {cursor.sync} to {location}; this one did not land"
+        raise OwnedError(msg) from error
+    msg = f"the commit of sync {number} to {location} did not land: {first_line(error)}"
+    raise ZyncError(msg) from error
+
+
+def checkpoint(table: DeltaTable) -> None:
+    """Leaves a checkpoint every so many versions; its failure is nobody's."""
+    if table.version() % CHECKPOINT_EVERY == 0 and table.version():
+        try:
+            table.create_checkpoint()
+        except (DeltaError, OSError):
+            return
+
+
+def _added(table: DeltaTable, folder: str) -> Iterator[AddAction]:
+    """The files of `folder` as actions, with the statistics that reads prune by."""
+    files = table_files(table)
+    for info in files.get_file_info(FileSelector(folder)):
+        if not info.path.endswith(".parquet"):
+            continue
+        path = info.path.lstrip("/")
+        with files.open_input_file(path) as source:
+            statistics = _statistics(pq.ParquetFile(source).metadata)
+        if statistics["numRecords"]:
+            yield AddAction(path, info.size, {}, int(time.time() * 1000), data_change=True, stats=json.dumps(statistics))
+
+
+def _statistics(metadata: Any) -> dict[str, Any]:
+    lowest: dict[str, int] = {}
+    highest: dict[str, int] = {}
+    for group in range(metadata.num_row_groups):
+        for index in range(metadata.num_columns):
+            column = metadata.row_group(group).column(index)
+            if column.path_in_schema in _STATISTICS and column.statistics and column.statistics.has_min_max:
+                name, found = column.path_in_schema, column.statistics
+                lowest[name] = min(found.min, lowest.get(name, found.min))
+                highest[name] = max(found.max, highest.get(name, found.max))
+    nulls = dict.fromkeys(lowest, 0)
+    return {"numRecords": metadata.num_rows, "minValues": lowest, "maxValues": highest, "nullCount": nulls}

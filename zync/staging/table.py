@@ -1,0 +1,71 @@
+"""The table `staging`: one schema, `kind` says what a row is."""
+
+import pyarrow as pa
+
+from zync.ingest.batch import TIMESTAMP
+
+_RANGE = pa.struct([pa.field("first", pa.int64()), pa.field("last", pa.int64())])
+
+STAGING_SCHEMA = pa.schema(
+    [
+        pa.field("kind", pa.string()),
+        pa.field("seqno", pa.int64()),
+        pa.field("sync", pa.int64()),
+        pa.field(
+            "kafka",
+            pa.struct(
+                [pa.field("topic", pa.string()), pa.field("partition", pa.int32()), pa.field("offset", pa.int64())]
+            ),
+        ),
+        pa.field("key", pa.string()),
+        pa.field("value", pa.string()),
+        pa.field("txn", pa.string()),
+        pa.field("records", pa.list_(_RANGE)),
+        pa.field("count", pa.int64()),
+        pa.field("since", TIMESTAMP),
+        pa.field("state", pa.string()),
+        pa.field("reason", pa.string()),
+        pa.field("rule", pa.string()),
+        pa.field("head", pa.int64()),
+        pa.field("offsets", pa.map_(pa.string(), pa.int64())),
+        pa.field("raw", pa.struct([pa.field("id", pa.string()), pa.field("version", pa.int64())])),
+        pa.field("full", pa.int64()),
+        pa.field("nonce", pa.string()),
+        pa.field("digests", pa.map_(pa.string(), pa.string())),
+    ]
+)
+"""Columns of staging.
+
+kind: output, done, pending, expired, late, duplicate, quarantined, ignored or cursor. seqno: the transaction's
+(pending, expired: of its first record; late, quarantined records: the record's; cursor: the cursor).
+sync: the number of the sync that wrote the row. kafka: the place in the output topic (records set aside: where
+they came from). records: seqnos as ranges. since: when the first record was ingested. state: of `done`'s
+aggregates, as JSON. full: the sync that last wrote all that is in flight.
+"""
+
+SYNC = "zync/sync"
+"""The application id whose version is the number of the newest sync."""
+
+_RANGES = "array<struct<first: bigint, last: bigint>>"
+SPARK_COLUMNS = (
+    ("kind", "string"),
+    ("seqno", "bigint"),
+    ("sync", "bigint"),
+    ("kafka", "struct<topic: string, partition: int, offset: bigint>"),
+    ("key", "string"),
+    ("value", "string"),
+    ("txn", "string"),
+    ("records", _RANGES),
+    ("count", "bigint"),
+    ("since", "timestamp"),
+    ("state", "string"),
+    ("reason", "string"),
+    ("rule", "string"),
+    ("head", "bigint"),
+    ("offsets", "map<string, bigint>"),
+    ("raw", "struct<id: string, version: bigint>"),
+    ("full", "bigint"),
+    ("nonce", "string"),
+    ("digests", "map<string, string>"),
+)
+"""The same for Spark."""

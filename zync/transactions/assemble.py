@@ -1,0 +1,181 @@
+"""Stage assemble: which transaction completes with which record, what is late, and what stays in flight."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from zync.config import Config
+from zync.spark import statement, try_eval
+from zync.transactions.done import Done
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class Finishing:
+    """A transaction that was in flight before and completes now: its earlier records have to be read again."""
+
+    txn: str
+    first: int
+    completes_at: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Counts of records by fate, and what else decides how the sync goes on. `ingested`: the newest, in microseconds."""
+
+    pending: int = 0
+    late: int = 0
+    duplicate: int = 0
+    ignored: int = 0
+    faulty: int = 0
+    completed: int = 0
+    ingested: int | None = None
+    finishing: tuple[Finishing, ...] = ()
+    tainted: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """`rows`: every record with its fate (kept in memory by Spark until `release`), and their summary."""
+
+    rows: "DataFrame"
+    summary: Summary
+    kept: tuple["DataFrame", ...] = ()
+
+    def release(self) -> None:
+        """Lets Spark forget the rows."""
+        for one in self.kept:
+            one.unpersist()
+
+
+def with_state(spark: "SparkSession", identified: "DataFrame", in_flight: "DataFrame", done: Done) -> "DataFrame":
+    """The records and, as one row each, the transactions in flight with the state of their aggregates.
+
+    `in_flight` has the columns of `zync.transactions.known.Known.in_flight`.
+    """
+    from pyspark.sql import functions as sf  # noqa: PLC0415
+
+    types = state_types(spark, identified, done)
+    for column, kind in types.items():
+        identified = identified.withColumn(column, sf.col(column).cast(kind))
+    state = sf.from_json("state", ", ".join(f"{column} {kind}" for column, kind in types.items()) or "none string")
+    carried = in_flight.select(
+        "txn",
+        "seqno",
+        sf.col("since").alias("ingested"),
+        sf.col("reason").alias("bad"),
+        sf.lit(False).alias("alone"),
+        sf.lit(True).alias("carried"),
+        sf.col("records").alias("earlier"),
+        sf.col("count").alias("earlier_count"),
+        *(state[column].alias(column) for column in types),
+    )
+    return identified.unionByName(carried, allowMissingColumns=True)
+
+
+def without_state(identified: "DataFrame") -> "DataFrame":
+    """The records alone, with the columns that `with_state` gives."""
+    from pyspark.sql import functions as sf  # noqa: PLC0415
+
+    return identified.withColumns(
+        {
+            "earlier": sf.lit(None).cast("array<struct<first: bigint, last: bigint>>"),
+            "earlier_count": sf.lit(None).cast("bigint"),
+        }
+    )
+
+
+def state_types(spark: "SparkSession", identified: "DataFrame", done: Done) -> dict[str, str]:
+    """The type of each aggregate's state, by the column of its part."""
+    if not done.aggregates:
+        return {}
+    merged = [f"{one.merge.format(f'p{number}')} AS p{number}" for number, one in enumerate(done.aggregates)]
+    return {field.name: field.dataType.simpleString() for field in identified.selectExpr(*merged).schema.fields}
+
+
+def assemble(
+    spark: "SparkSession", rows: "DataFrame", settled: "DataFrame", config: Config, done: Done
+) -> Assembled:
+    """Every record of `rows` (from `with_state` or `without_state`) with its fate; see sql/judge.sql.
+
+    `settled`: (txn, settled_at), one row a transaction. The records of an id that was forgotten within
+    this very sync are assembled once more, until none is left.
+    """
+    rounds: list[DataFrame] = []
+    summaries: list[Summary] = []
+    again = 1
+    while again:
+        one = _assemble_once(spark, rows, settled, config, done).persist()
+        rounds.append(one)
+        summary, again = _summarize(spark, one)
+        summaries.append(summary)
+        settled = settled.limit(0)
+        rows = one.where("fate = 'again'").select(*rows.columns)
+    whole = rounds[0].where("fate <> 'again'") if len(rounds) > 1 else rounds[0]
+    for one in rounds[1:]:
+        whole = whole.unionByName(one.where("fate <> 'again'"))
+    return Assembled(whole, _sum(summaries), tuple(rounds))
+
+
+def _assemble_once(
+    spark: "SparkSession", rows: "DataFrame", settled: "DataFrame", config: Config, done: Done
+) -> "DataFrame":
+    from pyspark.sql import functions as sf  # noqa: PLC0415
+
+    rows.createOrReplaceTempView("identified")
+    settled.createOrReplaceTempView("settled")
+    remember = str(config.transactions.remember)
+    repeated = (
+        "record_id IS NOT NULL AND NOT alone AND "
+        "row_number() OVER (PARTITION BY txn, alone, late, topic, record_id ORDER BY seqno) > 1"
+        if any(topic.record_id for topic in config.topics.values())
+        else "false"
+    )
+    aggregated = spark.sql(
+        statement("aggregate", remember=remember, repeated=repeated, aggregates="".join(_windowed(done)))
+    )
+    condition = sf.expr(f"coalesce(({done.condition}\n), false)")
+    aggregated = aggregated.withColumn("done", sf.coalesce(try_eval(spark, condition), sf.lit(False)))
+    aggregated.createOrReplaceTempView("aggregated")
+    return spark.sql(statement("judge", remember=remember))
+
+
+def _windowed(done: Done) -> Iterator[str]:
+    for number, one in enumerate(done.aggregates):
+        over = one.merge.format(f"p{number}")
+        over = f"{over[: over.rindex(')') + 1]} OVER so_far" if not over.startswith("size(") else (
+            f"size(collect_set(p{number}) OVER so_far)"
+        )
+        yield f"coalesce({over}, 0) AS a{number}, " if one.counts else f"{over} AS a{number}, "
+
+
+def _summarize(spark: "SparkSession", rows: "DataFrame") -> tuple[Summary, int]:
+    rows.createOrReplaceTempView("assembled")
+    row: dict[str, Any] = spark.sql(statement("summarize")).collect()[0].asDict(recursive=True)
+    return Summary(
+        pending=row["pending"],
+        late=row["late"],
+        duplicate=row["duplicate"],
+        ignored=row["ignored"],
+        faulty=row["faulty"],
+        completed=row["completed"],
+        ingested=row["ingested"],
+        finishing=tuple(Finishing(**one) for one in row["finishing"]),
+        tainted=tuple(sorted((one["seqno"], one["error"]) for one in row["tainted"])),
+    ), row["again"]
+
+
+def _sum(summaries: list[Summary]) -> Summary:
+    return Summary(
+        pending=sum(one.pending for one in summaries),
+        late=sum(one.late for one in summaries),
+        duplicate=sum(one.duplicate for one in summaries),
+        ignored=sum(one.ignored for one in summaries),
+        faulty=sum(one.faulty for one in summaries),
+        completed=sum(one.completed for one in summaries),
+        ingested=max((one.ingested for one in summaries if one.ingested), default=None),
+        finishing=tuple(finishing for one in summaries for finishing in one.finishing),
+        tainted=tuple(tainted for one in summaries for tainted in one.tainted),
+    )

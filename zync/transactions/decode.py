@@ -1,0 +1,123 @@
+"""Stage decode: rows of raw to records with their transaction id, or with the reason why they have none."""
+
+from typing import TYPE_CHECKING
+
+from zync.config import Config, Topic
+from zync.spark import expression, literal, name, statement, try_eval
+from zync.transactions.done import Done
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+RAW_COLUMNS = (
+    "seqno bigint, kafka struct<topic: string, partition: int, offset: bigint, timestamp: timestamp>, "
+    "ingested timestamp, key binary, value binary, headers array<struct<key: string, value: binary>>"
+)
+
+
+def decode(spark: "SparkSession", rows: "DataFrame", config: Config, done: Done) -> "DataFrame":
+    """The rows of raw `rows`, decoded and identified.
+
+    Columns: those of sql/decode.sql without value_text; `txn` (never null: a record by itself is called by its
+    place in Kafka), `alone`, `fault` (why the record can be in no transaction; null if it can), `bad` (what is
+    wrong with a record that has an id), `record_id`, `p0`… (what it brings to `done`), and for topics with a
+    schema their struct, `as_<index>`.
+    """
+    from pyspark.sql import functions as sf  # noqa: PLC0415
+
+    rows.createOrReplaceTempView("new_records")
+    decoded = spark.sql(statement("decode"))
+    expressions = [
+        ("id", _by_topic(config, {t: _as_string(spark, one.id, t, "id") for t, one in config.topics.items()}))
+    ]
+    if any(topic.record_id for topic in config.topics.values()):
+        named = {
+            t: _as_string(spark, one.record_id, t, "record_id") if one.record_id else "CAST(NULL AS STRING)"
+            for t, one in config.topics.items()
+        }
+        expressions.append(("record_id", _by_topic(config, named)))
+    decoded = decoded.withColumn(
+        "found", try_eval(spark, sf.struct(*(sf.expr(text).alias(column) for column, text in expressions)))
+    )
+    if done.aggregates:
+        parts = [sf.expr(one.part).alias(f"p{number}") for number, one in enumerate(done.aggregates)]
+        decoded = decoded.withColumn("parts", try_eval(spark, sf.struct(*parts)))
+    else:
+        decoded = decoded.withColumn("parts", sf.lit(True))
+    structs = []
+    for index, (topic, one) in enumerate(config.topics.items()):
+        if one.schema:
+            structs.append(f"as_{index}")
+            decoded = decoded.withColumn(f"as_{index}", _struct(spark, topic, one))
+    decoded.createOrReplaceTempView("decoded")
+    return spark.sql(
+        statement(
+            "identify",
+            configured=_configured(config),
+            single=_any_topic([t for t, one in config.topics.items() if one.null_id == "single"]),
+            record_id="found.record_id" if len(expressions) > 1 else "CAST(NULL AS STRING)",
+            unfit=" OR ".join(f"{name(one)}.unfit" for one in structs) or "false",
+            parts="".join(f", parts.p{number}" for number in range(len(done.aggregates))),
+            structs="".join(f", {name(one)}.value AS {name(one)}" for one in structs),
+        )
+    )
+
+
+def _as_string(spark: "SparkSession", text: str, topic: str, field: str) -> str:
+    return f"CAST({expression(spark, text, f'topics.{topic}.{field}')} AS STRING)"
+
+
+def _matches(topic: str) -> str:
+    return f"topic RLIKE {literal(topic)}" if topic.startswith("^") else f"topic = {literal(topic)}"
+
+
+def _by_topic(config: Config, by_topic: dict[str, str]) -> str:
+    """One expression that is each topic's own where that topic's records are."""
+    if not by_topic:
+        return "CAST(NULL AS STRING)"
+    cases = " ".join(f"WHEN {_matches(topic)} THEN {by_topic[topic]}" for topic in ordered(config))
+    return f"CASE {cases} END"
+
+
+def ordered(config: Config) -> list[str]:
+    """The config's topics in the order in which they claim records: names first, then regexes."""
+    return sorted(config.topics, key=lambda topic: topic.startswith("^"))
+
+
+def _any_topic(topics: list[str]) -> str:
+    return " OR ".join(_matches(topic) for topic in topics) or "false"
+
+
+def _configured(config: Config) -> str:
+    return _any_topic(list(config.topics))
+
+
+def _struct(spark: "SparkSession", topic: str, one: Topic) -> "Column":  # type: ignore[name-defined]  # noqa: F821
+    """The value of that topic's records as the struct its schema says, and whether it does not fit."""
+    from pyspark.sql import functions as sf  # noqa: PLC0415
+    from pyspark.sql.types import StringType, StructField, StructType  # noqa: PLC0415
+
+    schema = schema_of(spark, topic, str(one.schema))
+    whole = StructType([*schema.fields, StructField("_unfit", StringType())])
+    parsed = sf.from_json("value_text", whole, {"columnNameOfCorruptRecord": "_unfit", "mode": "PERMISSIVE"})
+    mine = sf.when(sf.expr(_matches(topic)), parsed)
+    fields = [mine.getField(field.name).alias(field.name) for field in schema.fields]
+    return sf.struct(
+        mine["_unfit"].isNotNull().alias("unfit"),
+        sf.when(mine.isNotNull(), sf.struct(*fields)).alias("value"),
+    )
+
+
+def schema_of(spark: "SparkSession", topic: str, text: str):  # type: ignore[no-untyped-def]  # noqa: ANN201
+    """The struct type that a topic's `schema` says; UsageError where it is not DDL."""
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+    from pyspark.sql.types import StructType  # noqa: PLC0415
+
+    from zync.errors import UsageError  # noqa: PLC0415
+    from zync.spark import message_of  # noqa: PLC0415
+
+    try:
+        return StructType.fromDDL(text)
+    except PySparkException as error:
+        msg = f"topics.{topic}.schema: {text!r} is not a schema in DDL: {message_of(error)}"
+        raise UsageError(msg) from error

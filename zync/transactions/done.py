@@ -1,0 +1,139 @@
+"""The `done` condition taken apart: its aggregates, what each record brings to them, and how they are merged.
+
+Spark's own parser finds the aggregates and their place in the text. Where all of them can be merged, the
+state of a transaction in flight is one value for each, and its records need not be read again until it completes.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from zync.errors import UsageError
+from zync.spark import parse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_MERGED_BY = {
+    "count": "sum",
+    "count_if": "sum",
+    "sum": "sum",
+    "min": "min",
+    "max": "max",
+    "bool_or": "bool_or",
+    "any": "bool_or",
+    "some": "bool_or",
+    "bool_and": "bool_and",
+    "every": "bool_and",
+}
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """One aggregate of `done`: `part` is what a record brings, `merge` the function over parts."""
+
+    text: str
+    part: str
+    merge: str
+    mergeable: bool
+    counts: bool = False
+
+
+@dataclass(frozen=True)
+class Done:
+    """`done` as `condition` over columns `a0`, `a1`, …, one for each of `aggregates`."""
+
+    text: str
+    condition: str
+    aggregates: tuple[Aggregate, ...]
+
+    @property
+    def mergeable(self) -> bool:
+        """Whether the state of a transaction in flight can be kept instead of reading its records again."""
+        return all(one.mergeable for one in self.aggregates)
+
+
+def take_apart(spark: "SparkSession", text: str) -> Done:
+    """The parts of a `done` condition; UsageError where it is not a boolean over aggregates of one argument."""
+    where = "transactions.done"
+    nodes = list(_aggregates(spark, parse(spark, text, where)))
+    spans = sorted({_span(node) for node in nodes})
+    aggregates, pieces, at = [], [], 0
+    for start, end in spans:
+        node = next(node for node in nodes if _span(node) == (start, end))
+        pieces.append(f"{text[at:start]}a{len(aggregates)}")
+        aggregates.append(_aggregate(text[start:end], _name(node), distinct=node.isDistinct()))
+        at = end
+    pieces.append(text[at:])
+    return Done(text, "".join(pieces), tuple(aggregates))
+
+
+def _aggregates(spark: "SparkSession", node: Any) -> Any:
+    """The outermost aggregate functions below a parse tree's node."""
+    if node.getClass().getSimpleName() == "UnresolvedFunction":
+        registry = spark._jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry  # type: ignore[attr-defined]  # noqa: SLF001
+        known = registry.expressions().get(_name(node))
+        if known.isDefined() and known.get()._1().getGroup() == "agg_funcs":  # noqa: SLF001 - Scala's pair
+            yield node
+            return
+    children = node.children()
+    for index in range(children.length()):
+        yield from _aggregates(spark, children.apply(index))
+
+
+def _name(node: Any) -> str:
+    parts = node.nameParts()
+    return str(parts.apply(parts.length() - 1)).lower()
+
+
+def _span(node: Any) -> tuple[int, int]:
+    origin = node.origin()
+    return int(origin.startIndex().get()), int(origin.stopIndex().get()) + 1
+
+
+def _aggregate(text: str, function: str, *, distinct: bool) -> Aggregate:
+    inside, rest = _argument(text)
+    condition = re.fullmatch(r"\s*filter\s*\(\s*where\b(.*)\)\s*", rest, re.IGNORECASE | re.DOTALL)
+    if rest.strip() and not condition:
+        msg = f"transactions.done: {text!r} is more than an aggregate with a FILTER, which is all that done can hold"
+        raise UsageError(msg)
+    when = f"WHEN {condition[1]}\n " if condition else ""
+    if distinct:
+        inside = re.sub(r"^\s*distinct\b", "", inside, flags=re.IGNORECASE)
+        merge = "size(collect_set({}))" if function == "count" else f"{function}(DISTINCT {{}})"
+        return Aggregate(text, f"CASE {when or 'WHEN true '}THEN {inside}\n END", merge, mergeable=False)
+    if function == "count" and inside.strip() == "*":
+        part = f"CASE {when}THEN 1L END" if when else "1L"
+    elif function == "count":
+        also = f"({condition[1]}\n) AND " if condition else ""
+        part = f"CASE WHEN {also}({inside}\n) IS NOT NULL THEN 1L END"
+    elif function == "count_if":
+        also = f"({condition[1]}\n) AND " if condition else ""
+        part = f"CASE WHEN {also}({inside}\n) THEN 1L END"
+    else:
+        part = f"CASE {when}THEN ({inside}\n) END" if when else f"({inside}\n)"
+    counts = function in ("count", "count_if")
+    merged_by = _MERGED_BY.get(function)
+    return Aggregate(text, part, f"{merged_by or function}({{}})", mergeable=merged_by is not None, counts=counts)
+
+
+def _argument(text: str) -> tuple[str, str]:
+    """What stands between an aggregate's parentheses, and what comes after them."""
+    start = text.index("(") + 1
+    depth, quote, index = 1, "", start
+    while depth:
+        char = text[index]
+        if quote:
+            if char == "\\" and quote != "`":
+                index += 1
+            elif char == quote:
+                quote = ""
+        elif char in "'\"`":
+            quote = char
+        elif char == "," and depth == 1:
+            msg = f"transactions.done: {text!r} has several arguments: only aggregates of one argument can stand there"
+            raise UsageError(msg)
+        else:
+            depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(char, 0)
+        index += 1
+    return text[start : index - 1], text[index:]

@@ -1,0 +1,50 @@
+"""Stage gather: earlier records of transactions that were in flight, read again from raw, and nothing else."""
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from zync.config import Config
+from zync.lake import data_files
+from zync.spark import local, read_parquet, statement
+from zync.transactions.decode import RAW_COLUMNS, decode
+from zync.transactions.done import Done
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def gather(
+    spark: "SparkSession", raw: DeltaTable, wanted: pa.Table, head: int, config: Config, done: Done
+) -> "DataFrame":
+    """The records up to `head` of the `wanted` transactions: (txn, first, completes_at, records as ranges).
+
+    Only files that hold some of those ranges are read, however old the transactions are.
+    """
+    rows = read_parquet(spark, _files(raw, wanted["records"].to_pylist()), RAW_COLUMNS)
+    decode(spark, rows, config, done).createOrReplaceTempView("identified")
+    finishing = wanted.select(["txn", "first", "completes_at"])
+    local(spark, finishing, "txn string, first bigint, completes_at bigint").createOrReplaceTempView("finishing")
+    return spark.sql(statement("gather", head=str(head)))
+
+
+def reread(spark: "SparkSession", raw: DeltaTable, in_flight: pa.Table) -> "DataFrame":
+    """The very rows of raw that are in flight, whatever transaction they belong to by now."""
+    ranges = [one for records in in_flight["records"].to_pylist() for one in records]
+    rows = read_parquet(spark, _files(raw, [ranges]), RAW_COLUMNS)
+    wanted = spark.createDataFrame([(one["first"], one["last"]) for one in ranges], "first bigint, last bigint")
+    return rows.join(wanted.hint("broadcast"), (rows.seqno >= wanted.first) & (rows.seqno <= wanted.last), "left_semi")
+
+
+def _files(raw: DeltaTable, records: list[list[dict[str, Any]]]) -> list[str]:
+    ranges = sorted((one["first"], one["last"]) for each in records for one in each)
+    if not ranges:
+        return []
+    found, at = [], 0
+    for file in data_files(raw, "seqno", above=ranges[0][0] - 1, upto=max(last for _, last in ranges)):
+        while at < len(ranges) and ranges[at][1] < file.lowest:
+            at += 1
+        if any(first <= file.highest and last >= file.lowest for first, last in ranges[at : at + 1]):
+            found.append(file.uri)
+    return found
