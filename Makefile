@@ -1,0 +1,40 @@
+# `make demo` and `make test` do all the set-up they need; a second call is quick.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: setup demo test lint bench lock clean
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: requirements.lock pyproject.toml scripts/java.sh
+	@sh scripts/java.sh
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing what zync needs into $(VENV) (a few minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@$(BIN)/python -m zync.jars
+	@touch $@
+
+demo: setup
+	@$(BIN)/zync demo
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/pytest
+
+bench: setup
+	$(BIN)/python -m bench
+
+# Pins with hashes, and without the hosts they came from.
+lock: setup
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url \
+		--no-annotate --no-header --extra dev pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf $(VENV) .zync .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,107 @@
+"""What all tests share: a real broker, one Spark session, the command line as a process."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from deltalake import DeltaTable
+
+from zync.devkafka import DevKafka
+from zync.spark import data_folder
+
+ZYNC = [sys.executable, "-m", "zync"]
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The `bootstrap.servers` of a real Kafka, started for this run."""
+    kafka = DevKafka(tmp_path_factory.mktemp("broker"))
+    yield kafka.start()
+    kafka.stop()
+
+
+@pytest.fixture
+def topic(broker: str) -> Iterator["TopicMaker"]:
+    """Makes topics that no other test has."""
+    return TopicMaker(broker)
+
+
+class TopicMaker:
+    def __init__(self, broker: str) -> None:
+        self.broker = broker
+        self.admin = AdminClient({"bootstrap.servers": broker})
+
+    def __call__(self, name: str = "t", partitions: int = 1, **config: str) -> str:
+        """A new topic, and its name."""
+        unique = f"{name}-{uuid.uuid4().hex[:8]}"
+        self.create(unique, partitions, **config)
+        return unique
+
+    def create(self, name: str, partitions: int = 1, **config: str) -> None:
+        properties = {key.replace("_", "."): value for key, value in config.items()}
+        for future in self.admin.create_topics([NewTopic(name, partitions, 1, config=properties)]).values():
+            future.result(20)
+
+
+def produce(broker: str, records: list[tuple[str, int, Any]], **properties: Any) -> None:
+    """Sends (topic, partition, value) records; values that are no bytes go as JSON."""
+    producer = Producer({"bootstrap.servers": broker, "linger.ms": 5, **properties})
+    for topic_, partition, value in records:
+        payload = value if isinstance(value, bytes | None) else json.dumps(value).encode()
+        producer.produce(topic_, payload, partition=partition)
+        producer.poll(0)
+    assert producer.flush(30) == 0
+
+
+def zync(*args: str | Path, cwd: Path, check: bool = True, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Runs the command line to its end."""
+    done = subprocess.run(
+        [*ZYNC, *map(str, args)], cwd=cwd, capture_output=True, text=True, check=False, timeout=240, **options
+    )
+    if check and done.returncode:
+        pytest.fail(f"zync {' '.join(map(str, args))} exited {done.returncode}\n{done.stdout}\n{done.stderr}")
+    return done
+
+
+def start(*args: str | Path, cwd: Path, **options: Any) -> "subprocess.Popen[str]":
+    """Starts the command line and lets it run; what it prints goes to `<cwd>/<first words>.log`."""
+    log = cwd / f"{'-'.join(str(one) for one in args[:2])}-{uuid.uuid4().hex[:4]}.log"
+    with log.open("w") as out:
+        return subprocess.Popen(
+            [*ZYNC, *map(str, args)], cwd=cwd, stdout=out, stderr=out, stdin=subprocess.DEVNULL, text=True, **options
+        )
+
+
+def rows(location: Path, version: int | None = None) -> list[dict[str, Any]]:
+    """All rows of a Delta table, in order of seqno."""
+    table: pa.Table = DeltaTable(str(location), version=version).to_pyarrow_table()
+    return table.sort_by("seqno").to_pylist()
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Path:
+    """A folder with the demo's files."""
+    folder = tmp_path / "demo"
+    shutil.copytree(data_folder("demo"), folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """The run's one Spark session."""
+    from zync.spark import session
+
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    made = session("local[2]", {"spark.driver.memory": "3g"})
+    yield made
+    made.stop()
