@@ -63,7 +63,9 @@ def main() -> None:
     except Exception as error:
         if _debugging():
             raise
-        Output().error(f"unexpected {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''} (--debug)")
+        Output().error(
+            f"unexpected {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''} (--debug)"
+        )
         sys.exit(1)
 
 
@@ -91,12 +93,12 @@ def _debugging() -> bool:
 
 def _config(path: Path | None, lake: str | None, *, needed: bool = False) -> Config:
     """The config file's values, --lake over them; without a file the defaults, unless one is `needed` or named."""
-    from dataclasses import replace  # noqa: PLC0415
+    from dataclasses import replace
 
     if path is None and not needed and not Path("zync.yaml").exists():
         config = Config()
     else:
-        from zync.yaml import load  # noqa: PLC0415
+        from zync.yaml import load
 
         config = load(path or Path("zync.yaml"))
     return replace(config, lake=lake) if lake else config
@@ -117,7 +119,7 @@ def _stop_on_signals() -> threading.Event:
 
 
 @app.command("sync-from")
-def sync_from(  # noqa: PLR0913 - one parameter an option
+def sync_from(
     source: Annotated[Literal["kafka"], typer.Argument(help="Where from.")],
     table: Annotated[str, typer.Argument(help="The table to append to, usually raw.")],
     topic: Annotated[list[str] | None, typer.Option(help="A name or ^regex; repeatable.")] = None,
@@ -138,7 +140,7 @@ def sync_from(  # noqa: PLR0913 - one parameter an option
     zync sync-from kafka raw --topic order --topic menu --until-caught-up
     zync sync-from kafka raw --topic '^shop\\..*' --commit-every 1s
     """
-    from zync.ingest.consume import Ingest, sync_from_kafka  # noqa: PLC0415
+    from zync.ingest.consume import Ingest, sync_from_kafka
 
     settings, out = _config(config, lake).with_kafka(bootstrap_servers=bootstrap_servers), Output(as_json=as_json)
     ingest = Ingest(
@@ -182,7 +184,7 @@ def load(
     zync load raw records.jsonl
     echo '{"topic":"t","value":{"txn":1}}' | zync load raw -
     """
-    from zync.ingest.load import load as load_files  # noqa: PLC0415
+    from zync.ingest.load import load as load_files
 
     done = load_files(locate(table, _config(config, lake).lake), files)
     last = (done.first_seqno or 1) + done.rows - 1
@@ -193,7 +195,7 @@ def load(
 
 
 @app.command()
-def sync(  # noqa: PLR0913 - one parameter an option
+def sync(
     raw: Annotated[str, typer.Argument(help="The table to read, usually raw.")],
     staging: Annotated[str, typer.Argument(help="The table to write, usually staging.")],
     follow: Annotated[bool, typer.Option("--follow", help="Go on whenever there is something new.")] = False,
@@ -209,7 +211,7 @@ def sync(  # noqa: PLR0913 - one parameter an option
     zync sync raw staging
     zync sync raw staging --follow
     """
-    from zync import sync as engine  # noqa: PLC0415
+    from zync import sync as engine
 
     settings, out = _config(config, lake, needed=True), Output(as_json=as_json)
     where = locate(raw, settings.lake), locate(staging, settings.lake)
@@ -232,7 +234,7 @@ def broker_start(
     as_json: AsJson = False,
 ) -> None:
     """Start the development broker in the background; returns once it answers."""
-    from zync.devkafka import DevKafka  # noqa: PLC0415
+    from zync.devkafka import DevKafka
 
     servers = DevKafka(folder.absolute()).start(port)
     Output(as_json=as_json).result(
@@ -246,7 +248,7 @@ def broker_run(
     port: Annotated[int | None, typer.Option(help="Default: a free one.")] = None, folder: BrokerFolder = _BROKER_FOLDER
 ) -> None:
     """Run the development broker in the foreground."""
-    from zync.devkafka import DevKafka  # noqa: PLC0415
+    from zync.devkafka import DevKafka
 
     Output().progress("a Kafka for development only: one node, no security; Ctrl-C ends it")
     sys.exit(DevKafka(folder.absolute()).run(port))
@@ -255,7 +257,7 @@ def broker_run(
 @broker_app.command("stop")
 def broker_stop(folder: BrokerFolder = _BROKER_FOLDER, as_json: AsJson = False) -> None:
     """End the development broker cleanly."""
-    from zync.devkafka import DevKafka  # noqa: PLC0415
+    from zync.devkafka import DevKafka
 
     stopped = DevKafka(folder.absolute()).stop()
     Output(as_json=as_json).result({"stopped": stopped}, "stopped" if stopped else "it did not run")
@@ -264,7 +266,7 @@ def broker_stop(folder: BrokerFolder = _BROKER_FOLDER, as_json: AsJson = False) 
 @broker_app.command("status")
 def broker_status(folder: BrokerFolder = _BROKER_FOLDER, as_json: AsJson = False) -> None:
     """Whether the development broker runs, and where."""
-    from zync.devkafka import DevKafka  # noqa: PLC0415
+    from zync.devkafka import DevKafka
 
     broker = DevKafka(folder.absolute())
     pid = broker.pid()

@@ -1,4 +1,4 @@
-"""`zync broker`: a real single-node Apache Kafka for development and tests. Not for production: one node, no security."""
+"""`zync broker`: a real single-node Apache Kafka for development and tests. Not for production."""
 
 import base64
 import os
@@ -137,7 +137,12 @@ class DevKafka:
         properties.write_text(_PROPERTIES.format(port=port, controller=_free_port(), data=data))
         (self.folder / "log4j2.yaml").write_text(_LOG4J.format(log=self.folder / "server.log"))
         (self.folder / "servers").write_text(f"localhost:{port}\n")
-        run_java = [jars.java(), "-Xmx512m", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={self.folder}/log4j2.yaml"]
+        run_java = [
+            jars.java(),
+            "-Xmx512m",
+            "-XX:+UseSerialGC",
+            f"-Dlog4j2.configurationFile={self.folder}/log4j2.yaml",
+        ]
         run_java += ["-cp", f"{lib}/*"]
         if not (data / "meta.properties").exists():
             cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

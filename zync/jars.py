@@ -68,7 +68,9 @@ def _ivy(artifact: str, into: Path, *, transitive: bool) -> None:
     command += ["-retrieve", f"{into}/[artifact]-[revision](-[classifier]).[ext]"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=into.parent)  # noqa: S603 - Java, our arguments
     if done.returncode or not into.is_dir():
-        said = next((line for line in done.stdout.splitlines() if "ERROR" in line or "FAILED" in line), "no reason given")
+        said = next(
+            (line for line in done.stdout.splitlines() if "ERROR" in line or "FAILED" in line), "no reason given"
+        )
         msg = f"{artifact} could not be fetched from Maven Central: {said.strip()}"
         raise ZyncError(msg)
 

@@ -133,7 +133,11 @@ def data_files(table: DeltaTable, column: str, above: int = -(2**63), upto: int 
     highs = actions[f"max.{column}"].to_pylist() if f"max.{column}" in names else [None] * actions.num_rows
     files = [
         DataFile(
-            unquote(path), f"{root}/{unquote(path)}", rows or 0, -(2**63) if low is None else low, 2**63 - 1 if high is None else high
+            unquote(path),
+            f"{root}/{unquote(path)}",
+            rows or 0,
+            -(2**63) if low is None else low,
+            2**63 - 1 if high is None else high,
         )
         for path, rows, low, high in zip(
             actions["path"].to_pylist(), actions["num_records"].to_pylist(), lows, highs, strict=True

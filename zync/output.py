@@ -37,9 +37,25 @@ class Output:
         stream.flush()
 
 
-def to_json(value: object) -> str:
+class Verbatim(str):
+    """Text that is JSON already: it goes out as it is, so that 1.50 stays 1.50."""
+
+    __slots__ = ()
+
+
+def to_json(value: Any) -> str:
     """Compact JSON; times in ISO 8601."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+    if isinstance(value, Verbatim):
+        return str(value)
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{_scalar(str(key))}:{to_json(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(to_json, value)) + "]"
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=_plain)
 
 
 def _plain(value: Any) -> Any:

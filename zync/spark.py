@@ -1,4 +1,4 @@
-"""The Spark session: made here, or the caller's own; and SQL statements from files, with checked expressions in them."""
+"""The Spark session, made here or the caller's own; and SQL statements from files, with checked expressions."""
 
 import contextlib
 import logging
@@ -119,7 +119,7 @@ def _text(name: str) -> str:
 
 
 def statement(name: str, **slots: str) -> str:
-    """The SQL of `sql/<name>.sql`, its `{{slots}}` filled: with expressions that `expression` checked, or zync's own."""
+    """The SQL of `sql/<name>.sql`, its `{{slots}}` filled with checked expressions or zync's own."""
     text = _text(name)
     for slot in set(re.findall(r"\{\{(\w+)\}\}", text)):
         text = text.replace("{{" + slot + "}}", slots[slot])
@@ -127,7 +127,7 @@ def statement(name: str, **slots: str) -> str:
 
 
 def expression(spark: "SparkSession", text: str, where: str) -> str:
-    """`text` in parentheses, if it is one SQL expression and nothing more: the one way that user text enters a statement."""
+    """`text` in parentheses, if it is one SQL expression and nothing more: how user text enters a statement."""
     parse(spark, text, where)
     return f"({text}\n)"
 
@@ -137,7 +137,7 @@ def parse(spark: "SparkSession", text: str, where: str) -> Any:
     from pyspark.errors import ParseException  # noqa: PLC0415
 
     try:
-        return spark._jsparkSession.sessionState().sqlParser().parseExpression(text)  # type: ignore[attr-defined]  # noqa: SLF001
+        return spark._jsparkSession.sessionState().sqlParser().parseExpression(text)  # noqa: SLF001
     except ParseException as error:
         msg = f"{where}: {text!r} is not a SQL expression: {message_of(error)}"
         raise UsageError(msg) from error
@@ -157,7 +157,7 @@ def try_eval(spark: "SparkSession", column: "Column") -> "Column":
     """`column`, null for rows where evaluating it fails (Catalyst's TryEval, which has no SQL name)."""
     from pyspark.sql.classic.column import Column  # noqa: PLC0415
 
-    jvm = spark._jvm  # type: ignore[attr-defined]  # noqa: SLF001
+    jvm: Any = spark._jvm  # noqa: SLF001
     utils = jvm.org.apache.spark.sql.classic.ExpressionUtils
     guarded = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(utils.expression(column._jc))  # noqa: SLF001
     return Column(utils.column(guarded))
@@ -190,4 +190,4 @@ def is_data_error(error: BaseException) -> bool:
 
 def local(spark: "SparkSession", rows: "pa.Table", schema: str) -> "DataFrame":
     """The Arrow table's rows as a DataFrame of that schema."""
-    return spark.createDataFrame(rows, schema) if rows.num_rows else spark.createDataFrame([], schema)  # type: ignore[call-overload,no-any-return]
+    return spark.createDataFrame(rows, schema) if rows.num_rows else spark.createDataFrame([], schema)

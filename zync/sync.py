@@ -70,7 +70,7 @@ class Sync:
 
     @property
     def cutoff(self) -> int:
-        """What began at or before this (microseconds) has expired, by raw's own clock: the newest record's `ingested`."""
+        """What began at or before this (in microseconds) has expired, by raw's clock: the newest `ingested`."""
         newest = _there(_there(self.assembled).summary.ingested)
         return newest - self.config.transactions.expire_after // timedelta(microseconds=1)
 
@@ -172,7 +172,11 @@ def transform_and_write(sync: Sync) -> Sync:
         outputs = transform(sync.spark, records, sync.config, sync.known.cursor.offsets, sync.failures)
         if outputs is not None:
             rows = rows.unionByName(outputs, allowMissingColumns=True)
-        missing = [f"CAST(NULL AS {kind}) AS {column}" for column, kind in SPARK_COLUMNS if column not in (*rows.columns, "sync")]
+        missing = [
+            f"CAST(NULL AS {kind}) AS {column}"
+            for column, kind in SPARK_COLUMNS
+            if column not in (*rows.columns, "sync")
+        ]
         rows = rows.selectExpr("*", f"{sync.number}L AS sync", *missing).select(*(name for name, _ in SPARK_COLUMNS))
         if sync.head - sync.known.cursor.head <= SMALL:
             rows = rows.coalesce(1)
@@ -211,7 +215,7 @@ def _bookkeeping(sync: Sync) -> "DataFrame":
 
 def conclude_and_commit(sync: Sync) -> Sync:
     """The cursor, from what is in flight after this sync; and then everything at once."""
-    written, summary, before = _there(sync.written), _there(sync.assembled).summary, sync.known
+    written, before = _there(sync.written), sync.known
     nonce = uuid.uuid4().hex
     concluded = conclude(
         before,

@@ -32,7 +32,9 @@ def load(path: Path) -> Config:
         msg = f"{path}:{line}: not YAML: {error.problem}"
         raise UsageError(msg) from error
     config: Config = reader.value(Config, node, "the config") if node is not None else Config()
-    rules = tuple(replace(rule, python=str(reader.base / rule.python)) if rule.python else rule for rule in config.outputs)
+    rules = tuple(
+        replace(rule, python=str(reader.base / rule.python)) if rule.python else rule for rule in config.outputs
+    )
     config = replace(config, lake=reader.location(config.lake), outputs=rules, path=path.absolute())
     return _checked(config, reader, node)
 

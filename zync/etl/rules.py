@@ -66,7 +66,7 @@ def run_rule(spark: "SparkSession", rule: OutputRule) -> "DataFrame":
             made = _python_rule(rule)(spark.table("records"))
         else:
             text = Path(str(rule.sql)).read_text(encoding="utf-8").strip().rstrip(";")
-            spark._jsparkSession.sessionState().sqlParser().parseQuery(text)  # type: ignore[attr-defined]  # noqa: SLF001
+            spark._jsparkSession.sessionState().sqlParser().parseQuery(text)  # noqa: SLF001
             made = spark.sql(text)
         columns = made.columns
     except PySparkException as error:

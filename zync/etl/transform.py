@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from zync.config import Config
 from zync.errors import DataError, UsageError
 from zync.etl.rules import RuleError, bind_views, output_rows, run_rule
-from zync.spark import is_data_error, message_of, statement
+from zync.spark import is_data_error, statement
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,4 +1,4 @@
-"""What has been taken from Kafka and is not in raw yet: rows, and per partition a slice that says from where to where."""
+"""What has been taken from Kafka and is not in raw yet: rows, and a slice of each partition: from where to where."""
 
 import time
 from collections.abc import Iterable
@@ -58,7 +58,7 @@ class Slice:
 
 @dataclass
 class Batch:
-    """Rows in the order they were taken, and their slices. A slice may have no rows: its position moved all the same."""
+    """Rows in the order they were taken, and their slices. A slice without rows still moves its position."""
 
     rows: list[pa.RecordBatch] = field(default_factory=list)
     slices: dict[Source, Slice] = field(default_factory=dict)

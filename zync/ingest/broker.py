@@ -45,7 +45,9 @@ class Brokers:
         try:
             found = self._admin.list_topics(timeout=_TIMEOUT).topics
         except KafkaException as error:
-            msg = f"no Kafka broker answers at {self.servers} ({reason(error)}): is it running, and is the address right?"
+            msg = (
+                f"no Kafka broker answers at {self.servers} ({reason(error)}): is it running, and is the address right?"
+            )
             raise ZyncError(msg) from error
         return {name: len(one.partitions) for name, one in found.items() if not _INTERNAL.match(name)}
 
@@ -79,12 +81,10 @@ class Brokers:
             )
             for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
         ]
-        return {
-            Source(one.topic, one.partition): Bounds(found[0][one].offset, found[1][one].offset) for one in asked
-        }
+        return {Source(one.topic, one.partition): Bounds(found[0][one].offset, found[1][one].offset) for one in asked}
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, int]:
-        """63 bits of each topic's id: a topic deleted and made anew has another. Topics of brokers without ids are left out."""
+        """63 bits of each topic's id: a topic deleted and made anew has another. Brokers without ids give none."""
         asked = sorted(set(topics))
         if not asked:
             return {}

@@ -209,7 +209,7 @@ class _Run:
             log.warning("kafka: %s", error.str())
 
     def on_error(self, error: KafkaError) -> None:
-        """librdkafka's errors that belong to no partition: it goes on by itself, except after fatal ones."""
+        """Librdkafka's errors that belong to no partition: it goes on by itself, except after fatal ones."""
         if error.fatal() or error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001
             self.failed = ZyncError(f"Kafka at {self.brokers.servers}: {error.str()}")
         else:
@@ -237,8 +237,8 @@ class _Run:
             at = Slice(stored, stored or 0, topic_id)
             if stored is not None and None not in (known_id, topic_id) and known_id != topic_id:
                 self.gap(
-                    f"topic {source.topic!r} was deleted and made anew: raw has {source} up to offset {stored - 1}, and "
-                    "whatever the old topic held after that was never read",
+                    f"topic {source.topic!r} was deleted and made anew: raw has {source} up to offset {stored - 1}, "
+                    "and whatever the old topic held after that was never read",
                 )
                 at.gap = (stored, 0)
                 self.expected[source] = at
@@ -274,7 +274,9 @@ class _Run:
         self.forget(partitions)
 
     def on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        log.warning("lost %s: others may have taken them over", ", ".join(f"{p.topic}/{p.partition}" for p in partitions))
+        log.warning(
+            "lost %s: others may have taken them over", ", ".join(f"{p.topic}/{p.partition}" for p in partitions)
+        )
         self.forget(partitions)
 
     def forget(self, partitions: list[TopicPartition]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, NoReturn, cast
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -113,33 +113,34 @@ def _open(name: str) -> AbstractContextManager[IO[bytes]]:
 
 
 def _line(text: bytes, where: str) -> _Line:
-    def fail(message: str) -> UsageError:
-        return UsageError(f"{where}: {message}: nothing was loaded")
+    def fail(message: str) -> NoReturn:
+        msg = f"{where}: {message}: nothing was loaded"
+        raise UsageError(msg) from None
 
     try:
         fields = json.loads(text, parse_float=_Number, parse_int=_Number)
     except (ValueError, RecursionError) as error:
-        raise fail(f"not JSON ({error})") from None
+        fail(f"not JSON ({error})")
     if not isinstance(fields, dict):
-        raise fail("a line must be a JSON object with at least a topic")
+        fail("a line must be a JSON object with at least a topic")
     place = fields.get("kafka", {})
     if not isinstance(place, dict):
-        raise fail("kafka must be an object")
+        fail("kafka must be an object")
     unknown = sorted({*(fields.keys() - _FIELDS), *(f"kafka.{key}" for key in place.keys() - _PLACE)})
     if unknown:
-        raise fail(f"unknown field {unknown[0]!r} (known are {', '.join(sorted(_FIELDS))})")
+        fail(f"unknown field {unknown[0]!r} (known are {', '.join(sorted(_FIELDS))})")
     fields = {**place, **fields}
     topic = fields.get("topic")
     if not isinstance(topic, str) or not topic:
-        raise fail("a record needs a topic, a string")
+        fail("a record needs a topic, a string")
     numbers = {}
     for name, least in (("partition", 0), ("offset", 0), ("timestamp", None), ("seqno", 1)):
         given = fields.get(name)
         if given is not None and not (isinstance(given, _Number) and re.fullmatch(r"-?\d{1,18}", given.text)):
-            raise fail(f"{name} must be a whole number")
+            fail(f"{name} must be a whole number")
         numbers[name] = None if given is None else int(given.text)
         if least is not None and given is not None and int(given.text) < least:
-            raise fail(f"{name} must be at least {least}")
+            fail(f"{name} must be at least {least}")
     try:
         return _Line(
             where,
@@ -152,9 +153,9 @@ def _line(text: bytes, where: str) -> _Line:
             numbers["seqno"],
         )
     except (binascii.Error, UnicodeEncodeError) as error:
-        raise fail(str(error)) from None
+        fail(str(error))
     except (TypeError, ValueError):
-        raise fail("headers must be a list of [name, value]") from None
+        fail("headers must be a list of [name, value]")
 
 
 class _Number:
@@ -179,7 +180,11 @@ def _compact(value: Any) -> str:
     if isinstance(value, _Number):
         return value.text
     if isinstance(value, dict):
-        return "{" + ",".join(f"{json.dumps(key, ensure_ascii=False)}:{_compact(item)}" for key, item in value.items()) + "}"
+        return (
+            "{"
+            + ",".join(f"{json.dumps(key, ensure_ascii=False)}:{_compact(item)}" for key, item in value.items())
+            + "}"
+        )
     if isinstance(value, list):
         return "[" + ",".join(map(_compact, value)) + "]"
     return json.dumps(value, ensure_ascii=False)

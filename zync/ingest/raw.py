@@ -1,10 +1,10 @@
 """The table `raw`: its columns, and the names under which its commits store positions (`txn` actions).
 
-    zync/seqno                            the next seqno
-    zync/ingested                         the newest `ingested`, in microseconds
-    zync/<topic>/<partition>              the next offset to read
-    zync/<topic>/<partition>/id           the topic's id, as 63 bits of it
-    zync/<topic>/<partition>/gap/<from>   offsets from there up to this one were let go by an operator
+zync/seqno                            the next seqno
+zync/ingested                         the newest `ingested`, in microseconds
+zync/<topic>/<partition>              the next offset to read
+zync/<topic>/<partition>/id           the topic's id, as 63 bits of it
+zync/<topic>/<partition>/gap/<from>   offsets from there up to this one were let go by an operator
 """
 
 import re

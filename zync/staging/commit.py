@@ -83,7 +83,9 @@ def write(rows: "DataFrame", table: DeltaTable, folder: str) -> None:
 
 def read_back(table: DeltaTable, folder: str) -> Written:
     """What was written, as the commit will make it be: bookkeeping rows whole, of outputs the counts and offsets."""
-    names = [info.path for info in table_files(table).get_file_info(FileSelector(folder)) if info.path.endswith(".parquet")]
+    names = [
+        info.path for info in table_files(table).get_file_info(FileSelector(folder)) if info.path.endswith(".parquet")
+    ]
     kept, outputs, offsets = [], dict[str, int](), dict[str, int]()
     data = dataset(table, names, STAGING_SCHEMA)
     for batch in data.to_batches(columns=list(BOOKKEEPING)):
@@ -173,7 +175,9 @@ def _added(table: DeltaTable, folder: str) -> Iterator[AddAction]:
         with files.open_input_file(path) as source:
             statistics = _statistics(pq.ParquetFile(source).metadata)
         if statistics["numRecords"]:
-            yield AddAction(path, info.size, {}, int(time.time() * 1000), data_change=True, stats=json.dumps(statistics))
+            yield AddAction(
+                path, info.size, {}, int(time.time() * 1000), data_change=True, stats=json.dumps(statistics)
+            )
 
 
 def _statistics(metadata: Any) -> dict[str, Any]:

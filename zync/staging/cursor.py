@@ -40,7 +40,9 @@ def conclude(  # noqa: PLR0913 - each is a thing known by now
     """
     known = advance(before, rows)
     in_flight = known.in_flight
-    overdue = pc.and_(pc.equal(in_flight["kind"], "pending"), pc.less_equal(in_flight["since"], pa.scalar(cutoff, TIMESTAMP)))
+    overdue = pc.and_(
+        pc.equal(in_flight["kind"], "pending"), pc.less_equal(in_flight["since"], pa.scalar(cutoff, TIMESTAMP))
+    )
     kinds = pc.if_else(overdue, "expired", in_flight["kind"])
     in_flight = in_flight.set_column(0, "kind", kinds)
     full = full or number - before.cursor.full >= FULL_EVERY

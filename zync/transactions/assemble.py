@@ -23,7 +23,7 @@ class Finishing:
 
 @dataclass(frozen=True)
 class Summary:
-    """Counts of records by fate, and what else decides how the sync goes on. `ingested`: the newest, in microseconds."""
+    """Counts of records by fate, and what else decides how the sync goes on. `ingested` is in microseconds."""
 
     pending: int = 0
     late: int = 0
@@ -95,9 +95,7 @@ def state_types(spark: "SparkSession", identified: "DataFrame", done: Done) -> d
     return {field.name: field.dataType.simpleString() for field in identified.selectExpr(*merged).schema.fields}
 
 
-def assemble(
-    spark: "SparkSession", rows: "DataFrame", settled: "DataFrame", config: Config, done: Done
-) -> Assembled:
+def assemble(spark: "SparkSession", rows: "DataFrame", settled: "DataFrame", config: Config, done: Done) -> Assembled:
     """Every record of `rows` (from `with_state` or `without_state`) with its fate; see sql/judge.sql.
 
     `settled`: (txn, settled_at), one row a transaction. The records of an id that was forgotten within
@@ -145,8 +143,10 @@ def _assemble_once(
 def _windowed(done: Done) -> Iterator[str]:
     for number, one in enumerate(done.aggregates):
         over = one.merge.format(f"p{number}")
-        over = f"{over[: over.rindex(')') + 1]} OVER so_far" if not over.startswith("size(") else (
-            f"size(collect_set(p{number}) OVER so_far)"
+        over = (
+            f"{over[: over.rindex(')') + 1]} OVER so_far"
+            if not over.startswith("size(")
+            else (f"size(collect_set(p{number}) OVER so_far)")
         )
         yield f"coalesce({over}, 0) AS a{number}, " if one.counts else f"{over} AS a{number}, "
 

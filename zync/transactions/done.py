@@ -58,7 +58,9 @@ def take_apart(spark: "SparkSession", text: str) -> Done:
     where = "transactions.done"
     nodes = list(_aggregates(spark, parse(spark, text, where)))
     spans = sorted({_span(node) for node in nodes})
-    aggregates, pieces, at = [], [], 0
+    aggregates: list[Aggregate] = []
+    pieces: list[str] = []
+    at = 0
     for start, end in spans:
         node = next(node for node in nodes if _span(node) == (start, end))
         pieces.append(f"{text[at:start]}a{len(aggregates)}")
@@ -71,7 +73,8 @@ def take_apart(spark: "SparkSession", text: str) -> Done:
 def _aggregates(spark: "SparkSession", node: Any) -> Any:
     """The outermost aggregate functions below a parse tree's node."""
     if node.getClass().getSimpleName() == "UnresolvedFunction":
-        registry = spark._jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry  # type: ignore[attr-defined]  # noqa: SLF001
+        jvm: Any = spark._jvm  # noqa: SLF001
+        registry = jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry
         known = registry.expressions().get(_name(node))
         if known.isDefined() and known.get()._1().getGroup() == "agg_funcs":  # noqa: SLF001 - Scala's pair
             yield node

@@ -34,7 +34,9 @@ def reread(spark: "SparkSession", raw: DeltaTable, in_flight: pa.Table) -> "Data
     ranges = [one for records in in_flight["records"].to_pylist() for one in records]
     rows = read_parquet(spark, _files(raw, [ranges]), RAW_COLUMNS)
     wanted = spark.createDataFrame([(one["first"], one["last"]) for one in ranges], "first bigint, last bigint")
-    return rows.join(wanted.hint("broadcast"), (rows.seqno >= wanted.first) & (rows.seqno <= wanted.last), "left_semi")
+    return rows.join(
+        wanted.hint("broadcast"), (rows["seqno"] >= wanted["first"]) & (rows["seqno"] <= wanted["last"]), "left_semi"
+    )
 
 
 def _files(raw: DeltaTable, records: list[list[dict[str, Any]]]) -> list[str]:

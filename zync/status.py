@@ -1,0 +1,155 @@
+"""`zync status`: how far raw and staging are, what is in flight and set aside. Without starting Spark."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from zync.config import Config
+from zync.errors import ZyncError
+from zync.ingest.raw import Positions, next_seqno, positions
+from zync.lake import data_files, dataset, open_table
+from zync.output import amount
+from zync.staging.table import STAGING_SCHEMA
+from zync.transactions.known import Known, read_known
+
+ASIDE = ("late", "duplicate", "quarantined", "ignored")
+
+
+@dataclass(frozen=True)
+class Status:
+    """What `zync status` tells; None where there is no such table yet, or no broker is configured or answers."""
+
+    raw: dict[str, Any] | None = None
+    staging: dict[str, Any] | None = None
+    in_flight: dict[str, Any] = field(default_factory=dict)
+    set_aside: dict[str, int] = field(default_factory=dict)
+    gaps: list[dict[str, Any]] = field(default_factory=list)
+    lag: dict[str, int] | None = None
+    lag_unknown: str | None = None
+
+
+def status(raw: str, staging: str, config: Config) -> Status:
+    """The state of both tables, and how far raw is behind Kafka where `config` names a broker."""
+    raw_table, staging_table = open_table(raw), open_table(staging)
+    at = positions(raw_table) if raw_table else None
+    known = read_known(staging_table, 0)
+    lag, why = _lag(at, config) if at else (None, None)
+    return Status(
+        raw=None
+        if at is None or raw_table is None
+        else {
+            "head": at.seqno - 1,
+            "version": raw_table.version(),
+            "positions": {str(source): offset for source, offset in at.next.items()},
+        },
+        staging=_staging(known, next_seqno(raw_table) - 1 if raw_table else None) if staging_table else None,
+        in_flight=_in_flight(known),
+        set_aside=_set_aside(staging_table) if staging_table else {},
+        gaps=[
+            {"topic": one.source.topic, "partition": one.source.partition, "from": one.start, "to": one.end}
+            for one in (at.gaps if at else ())
+        ],
+        lag=lag,
+        lag_unknown=why,
+    )
+
+
+def _staging(known: Known, raw_head: int | None) -> dict[str, Any]:
+    cursor = known.cursor
+    return {
+        "sync": cursor.sync,
+        "cursor": cursor.seqno,
+        "head": cursor.head,
+        "behind_raw": None if raw_head is None else raw_head - cursor.head,
+        "offsets": cursor.offsets,
+    }
+
+
+def _in_flight(known: Known) -> dict[str, Any]:
+    kinds = known.in_flight["kind"]
+    oldest = known.in_flight.sort_by("seqno").slice(0, 1).to_pylist()
+    found: dict[str, Any] = {
+        "count": pc.sum(pc.equal(kinds, "pending")).as_py() or 0,
+        "expired": pc.sum(pc.equal(kinds, "expired")).as_py() or 0,
+    }
+    if oldest:
+        one = oldest[0]
+        found["oldest"] = {"txn": one["txn"], "seqno": one["seqno"], "since": one["since"], "records": one["count"]}
+    return found
+
+
+def _set_aside(table: Any) -> dict[str, int]:
+    """Records set aside, ever, by kind."""
+    paths = [file.path for file in data_files(table, "seqno")]
+    if not paths:
+        return {}
+    rows = dataset(table, paths, STAGING_SCHEMA).to_table(
+        columns=["kind", "count"], filter=ds.field("kind").isin(list(ASIDE))
+    )
+    counted = rows.group_by("kind").aggregate([("count", "sum")]).to_pylist()
+    return {one["kind"]: one["count_sum"] for one in sorted(counted, key=lambda one: ASIDE.index(one["kind"]))}
+
+
+def _lag(at: Positions, config: Config) -> tuple[dict[str, int] | None, str | None]:
+    """Offsets between raw's positions and the ends of Kafka's partitions, by topic."""
+    if not config.kafka.get("bootstrap.servers"):
+        return None, None
+    from zync.ingest.batch import Source  # noqa: PLC0415 - only where a broker is asked
+    from zync.ingest.broker import Brokers  # noqa: PLC0415
+
+    try:
+        brokers = Brokers(config.kafka)
+        there = brokers.topics()
+        regexes = [topic for topic in config.topics if topic.startswith("^")]
+        named = [topic for topic in config.topics if topic in there]
+        known = [topic for topic in {source.topic for source in at.next} if topic in there]
+        wanted = brokers.matching({*regexes, *named, *known})
+        sources = [Source(topic, partition) for topic, count in wanted.items() for partition in range(count)]
+        bounds = brokers.bounds(sources)
+    except ZyncError as error:
+        return None, str(error)
+    lag: dict[str, int] = {}
+    for source, one in sorted(bounds.items()):
+        behind = max(0, one.stable - at.next.get(source, one.earliest))
+        lag[source.topic] = lag.get(source.topic, 0) + behind
+    return lag, None
+
+
+def describe(status: Status) -> str:
+    """The status as lines for people."""
+    lines = []
+    if status.raw is None:
+        lines.append("raw       none yet: `zync sync-from kafka raw` makes it")
+    else:
+        lines.append(f"raw       head {status.raw['head']:,}, version {status.raw['version']}")
+        lines += [f"          {source} next offset {at:,}" for source, at in status.raw["positions"].items()]
+    if status.staging is None:
+        lines.append("staging   none yet: `zync sync raw staging` makes it")
+    else:
+        one = status.staging
+        behind = "" if not one["behind_raw"] else f", {amount(one['behind_raw'], 'record')} behind raw"
+        lines.append(f"staging   sync {one['sync']}, cursor {one['cursor']:,}, head {one['head']:,}{behind}")
+        lines += [f"          {topic} next offset {at:,}" for topic, at in one["offsets"].items()]
+    flying = status.in_flight
+    oldest = flying.get("oldest")
+    since = f"; oldest {oldest['txn']}, seqno {oldest['seqno']:,}, since {oldest['since']:%F %T}" if oldest else ""
+    lines.append(f"in flight {flying['count']:,}, expired {flying['expired']:,}{since}")
+    aside = ", ".join(f"{kind} {count:,}" for kind, count in status.set_aside.items())
+    lines.append(f"set aside {aside or 'none'}")
+    gaps = ", ".join(
+        f"{one['topic']}/{one['partition']} offsets {one['from']} to {one['to'] - 1}" for one in status.gaps
+    )
+    lines.append(f"gaps      {gaps or 'none'}")
+    if status.lag is not None:
+        lag = ", ".join(f"{topic} {behind:,}" for topic, behind in status.lag.items())
+        lines.append(f"lag       {lag or 'no topics yet'}")
+    elif status.lag_unknown:
+        lines.append(f"lag       unknown: {status.lag_unknown}")
+    return "\n".join(lines)
+
+
+def as_dict(status: Status) -> dict[str, Any]:
+    """The status for programs."""
+    return {key: value for key, value in asdict(status).items() if key != "lag_unknown" or value}
