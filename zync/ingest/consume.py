@@ -62,11 +62,16 @@ class Ingest:
 
 @dataclass
 class Ingested:
-    """What a run of sync-from did. `lag`: records (offsets) between raw's positions and Kafka's ends, at the end."""
+    """What a run of sync-from did.
+
+    `seconds`: from joining the group to leaving it; `busy`: from the first record to the last commit.
+    `lag`: records (offsets) between raw's positions and Kafka's ends, at the end.
+    """
 
     records: int = 0
     num_bytes: int = 0
     seconds: float = 0.0
+    busy: float = 0.0
     commits: int = 0
     retries: int = 0
     lag: int | None = None
@@ -131,6 +136,7 @@ class _Run:
         self.failed: ZyncError | None = None
         self.done = Ingested()
         self.looked = 0.0
+        self.began = 0.0
         try:
             self.consumer = Consumer(
                 {
@@ -173,6 +179,7 @@ class _Run:
             records = [one for one in records if Source(one.topic(), one.partition()) in self.expected]
             last = _last_offsets(records)
         if records:
+            self.began = self.began or time.monotonic()
             self.batch.add(to_arrow(records))
             for source, offset in last.items():
                 self.advance(source, offset + 1)
@@ -324,6 +331,7 @@ class _Run:
                 self.expected[source] = Slice(stored, stored or 0, self.expected[source].topic_id)
                 self.consumer.seek(TopicPartition(*source, OFFSET_BEGINNING if stored is None else stored))
         if appended.committed:
+            self.done.busy = time.monotonic() - (self.began or time.monotonic())
             self.on_commit(appended)
 
     def flush(self) -> None:

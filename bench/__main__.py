@@ -1,0 +1,47 @@
+"""Runs the benchmarks named, or all; each in a process of its own."""
+
+import importlib
+import json
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+from bench.harness import Result, log, scratch_environment, table, to_json
+
+NAMES = ("startup", "commits", "sync_from", "sync_from_spark", "reassembly", "follow")
+_RESULTS = Path(__file__).parent / "results.json"
+
+
+def main(arguments: list[str]) -> int:
+    """Prints a table and writes results.json; 1 if a goal was missed, 2 for a name that is no benchmark."""
+    if arguments[:1] == ["--one"]:
+        print(json.dumps([asdict(one) for one in _run(arguments[1])]))
+        return 0
+    names = [one.replace("-", "_") for one in arguments] or list(NAMES)
+    unknown = [one for one in names if one not in NAMES]
+    if unknown:
+        log(f"no benchmark {unknown[0]!r}: there are {', '.join(NAMES)}")
+        return 2
+    results: list[tuple[str, Result]] = []
+    for name in names:
+        log(name)
+        done = subprocess.run(
+            [sys.executable, "-m", "bench", "--one", name], stdout=subprocess.PIPE, text=True, check=True
+        )
+        results += [(name, Result(**one)) for one in json.loads(done.stdout.splitlines()[-1])]
+        _RESULTS.write_text(to_json(results) + "\n")
+    print(table(results))
+    return 0 if all(one.met for _, one in results) else 1
+
+
+def _run(name: str) -> list[Result]:
+    scratch_environment()
+    with tempfile.TemporaryDirectory(prefix="zync-bench-") as folder:
+        results: list[Result] = importlib.import_module(f"bench.{name}").run(Path(folder))
+    return results
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
