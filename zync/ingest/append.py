@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from deltalake import DeltaTable, WriterProperties, write_deltalake
+from deltalake import ColumnProperties, DeltaTable, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from zync.errors import ZyncError
@@ -33,7 +33,13 @@ log = logging.getLogger(__name__)
 
 _TURN_SECONDS = 2.0
 _TURN_TRUST_SECONDS = 60.0
-_WRITER = WriterProperties(compression="ZSTD", compression_level=1)
+_UNIQUE = ColumnProperties(dictionary_enabled=False)
+_BYTES = ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")
+_WRITER = WriterProperties(
+    compression="ZSTD",
+    compression_level=1,
+    column_properties={"seqno": _UNIQUE, "kafka.offset": _UNIQUE, "key": _BYTES, "value": _BYTES},
+)
 
 
 @dataclass

@@ -22,7 +22,7 @@ from zync.errors import GapError, UsageError, ZyncError
 from zync.ingest.append import Appended, Appender
 from zync.ingest.batch import Batch, Slice, Source
 from zync.ingest.broker import Bounds, Brokers, bad_property
-from zync.ingest.convert import to_arrow
+from zync.ingest.convert import last_offsets, to_arrow
 from zync.ingest.raw import ensure_raw, position_name, stored_position
 
 log = logging.getLogger(__name__)
@@ -174,13 +174,15 @@ class _Run:
         if not messages:
             return
         records = [message for message in messages if message.error() is None]
-        last = _last_offsets(records)
+        rows = to_arrow(records)
+        last = last_offsets(rows)
         if not last.keys() <= self.expected.keys():  # taken away while this call was gathering: others read them
             records = [one for one in records if Source(one.topic(), one.partition()) in self.expected]
-            last = _last_offsets(records)
+            rows = to_arrow(records)
+            last = last_offsets(rows)
         if records:
             self.began = self.began or time.monotonic()
-            self.batch.add(to_arrow(records))
+            self.batch.add(rows)
             for source, offset in last.items():
                 self.advance(source, offset + 1)
         for message in messages if len(records) < len(messages) else ():
@@ -371,9 +373,3 @@ class _Run:
             log.warning("lag unknown: %s", error)
             return
         self.done.lag = sum(max(0, bounds[one].stable - (at or bounds[one].earliest)) for one, at in stored.items())
-
-
-def _last_offsets(records: list[Message]) -> dict[Source, int]:
-    """Each partition's last offset among the records, in order of first appearance."""
-    last = {(record.topic(), record.partition()): record.offset() for record in records}
-    return {Source(*source): offset for source, offset in last.items()}

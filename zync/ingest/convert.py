@@ -1,11 +1,13 @@
 """Kafka messages to Arrow, a call's worth at a time: the hot loop of sync-from."""
 
+from itertools import chain
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from confluent_kafka import Message
 
-from zync.ingest.batch import RECORD_SCHEMA, TIMESTAMP
+from zync.ingest.batch import RECORD_SCHEMA, TIMESTAMP, Source
 
 _KAFKA = RECORD_SCHEMA.field("kafka").type
 _HEADERS = RECORD_SCHEMA.field("headers").type
@@ -15,13 +17,14 @@ _NO_TIMESTAMP = 0
 def to_arrow(messages: list[Message]) -> pa.RecordBatch:
     """The messages, none of them an error, as rows of RECORD_SCHEMA in the same order."""
     count = len(messages)
-    stamps = [message.timestamp() for message in messages]
+    topics = [message.topic() for message in messages]
+    stamps = np.fromiter(chain.from_iterable([message.timestamp() for message in messages]), np.int64, 2 * count)
     kafka = pa.StructArray.from_arrays(
         [
-            pa.array([message.topic() for message in messages], pa.string()),
-            pa.array([message.partition() for message in messages], pa.int32()),
-            pa.array([message.offset() for message in messages], pa.int64()),
-            pa.array([None if kind == _NO_TIMESTAMP else at * 1000 for kind, at in stamps], pa.int64()).cast(TIMESTAMP),
+            pa.repeat(topics[0], count) if len(set(topics)) == 1 else pa.array(topics, pa.string()),
+            pa.array(np.fromiter([message.partition() for message in messages], np.int32, count)),
+            pa.array(np.fromiter([message.offset() for message in messages], np.int64, count)),
+            pa.array(stamps[1::2] * 1000, mask=stamps[::2] == _NO_TIMESTAMP).cast(TIMESTAMP),
         ],
         fields=list(_KAFKA),
     )
@@ -37,10 +40,18 @@ def to_arrow(messages: list[Message]) -> pa.RecordBatch:
     )
 
 
+def last_offsets(rows: pa.RecordBatch) -> dict[Source, int]:
+    """Each partition's last offset among rows of RECORD_SCHEMA, in order of first appearance."""
+    kafka = rows["kafka"]
+    place = pa.table([kafka.field(index) for index in range(3)], ["topic", "partition", "offset"])
+    last = place.group_by(["topic", "partition"], use_threads=False).aggregate([("offset", "last")])
+    return {Source(one["topic"], one["partition"]): one["offset_last"] for one in last.to_pylist()}
+
+
 def _headers(headers: list[tuple[str, bytes | None]] | None) -> list[dict[str, Any]]:
     return [{"key": name, "value": value} for name, value in headers or ()]
 
 
 def _no_headers(count: int) -> pa.Array:
     """`count` empty lists, without making them one by one."""
-    return pa.ListArray.from_arrays(pa.array([0] * (count + 1), pa.int32()), pa.array([], _HEADERS.value_type))
+    return pa.ListArray.from_arrays(pa.array(np.zeros(count + 1, np.int32)), pa.array([], _HEADERS.value_type))
