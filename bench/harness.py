@@ -74,17 +74,21 @@ def topic(servers: str, name: str, partitions: int = 1) -> None:
         future.result(20)
 
 
-def values(count: int, size: int = 200, per_transaction: int = 4) -> Iterator[bytes]:
-    """JSON records of about `size` bytes: transactions of `per_transaction`, some dozens of them interleaved."""
+def values(count: int, per_transaction: int = 4) -> Iterator[bytes]:
+    """JSON records of about 200 bytes: transactions of `per_transaction`, some dozens of them interleaved."""
     chance = random.Random(7)
-    filler = [f"{chance.getrandbits(1024):0256x}" for _ in range(997)]
     window = 64 * per_transaction
     for start in range(0, count, window):
         slots = [start // per_transaction + at // per_transaction for at in range(min(window, count - start))]
         chance.shuffle(slots)
-        for at, txn in enumerate(slots):
-            head = f'{{"txn":{txn},"n":{per_transaction},"account":{txn % 9973},"amount":{at % 10007}.25,"note":"'
-            yield f'{head}{filler[(start + at) % 997][: max(1, size - len(head) - 2)]}"}}'.encode()
+        for at, txn in enumerate(slots, start):
+            account, cents = chance.randrange(100_000), chance.randrange(10_000_000)
+            yield (
+                f'{{"txn":{txn},"n":{per_transaction},"op":"u","table":"accounts",'
+                f'"row":{{"id":{account},"owner":"customer {account:06}","branch":"branch office {account % 317}",'
+                f'"balance":{cents // 100}.{cents % 100:02},"currency":"EUR",'
+                f'"changed":"2026-03-{1 + at % 28:02}T{at // 3600 % 24:02}:{at // 60 % 60:02}:{at % 60:02}Z"}}}}'
+            ).encode()
 
 
 def produce(servers: str, name: str, records: Iterable[bytes], partitions: int = 1) -> None:
