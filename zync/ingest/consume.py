@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 
 _MESSAGES = 10_000
 _POLL_SECONDS = 0.1
+_COMMITTING_SECONDS = 0.01
 _LOOK_SECONDS = 0.5
 _OURS = {
     "enable.auto.commit": "false",
@@ -158,7 +159,7 @@ class _Run:
                     list(self.ingest.topics), on_assign=self.on_assign, on_revoke=self.on_revoke, on_lost=self.on_lost
                 )
                 while not self.stop.is_set() and not (self.ingest.until_caught_up and self.caught_up()):
-                    self.take(self.consumer.consume(_MESSAGES, _POLL_SECONDS))
+                    self.take(self.consumer.consume(_MESSAGES, _COMMITTING_SECONDS if self.writing else _POLL_SECONDS))
                     if self.failed:
                         raise self.failed
                     self.commit_if_due()
