@@ -42,11 +42,10 @@ def open_table(location: str) -> DeltaTable | None:
     """The table at its newest version, or None where there is nothing. UsageError where there is something else."""
     if is_local(location):
         path = Path(location)
-        if not path.exists():
+        names = {one.name for one in path.iterdir()} if path.is_dir() else set()
+        if not names and not path.is_file():
             return None
-        if not (path / "_delta_log").is_dir():
-            if path.is_dir() and not any(path.iterdir()):
-                return None
+        if "_delta_log" not in names:
             msg = f"{location} is not a Delta table: give another --lake, or move what is there"
             raise UsageError(msg)
     try:
@@ -81,6 +80,7 @@ def ensure_table(location: str, schema: pa.Schema, description: str) -> DeltaTab
             mode="error",
             description=description,
             configuration={"delta.checkpointInterval": str(CHECKPOINT_EVERY)},
+            commit_properties=commit_properties({}),  # or who comes second makes it again, with another id
         )
     except (DeltaError, OSError) as error:
         table = open_table(location) if not isinstance(error, PermissionError) else None
