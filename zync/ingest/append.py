@@ -6,6 +6,7 @@ if anything at all was committed since the handle that checked them was opened.
 
 import logging
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,11 +15,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from deltalake import ColumnProperties, DeltaTable, WriterProperties, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import DeltaError
 
 from zync.errors import ZyncError
 from zync.ingest.batch import TIMESTAMP, Batch, Source
-from zync.ingest.raw import INGESTED, RAW_SCHEMA, SEQNO, next_seqno, position_name, stored_position
+from zync.ingest.raw import INGESTED, RAW_SCHEMA, SEQNO, next_seqno, position_name, stored_id, stored_position
 from zync.lake import (
     CHECKPOINT_EVERY,
     NO_HOOKS,
@@ -31,6 +32,7 @@ from zync.lake import (
 
 log = logging.getLogger(__name__)
 
+_MADE_BY = "zync sync-from kafka raw"
 _TURN_SECONDS = 2.0
 _TURN_TRUST_SECONDS = 60.0
 _UNIQUE = ColumnProperties(dictionary_enabled=False)
@@ -71,8 +73,11 @@ class Appender:
         refused: dict[Source, int | None] = {}
 
         def still_fitting(table: DeltaTable) -> Batch:
-            stored = {source: stored_position(table, source) for source in batch.slices}
-            stale = {source: stored[source] for source, one in batch.slices.items() if stored[source] != one.begin}
+            stale = {
+                source: stored_position(table, source)
+                for source, one in batch.slices.items()
+                if (stored_position(table, source), stored_id(table, source)) != (one.begin, one.begin_id)
+            }
             refused.update(stale)
             batch.drop(stale)
             return batch
@@ -83,23 +88,26 @@ class Appender:
 
     def append_planned(self, plan: Callable[[DeltaTable], Batch]) -> Appended:
         """Commits the batch that `plan` makes of the table's state, planned anew after every refusal."""
-        done = Appended()
+        done, nonce = Appended(), uuid.uuid4().hex
         while True:
             with self._turn():
                 table = self._current()
                 batch = plan(table)
                 if not batch.slices:
                     return done
+                first, version = next_seqno(table), table.version()
                 try:
-                    first = self._commit(table, batch)
+                    self._commit(table, batch, first, nonce)
                 except (DeltaError, OSError, pa.ArrowException) as error:
-                    # It may have landed all the same: a fresh handle decides, by positions alone.
-                    self._table = None
-                    done.retries += 1
-                    if not isinstance(error, CommitFailedError) and self._unmoved(batch):
+                    # It may have landed all the same: a fresh handle decides.
+                    table = self._table = existing_table(self.location, _MADE_BY)
+                    since = table.version() - version
+                    if not since:
                         msg = f"raw at {self.location} cannot be written: {first_line(error)}"
                         raise ZyncError(msg) from error
-                    continue
+                    if not any(commit.get("nonce") == nonce for commit in table.history(since)):
+                        done.retries += 1
+                        continue
             done.rows, done.num_bytes, done.first_seqno = batch.num_rows, batch.num_bytes, first
             done.committed = {source: one.next for source, one in batch.slices.items()}
             self._checkpoint(table)
@@ -108,23 +116,22 @@ class Appender:
     def _current(self) -> DeltaTable:
         """The handle, at the newest version. What is compared on it is committed on it."""
         if self._table is None:
-            self._table = existing_table(self.location, "zync sync-from kafka raw")
+            self._table = existing_table(self.location, _MADE_BY)
         else:
             self._table.update_incremental()
         return self._table
 
-    def _commit(self, table: DeltaTable, batch: Batch) -> int:
-        """One try on this handle, whose positions were compared. Returns the first seqno it gave."""
-        first = next_seqno(table)
+    def _commit(self, table: DeltaTable, batch: Batch, first: int, nonce: str) -> None:
+        """One try on this handle, whose positions were compared."""
         now = max(time.time_ns() // 1000, table.transaction_version(INGESTED) or 0)
         transactions = {SEQNO: first + batch.num_rows, INGESTED: now}
         for source, one in batch.slices.items():
             transactions[position_name(source)] = one.next
-            if one.topic_id is not None and table.transaction_version(f"{position_name(source)}/id") != one.topic_id:
+            if one.topic_id is not None and stored_id(table, source) != one.topic_id:
                 transactions[f"{position_name(source)}/id"] = one.topic_id
             if one.gap:
                 transactions[f"{position_name(source)}/gap/{one.gap[0]}"] = one.gap[1]
-        properties = commit_properties(transactions)
+        properties = commit_properties(transactions, nonce=nonce)
         if batch.num_rows:
             write_deltalake(
                 table,
@@ -142,11 +149,6 @@ class Appender:
                 commit_properties=properties,
                 post_commithook_properties=NO_HOOKS,
             )
-        return first
-
-    def _unmoved(self, batch: Batch) -> bool:
-        table = existing_table(self.location, "zync sync-from kafka raw")
-        return all(stored_position(table, source) == one.begin for source, one in batch.slices.items())
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

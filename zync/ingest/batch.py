@@ -45,15 +45,16 @@ class Source(NamedTuple):
 class Slice:
     """One partition's part of a batch. Positions are next offsets to read, never counts.
 
-    `begin` is the stored position (None: none) at which consumption began: only while raw still stores
-    that may the slice be committed. `topic_id` is the id the broker gave the topic (None: unknown);
-    `gap` is a range of offsets that an operator let go.
+    `begin` is the stored position (None: none) at which consumption began, `begin_id` the topic's id stored
+    with it: only while raw still stores both may the slice be committed. `topic_id` is the id the broker
+    gave the topic (None: unknown); `gap` is a range of offsets that an operator let go.
     """
 
     begin: int | None
     next: int
     topic_id: int | None = None
     gap: tuple[int, int] | None = None
+    begin_id: int | None = None
 
 
 @dataclass

@@ -7,9 +7,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from zync.config import RESERVED_TOPIC
 from zync.errors import UsageError, ZyncError
 from zync.ingest.batch import Source
 
@@ -52,12 +53,20 @@ class Brokers:
         return {name: len(one.partitions) for name, one in found.items() if not _INTERNAL.match(name)}
 
     def matching(self, wanted: Iterable[str]) -> dict[str, int]:
-        """The topics of those names and `^regexes`, with their partitions; UsageError for a name that is not there."""
+        """The topics of those names and `^regexes`, with their partitions; UsageError for a name that is not there.
+
+        zync's own reserved topic is in raw only: no regex finds it, and its name is refused.
+        """
         there = self.topics()
+        there.pop(RESERVED_TOPIC, None)
         found: dict[str, int] = {}
         for one in wanted:
             if one.startswith("^"):
-                found.update({name: count for name, count in there.items() if re.search(one, name)})
+                try:
+                    found.update({name: count for name, count in there.items() if re.search(one, name)})
+                except re.error as error:
+                    msg = f"{one!r} is not a regular expression: {error}"
+                    raise UsageError(msg) from None
             elif one in there:
                 found[one] = there[one]
             else:
@@ -84,25 +93,30 @@ class Brokers:
         return {Source(one.topic, one.partition): Bounds(found[0][one].offset, found[1][one].offset) for one in asked}
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, int]:
-        """63 bits of each topic's id: a topic deleted and made anew has another. Brokers without ids give none."""
+        """63 bits of each topic's id: a topic deleted and made anew has another. What has none is left out."""
         asked = sorted(set(topics))
         if not asked:
             return {}
-        answers = self._answers(self._admin.describe_topics(TopicCollection(asked), request_timeout=_TIMEOUT))
+        futures = self._admin.describe_topics(TopicCollection(asked), request_timeout=_TIMEOUT)
         found: dict[str, int] = {}
-        for name, described in answers.items():
+        for name, described in self._answers(futures, but=KafkaError.UNKNOWN_TOPIC_OR_PART).items():
             high, low = described.topic_id.get_most_significant_bits(), described.topic_id.get_least_significant_bits()
             if high or low:
                 number = uuid.UUID(int=((high % 2**64) << 64) | (low % 2**64)).int
                 found[name] = (number ^ (number >> 64)) & (2**63 - 1)
         return found
 
-    def _answers(self, futures: Mapping[Any, "Future[Any]"]) -> dict[Any, Any]:
-        try:
-            return {key: future.result(_TIMEOUT + 5) for key, future in futures.items()}
-        except KafkaException as error:
-            msg = f"Kafka at {self.servers} does not answer: {reason(error)}"
-            raise ZyncError(msg) from error
+    def _answers(self, futures: Mapping[Any, "Future[Any]"], but: int | None = None) -> dict[Any, Any]:
+        """The answers, without those whose error is `but`."""
+        found = {}
+        for key, future in futures.items():
+            try:
+                found[key] = future.result(_TIMEOUT + 5)
+            except KafkaException as error:
+                if error.args[0].code() != but:
+                    msg = f"Kafka at {self.servers} does not answer: {reason(error)}"
+                    raise ZyncError(msg) from error
+        return found
 
 
 def reason(error: KafkaException) -> str:

@@ -17,13 +17,12 @@ from typing import Literal
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from deltalake import DeltaTable
 
-from zync.config import RESERVED_TOPIC
 from zync.errors import GapError, UsageError, ZyncError
 from zync.ingest.append import Appended, Appender
 from zync.ingest.batch import Batch, Slice, Source
 from zync.ingest.broker import Bounds, Brokers, bad_property
 from zync.ingest.convert import last_offsets, to_arrow
-from zync.ingest.raw import ensure_raw, position_name, stored_position
+from zync.ingest.raw import ensure_raw, stored_id, stored_position
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +30,7 @@ _MESSAGES = 10_000
 _POLL_SECONDS = 0.1
 _COMMITTING_SECONDS = 0.01
 _LOOK_SECONDS = 0.5
+_REFRESH = "topic.metadata.refresh.interval.ms"
 _OURS = {
     "enable.auto.commit": "false",
     "enable.auto.offset.store": "false",
@@ -42,7 +42,7 @@ _OURS = {
 _DEFAULTS = {
     "fetch.queue.backoff.ms": "10",
     "queued.max.messages.kbytes": "32768",
-    "topic.metadata.refresh.interval.ms": "30000",
+    _REFRESH: "30000",
     "log_level": "3",
 }
 
@@ -92,21 +92,16 @@ def sync_from_kafka(
         GapError: offsets that were never read are gone from Kafka; the message names them.
         ZyncError: Kafka or the table failed. All that was committed is in raw, the rest still in Kafka.
     """
-    for key in _OURS.keys() & ingest.kafka.keys():
+    for key in sorted((_OURS.keys() | {"group.id"}) & ingest.kafka.keys()):
         msg = f"kafka.{key} in the config is zync's own to set: take it out"
         raise UsageError(msg)
     if not ingest.topics:
         msg = "no topics named: give --topic, or topics in the config"
         raise UsageError(msg)
     brokers = Brokers(ingest.kafka)
-    sources = [
-        Source(topic, partition)
-        for topic, count in brokers.matching(ingest.topics).items()
-        if topic != RESERVED_TOPIC
-        for partition in range(count)
-    ]
-    targets = brokers.bounds(sources)
+    topics = brokers.matching(ingest.topics)
     table = ensure_raw(ingest.location)
+    targets = brokers.bounds(Source(topic, partition) for topic, count in topics.items() for partition in range(count))
     was_collecting = gc.isenabled()
     gc.disable()  # the hot loop makes no cycles, and scanning millions of messages for them costs a third
     try:
@@ -117,7 +112,7 @@ def sync_from_kafka(
 
 
 class _Run:
-    """One run's state. Everything but `appender` belongs to the consuming thread."""
+    """One run's state. Everything but `appender` and `write` belongs to the consuming thread."""
 
     def __init__(
         self,
@@ -135,8 +130,12 @@ class _Run:
         self.expected: dict[Source, Slice] = {}
         self.writing: Future[Appended] | None = None
         self.failed: ZyncError | None = None
+        self.moved: set[Source] = set()
         self.done = Ingested()
         self.looked = 0.0
+        self.looked_for_topics = 0.0
+        self.subscribed: set[str] = set()
+        self.strange = self.not_as_read()
         self.began = 0.0
         try:
             self.consumer = Consumer(
@@ -150,25 +149,48 @@ class _Run:
             )
         except KafkaException as error:
             raise bad_property(error) from error
+        self.look_every = float({**_DEFAULTS, **ingest.kafka}[_REFRESH]) / 1000
 
     def run(self) -> Ingested:
         started = time.monotonic()
         with ThreadPoolExecutor(1, "append") as self.writer:
             try:
-                self.consumer.subscribe(
-                    list(self.ingest.topics), on_assign=self.on_assign, on_revoke=self.on_revoke, on_lost=self.on_lost
-                )
+                self.subscribe({source.topic for source in self.targets})
                 while not self.stop.is_set() and not (self.ingest.until_caught_up and self.caught_up()):
-                    self.take(self.consumer.consume(_MESSAGES, _COMMITTING_SECONDS if self.writing else _POLL_SECONDS))
+                    self.moved.clear()
+                    messages = self.consumer.consume(_MESSAGES, _COMMITTING_SECONDS if self.writing else _POLL_SECONDS)
                     if self.failed:
                         raise self.failed
+                    self.take(messages)
                     self.commit_if_due()
+                    self.look_for_topics()
                 self.flush()
             finally:
                 self.consumer.close()
         self.done.seconds = time.monotonic() - started
         self.measure_lag()
         return self.done
+
+    def subscribe(self, topics: set[str]) -> None:
+        self.subscribed = topics
+        if topics:
+            self.consumer.subscribe(
+                sorted(topics), on_assign=self.on_assign, on_revoke=self.on_revoke, on_lost=self.on_lost
+            )
+
+    def look_for_topics(self) -> None:
+        """Every so often, takes in topics that are new and match a ^regex (Python's, librdkafka knows others)."""
+        regexes = [one for one in self.ingest.topics if one.startswith("^")]
+        if not regexes or not 0 < self.look_every < time.monotonic() - self.looked_for_topics:
+            return
+        self.looked_for_topics = time.monotonic()
+        try:
+            found = self.subscribed | self.brokers.matching(regexes).keys()
+        except ZyncError as error:
+            log.warning("new topics are not looked for: %s", error)
+            return
+        if found != self.subscribed:
+            self.subscribe(found)
 
     def take(self, messages: list[Message]) -> None:
         """Puts what came into the batch: records, and ends of partitions, which move positions past markers."""
@@ -177,8 +199,9 @@ class _Run:
         records = [message for message in messages if message.error() is None]
         rows = to_arrow(records)
         last = last_offsets(rows)
-        if not last.keys() <= self.expected.keys():  # taken away while this call was gathering: others read them
-            records = [one for one in records if Source(one.topic(), one.partition()) in self.expected]
+        if self.moved or not last.keys() <= self.expected.keys():
+            messages = self.still_ours(messages)
+            records = [message for message in messages if message.error() is None]
             rows = to_arrow(records)
             last = last_offsets(rows)
         if records:
@@ -190,28 +213,52 @@ class _Run:
             if message.error() is not None:
                 self.on_event(message, message.error())
 
+    def still_ours(self, messages: list[Message]) -> list[Message]:
+        """Without what one call of consume gathered before partitions were moved or taken away: read again."""
+        kept, dropped = [], set[Source]()
+        for message in messages:
+            source = Source(message.topic() or "", message.partition() or 0)
+            if message.topic() is None or (source in self.expected and source not in self.moved):
+                kept.append(message)
+            else:
+                dropped.add(source)
+        for source in dropped & self.expected.keys():
+            self.seek(source)
+        return kept
+
+    def seek(self, source: Source) -> None:
+        """Reads on from where we stand in that partition; what this call of consume gathered of it does not count."""
+        self.moved.add(source)
+        start = _start(source, self.expected[source])
+        try:
+            self.consumer.seek(start)
+        except KafkaException:  # what stopped at an offset that is not there cannot be sought, only begun anew
+            self.consumer.incremental_unassign([start])
+            self.consumer.incremental_assign([start])
+
     def advance(self, source: Source, position: int) -> None:
         """Moves our position in that partition, and the batch's slice with it."""
         at = self.expected[source]
-        taken = self.batch.slices.setdefault(source, Slice(at.begin, position, at.topic_id))
+        taken = self.batch.slices.setdefault(source, at)
         taken.next = position
-        taken.gap = taken.gap or at.gap
-        self.expected[source] = Slice(position, position, at.topic_id)
+        begin_id = at.begin_id if at.topic_id is None else at.topic_id
+        self.expected[source] = Slice(position, position, at.topic_id, begin_id=begin_id)
 
     def on_event(self, message: Message, error: KafkaError) -> None:
         """An end of partition, or something wrong with one."""
         source = Source(message.topic() or "", message.partition() or 0)
-        code = error.code()
+        code, at = error.code(), self.expected.get(source)
         if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the library's public name for it
-            at = self.expected.get(source)
             position = message.offset()
             if at and (position > at.next or at.gap or (at.begin is None and position > 0)):
                 self.advance(source, position)
         elif code == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
-            self.on_out_of_range(source)
+            if at:
+                self.on_out_of_range(source)
         elif code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):  # noqa: SLF001
-            msg = f"topic {source.topic!r} is gone from {self.brokers.servers}: {error.str()}"
-            raise GapError(msg)
+            if source.topic not in self.brokers.topics():
+                msg = f"topic {source.topic!r} is gone from {self.brokers.servers}: {error.str()}"
+                raise GapError(msg)
         elif error.fatal() or code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED):
             msg = f"Kafka at {self.brokers.servers}: {error.str()}"
             raise ZyncError(msg)
@@ -235,40 +282,36 @@ class _Run:
             self.failed = error
 
     def start_of(self, sources: list[Source]) -> list[TopicPartition]:
-        """Where consumption of newly assigned partitions begins; forgets whatever was in hand of them."""
+        """Where consumption of those partitions begins, as raw says; forgets whatever was in hand of them."""
         self.batch.drop(sources)
         self.table.update_incremental()
         ids = self.brokers.topic_ids(source.topic for source in sources)
-        start = []
         for source in sources:
-            stored = stored_position(self.table, source)
-            known_id = self.table.transaction_version(f"{position_name(source)}/id")
-            topic_id = ids.get(source.topic)
-            at = Slice(stored, stored or 0, topic_id)
-            if stored is not None and None not in (known_id, topic_id) and known_id != topic_id:
+            stored, known_id = stored_position(self.table, source), stored_id(self.table, source)
+            at = Slice(stored, stored or 0, ids.get(source.topic), begin_id=known_id)
+            if stored is not None and _made_anew(known_id, at.topic_id):
                 self.gap(
-                    f"topic {source.topic!r} was deleted and made anew: raw has {source} up to offset {stored - 1}, "
-                    "and whatever the old topic held after that was never read",
+                    f"topic {source.topic!r} was deleted and made anew: raw has {source} below offset {stored}, "
+                    "and whatever the old topic held after that was never read"
                 )
-                at.gap = (stored, 0)
-                self.expected[source] = at
-                start.append(TopicPartition(*source, OFFSET_BEGINNING))
-                continue
+                at.next = self.brokers.bounds([source])[source].earliest
+                at.gap = (stored, at.next)
             self.expected[source] = at
-            start.append(TopicPartition(*source, OFFSET_BEGINNING if stored is None else stored))
-        return start
+        return [_start(source, self.expected[source]) for source in sources]
 
     def on_out_of_range(self, source: Source) -> None:
         """Kafka no longer has (or does not have yet) the offset that we want to read next."""
+        self.flush()
         at, bounds = self.expected[source], self.brokers.bounds([source])[source]
-        lost = (
-            f"offsets {at.next} to {bounds.earliest - 1} were deleted before they were read"
-            if at.next < bounds.earliest
-            else f"the partition ends at {bounds.stable}, so it is not the one that was read before"
-        )
-        self.gap(f"{source}: raw has everything below offset {at.next}, Kafka begins at {bounds.earliest}: {lost}")
-        self.expected[source] = Slice(at.begin, at.next, at.topic_id, (at.next, bounds.earliest))
-        self.consumer.seek(TopicPartition(*source, bounds.earliest))
+        if at.begin is not None and not bounds.earliest <= at.next <= bounds.stable:
+            lost = (
+                f"offsets {at.next} to {bounds.earliest - 1} were deleted before they were read"
+                if at.next < bounds.earliest
+                else f"the partition ends at {bounds.stable}, so it is not the one that was read before"
+            )
+            self.gap(f"{source}: raw has everything below offset {at.next}, Kafka begins at {bounds.earliest}: {lost}")
+            at.gap, at.next = (at.next, bounds.earliest), bounds.earliest
+        self.seek(source)
 
     def gap(self, message: str) -> None:
         if self.ingest.on_gap == "stop":
@@ -292,6 +335,7 @@ class _Run:
     def forget(self, partitions: list[TopicPartition]) -> None:
         sources = [Source(one.topic, one.partition) for one in partitions]
         self.batch.drop(sources)
+        self.moved.update(sources)
         for source in sources:
             self.expected.pop(source, None)
         self.consumer.incremental_unassign(partitions)
@@ -313,7 +357,23 @@ class _Run:
 
     def start_commit(self) -> None:
         batch, self.batch = self.batch, Batch()
-        self.writing = self.writer.submit(self.appender.append, batch)
+        self.writing = self.writer.submit(self.write, batch)
+
+    def write(self, batch: Batch) -> Appended:
+        """Appends what is still of the topics it was to be read from; runs in the appending thread.
+
+        A topic made anew is read on as if nothing had happened: only its id, looked at after reading, tells.
+        """
+        try:
+            ids = self.brokers.topic_ids(source.topic for source in batch.slices)
+        except ZyncError as error:  # the id stored with the position will tell at the next assignment
+            log.warning("not known whether topics were made anew: %s", error)
+            ids = {}
+        anew = [source for source, one in batch.slices.items() if _made_anew(one.topic_id, ids.get(source.topic))]
+        batch.drop(anew)
+        appended = self.appender.append(batch)
+        appended.refused.update(dict.fromkeys(anew))
+        return appended
 
     def settle(self) -> None:
         """Waits for the commit under way. What was refused is dropped with all behind it, and read again."""
@@ -328,11 +388,11 @@ class _Run:
         if self.done.first_seqno is None:
             self.done.first_seqno = appended.first_seqno
         self.batch.drop(appended.refused)
-        for source, stored in appended.refused.items():
-            if source in self.expected:
-                log.info("%s: another process moved it to %s; reading on from there", source, stored)
-                self.expected[source] = Slice(stored, stored or 0, self.expected[source].topic_id)
-                self.consumer.seek(TopicPartition(*source, OFFSET_BEGINNING if stored is None else stored))
+        moved = [source for source in appended.refused if source in self.expected]
+        self.start_of(moved)
+        for source in moved:
+            log.info("%s: another process moved it to %s; reading on from there", source, appended.refused[source])
+            self.seek(source)
         if appended.committed:
             self.done.busy = time.monotonic() - (self.began or time.monotonic())
             self.on_commit(appended)
@@ -360,8 +420,20 @@ class _Run:
         self.table.update_incremental()
         return all(self.reached(source, bounds.stable) for source, bounds in self.targets.items())
 
+    def not_as_read(self) -> dict[Source, tuple[int | None, int | None]]:
+        """What raw stores of partitions that cannot be those it read: made anew, or shorter than its position."""
+        ids = self.brokers.topic_ids(source.topic for source in self.targets)
+        return {
+            source: (stored, known_id)
+            for source, bounds in self.targets.items()
+            if (stored := stored_position(self.table, source)) is not None
+            and (_made_anew(known_id := stored_id(self.table, source), ids.get(source.topic)) or stored > bounds.stable)
+        }
+
     def reached(self, source: Source, target: int) -> bool:
         stored = stored_position(self.table, source)
+        if self.strange.get(source) == (stored, stored_id(self.table, source)):
+            return False
         return target == 0 if stored is None else stored >= target
 
     def measure_lag(self) -> None:
@@ -374,3 +446,11 @@ class _Run:
             log.warning("lag unknown: %s", error)
             return
         self.done.lag = sum(max(0, bounds[one].stable - (at or bounds[one].earliest)) for one, at in stored.items())
+
+
+def _made_anew(known_id: int | None, topic_id: int | None) -> bool:
+    return None not in (known_id, topic_id) and known_id != topic_id
+
+
+def _start(source: Source, at: Slice) -> TopicPartition:
+    return TopicPartition(*source, OFFSET_BEGINNING if at.begin is None else at.next)

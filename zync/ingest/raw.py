@@ -49,6 +49,11 @@ def stored_position(table: DeltaTable, source: Source) -> int | None:
     return table.transaction_version(position_name(source))
 
 
+def stored_id(table: DeltaTable, source: Source) -> int | None:
+    """The id of the topic that the stored position belongs to; None where raw has none."""
+    return table.transaction_version(f"{position_name(source)}/id")
+
+
 @dataclass(frozen=True)
 class Gap:
     """Offsets `start` … `end - 1` of a partition that an operator let go; `end` < `start`: the topic was made anew."""

@@ -1,0 +1,136 @@
+"""What the tests of `sync-from` share: a lake of one's own, and what must always hold in its raw."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+from deltalake import DeltaTable
+
+from tests.conftest import rows
+from zync.ingest.batch import RECORD_SCHEMA, Batch, Slice, Source
+from zync.ingest.consume import Ingest, Ingested, sync_from_kafka
+from zync.ingest.raw import Positions, ensure_raw, next_seqno, positions
+from zync.lake import open_table
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A folder with a lake in it, and a broker to fill its raw from."""
+
+    folder: Path
+    broker: str
+
+    @property
+    def raw(self) -> str:
+        return str(self.folder / "lake" / "raw")
+
+    def sync_from(self, *topics: str, kafka: dict[str, str] | None = None, **options: Any) -> Ingested:
+        """`sync-from kafka raw --until-caught-up`, in this process."""
+        properties = {"bootstrap.servers": self.broker, **(kafka or {})}
+        return sync_from_kafka(Ingest(self.raw, properties, topics, **{"until_caught_up": True, **options}))
+
+    def config(self, **kafka: Any) -> None:
+        """A zync.yaml in the folder, with these librdkafka properties."""
+        given = {"bootstrap_servers": self.broker, **kafka}
+        lines = [f"  {key.replace('_', '.')}: {value}" for key, value in given.items()]
+        (self.folder / "zync.yaml").write_text("\n".join(["lake: lake", "kafka:", *lines, ""]))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Raw's rows, which are as raw promises."""
+        found = rows(Path(self.raw))
+        assert_sound(found, self.positions())
+        return found
+
+    def values(self) -> list[bytes | None]:
+        return [row["value"] for row in self.rows()]
+
+    def offsets(self, topic: str, partition: int = 0) -> list[int]:
+        places = [row["kafka"] for row in self.rows()]
+        return [at["offset"] for at in places if (at["topic"], at["partition"]) == (topic, partition)]
+
+    def table(self) -> DeltaTable:
+        return ensure_raw(self.raw)
+
+    def positions(self) -> Positions:
+        return positions(self.table())
+
+    def count(self) -> int:
+        """How many records are in raw by now; 0 where there is no raw."""
+        table = open_table(self.raw)
+        return next_seqno(table) - 1 if table else 0
+
+
+@pytest.fixture
+def lake(tmp_path: Path, broker: str) -> Lake:
+    return Lake(tmp_path, broker)
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Lake:
+    """A lake without a broker, whose raw is there."""
+    lake = Lake(tmp_path, "")
+    lake.table()
+    return lake
+
+
+def assert_sound(found: list[dict[str, Any]], stored: Positions) -> None:
+    """What holds in every raw: seqno 1..n, offsets rise with it, `ingested` never falls, positions are beyond."""
+    assert [row["seqno"] for row in found] == list(range(1, len(found) + 1))
+    assert stored.seqno == len(found) + 1
+    assert [row["ingested"] for row in found] == sorted(row["ingested"] for row in found)
+    anew = {gap.source for gap in stored.gaps if gap.end < gap.start}
+    last: dict[Source, int] = {}
+    for row in found:
+        source = Source(row["kafka"]["topic"], row["kafka"]["partition"])
+        assert source in anew or row["kafka"]["offset"] > last.get(source, -1), source
+        last[source] = row["kafka"]["offset"]
+    for source, offset in last.items():
+        assert source in anew or stored.next[source] > offset, source
+
+
+def batch(*slices: tuple[Source, int | None, int]) -> Batch:
+    """A batch as sync-from makes it: of each source the offsets from `begin` up to `next`; values say whence."""
+    made = Batch()
+    for source, begin, end in slices:
+        made.slices[source] = Slice(begin, end)
+        made.add(records(source, range(begin or 0, end)))
+    return made
+
+
+def records(source: Source, offsets: range) -> pa.RecordBatch:
+    kafka = [{"topic": source.topic, "partition": source.partition, "offset": at, "timestamp": at} for at in offsets]
+    columns = [kafka, [None for _ in offsets], [value(source, at) for at in offsets], [[] for _ in offsets]]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, RECORD_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA)
+
+
+def value(source: Source, offset: int) -> bytes:
+    return f"{source}/{offset}".encode()
+
+
+def wait_until(holds: Callable[[], Any], seconds: float = 60) -> None:
+    """Waits for something another process does."""
+    until = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < until, "did not happen in time"
+        time.sleep(0.05)
+
+
+@contextmanager
+def transaction(broker: str, name: str, *, commit: bool = True) -> Iterator[Producer]:
+    """A Kafka transaction around what the producer sends."""
+    producer = Producer({"bootstrap.servers": broker, "transactional.id": name, "linger.ms": 0})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    yield producer
+    producer.flush(20)
+    if commit:
+        producer.commit_transaction(20)
+    else:
+        producer.abort_transaction(20)

@@ -1,0 +1,178 @@
+"""The commit protocol of raw, on real tables: what no longer fits is refused, whoever tries, and however late."""
+
+import multiprocessing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from tests.kafka.conftest import Lake, batch, value
+from zync.errors import UsageError
+from zync.ingest import append as protocol
+from zync.ingest.append import Appender
+from zync.ingest.batch import Batch, Slice, Source
+from zync.ingest.load import load
+from zync.ingest.raw import Gap, ensure_raw, stored_position
+
+A, B, C = Source("a", 0), Source("a", 1), Source("b", 0)
+
+
+def test_a_slice_from_an_old_position_is_refused_and_nothing_is_written(plain: Lake) -> None:
+    Appender(plain.raw).append(batch((A, None, 5)))
+    version = plain.table().version()
+    for begin in (None, 3, 7):
+        late = Appender(plain.raw).append(batch((A, begin, 9)))
+        assert late.refused == {A: 5}
+        assert (late.rows, late.committed) == (0, {})
+    assert plain.table().version() == version
+    assert plain.offsets("a") == [*range(5)]
+
+
+def test_an_appender_whose_table_has_grown_old_is_refused(plain: Lake) -> None:
+    zombie = Appender(plain.raw)
+    zombie.append(batch((A, None, 5)))
+    Appender(plain.raw).append(batch((A, 5, 9)))
+    assert zombie.append(batch((A, 5, 7))).refused == {A: 9}
+    assert plain.offsets("a") == [*range(9)]
+
+
+def test_a_commit_between_comparing_and_committing_is_noticed(plain: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "_TURN_SECONDS", 0.0)
+    others = [batch((A, None, 5)), batch((C, None, 1))]
+    compared = []
+
+    def plan(table: DeltaTable) -> Batch:
+        """Compares, and then, twice, somebody else commits."""
+        compared.append(stored_position(table, A))
+        mine = batch((A, None, 3), (B, None, 3))
+        mine.drop([A] if compared[-1] is not None else [])
+        if others:
+            Appender(plain.raw).append(others.pop(0))
+        return mine
+
+    done = Appender(plain.raw).append_planned(plan)
+    assert compared == [None, 5, 5]
+    assert (done.committed, done.retries, done.first_seqno) == ({B: 3}, 2, 7)
+    assert plain.values() == [value(A, at) for at in range(5)] + [value(C, 0)] + [value(B, at) for at in range(3)]
+
+
+def test_a_partly_stale_batch_commits_the_rest_renumbered_without_a_hole(plain: Lake) -> None:
+    Appender(plain.raw).append(batch((B, None, 4)))
+    done = Appender(plain.raw).append(batch((A, None, 3), (B, None, 2), (C, None, 2)))
+    assert (done.rows, done.first_seqno) == (5, 5)
+    assert done.committed == {A: 3, C: 2}
+    assert done.refused == {B: 4}
+    whence = [(A, range(3)), (C, range(2))]
+    assert plain.values()[4:] == [value(source, at) for source, offsets in whence for at in offsets]
+
+
+def test_a_slice_of_a_topic_that_is_no_more_is_refused_though_the_position_is_the_same_again(plain: Lake) -> None:
+    def of(
+        topic_id: int, begin: int | None, end: int, begin_id: int | None, gap: tuple[int, int] | None = None
+    ) -> Batch:
+        made = batch((A, begin, end))
+        made.slices[A] = Slice(begin, end, topic_id, gap, begin_id)
+        return made
+
+    Appender(plain.raw).append(of(1, None, 5, None))
+    zombie = of(1, 5, 8, 1)
+    anew = batch((A, 0, 5))
+    anew.slices[A] = Slice(5, 5, 2, (5, 0), 1)
+    assert Appender(plain.raw).append(anew).committed == {A: 5}
+    assert Appender(plain.raw).append(zombie).refused == {A: 5}
+    assert plain.positions().gaps == (Gap(A, 5, 0),)
+    assert Appender(plain.raw).append(of(2, 5, 8, 2)).committed == {A: 8}
+
+
+def test_a_position_moves_without_rows(plain: Lake) -> None:
+    only_markers = Batch(slices={A: Slice(None, 7)})
+    done = Appender(plain.raw).append(only_markers)
+    assert (done.rows, done.committed) == (0, {A: 7})
+    assert plain.positions().next == {A: 7}
+    assert plain.count() == 0
+
+
+@pytest.fixture
+def raises_after_landing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first commit lands, and raises all the same, as a failing checkpoint or a lost answer makes it."""
+    real, failures = protocol.write_deltalake, [DeltaError("the answer was lost")]
+
+    def write(*args: Any, **options: Any) -> None:
+        real(*args, **options)
+        if failures:
+            raise failures.pop()
+
+    monkeypatch.setattr(protocol, "write_deltalake", write)
+
+
+@pytest.mark.usefixtures("raises_after_landing")
+def test_an_exception_after_the_commit_landed_doubles_nothing(plain: Lake) -> None:
+    done = Appender(plain.raw).append(batch((A, None, 5)))
+    assert (done.committed, done.refused, done.first_seqno) == ({A: 5}, {}, 1)
+    assert plain.offsets("a") == [*range(5)]
+
+
+@pytest.mark.usefixtures("raises_after_landing")
+def test_a_load_whose_commit_raises_after_landing_is_not_loaded_twice(plain: Lake) -> None:
+    Path(plain.folder / "two.jsonl").write_text('{"topic": "a"}\n{"topic": "a"}\n')
+    assert load(plain.raw, [str(plain.folder / "two.jsonl")]).first_seqno == 1
+    assert plain.offsets("a") == [0, 1]
+
+
+def test_a_table_that_is_gone_ends_it_with_a_message(plain: Lake) -> None:
+    appender = Appender(f"{plain.folder}/lake/elsewhere")
+    with pytest.raises(UsageError, match="there is no table"):
+        appender.append(batch((A, None, 1)))
+
+
+COMMITS = 40
+
+
+def commit_many(location: str, partition: int, ready: Any) -> None:
+    """Small batches to a partition of one's own, and to one that all share: there, whoever comes late starts again."""
+    own, shared, appender = Source("own", partition), Source("shared", 0), Appender(location)
+    ensure_raw(location)
+    ready.wait(30)
+    at: dict[Source, int | None] = {own: None, shared: None}
+    for _ in range(COMMITS):
+        done = appender.append(batch(*((source, begin, (begin or 0) + 2) for source, begin in at.items())))
+        assert own in done.committed
+        at.update(done.committed)
+        at.update(done.refused)
+
+
+def test_three_processes_that_commit_at_once_lose_nothing_and_leave_no_hole(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, "")
+    context = multiprocessing.get_context("spawn")
+    ready = context.Barrier(3)
+    writers = [context.Process(target=commit_many, args=(lake.raw, number, ready)) for number in range(3)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(120)
+    assert [writer.exitcode for writer in writers] == [0, 0, 0]
+    for number in range(3):
+        assert lake.offsets("own", number) == [*range(2 * COMMITS)]
+    shared = lake.offsets("shared")
+    assert shared == [*range(len(shared))]
+    assert len(shared) >= 2
+
+
+def make_tables(locations: list[str], ready: Any) -> None:
+    for location in locations:
+        ready.wait(30)
+        ensure_raw(location)
+
+
+def test_a_raw_that_several_processes_make_at_once_is_made_once(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    ready, locations = context.Barrier(3), [f"{tmp_path}/lake/raw{number}" for number in range(10)]
+    makers = [context.Process(target=make_tables, args=(locations, ready)) for _ in range(3)]
+    for maker in makers:
+        maker.start()
+    for maker in makers:
+        maker.join(60)
+    assert [maker.exitcode for maker in makers] == [0, 0, 0]
+    assert {DeltaTable(location).version() for location in locations} == {0}

@@ -1,0 +1,164 @@
+"""Every record is in raw exactly once, whatever happens to the processes that bring it there."""
+
+import os
+import signal
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from tests.conftest import TopicMaker, produce, start, zync
+from tests.kafka.conftest import Lake, records, value, wait_until
+from zync.ingest.append import Appended, Appender
+from zync.ingest.batch import Batch, Slice, Source
+from zync.ingest.raw import stored_id, stored_position
+
+
+@contextmanager
+def producing(broker: str, topic: str, partitions: int) -> Iterator[list[bytes]]:
+    """Sends records, each with a value of its own, round the partitions until the block ends; yields what was sent."""
+    sent: list[bytes] = []
+    stop = threading.Event()
+
+    def send() -> None:
+        producer = Producer({"bootstrap.servers": broker, "linger.ms": 5})
+        while not stop.wait(0.01):
+            for _ in range(8):
+                sent.append(b"%d" % len(sent))
+                producer.produce(topic, sent[-1], partition=len(sent) % partitions)
+            producer.poll(0)
+        assert producer.flush(30) == 0
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield sent
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_processes_that_join_die_and_come_back_as_zombies_lose_and_double_nothing(
+    lake: Lake, topic: TopicMaker
+) -> None:
+    name = topic(partitions=4)
+    lake.config(session_timeout_ms=6000, heartbeat_interval_ms=1000)
+    admin = AdminClient({"bootstrap.servers": lake.broker})
+    running: list[subprocess.Popen[str]] = []
+
+    def sync_from(every: str) -> "subprocess.Popen[str]":
+        running.append(start("sync-from", "kafka", "raw", "--topic", name, "--commit-every", every, cwd=lake.folder))
+        return running[-1]
+
+    def members() -> int:
+        group = f"zync-{lake.table().metadata().id}"
+        described = admin.describe_consumer_groups([group])[group].result(20)
+        return len([one for one in described.members if one.assignment.topic_partitions])
+
+    def more_arrives() -> None:
+        before = lake.positions().next
+        wait_until(lambda: len(now := lake.positions().next) == 4 and all(now[s] > before.get(s, 0) for s in now))
+
+    try:
+        with producing(lake.broker, name, 4) as sent:
+            first, second = sync_from("100ms"), sync_from("300ms")
+            wait_until(lambda: lake.count() and members() == 2)
+            more_arrives()
+            sync_from("100ms")
+            wait_until(lambda: members() == 3)
+            more_arrives()
+            first.kill()
+            first.wait()
+            sync_from("100ms")
+            more_arrives()
+            wait_until(lambda: members() == 3)
+            second.send_signal(signal.SIGSTOP)
+            more_arrives()  # its partitions too: others took them over
+            second.send_signal(signal.SIGCONT)
+            wait_until(lambda: members() == 3)
+            more_arrives()
+        for process in running[1:]:
+            process.terminate()
+        assert [process.wait(30) for process in running[1:]] == [0, 0, 0]
+    finally:
+        for process in running:
+            if process.poll() is None:
+                os.kill(process.pid, signal.SIGCONT)
+                process.kill()
+    zync("sync-from", "kafka", "raw", "--topic", name, "--until-caught-up", cwd=lake.folder)
+    assert Counter(lake.values()) == Counter(sent)
+
+
+@pytest.mark.parametrize("reach", [40, 100, 130], ids=["part of", "all of", "more than"])
+def test_a_zombie_that_commits_the_batch_in_between_loses_and_doubles_nothing(
+    lake: Lake, topic: TopicMaker, monkeypatch: pytest.MonkeyPatch, reach: int
+) -> None:
+    """Position read, records taken, a zombie commits some of them, ours are dropped, reading goes on."""
+    mine, other = Source(topic(), 0), Source(topic(), 0)
+
+    def send(source: Source, offsets: range) -> None:
+        produce(lake.broker, [(*source, value(source, at)) for at in offsets])
+
+    send(mine, range(100))
+    send(other, range(100))
+    append, taken, interposed = Appender.append, threading.Event(), []
+
+    def a_zombie_first(self: Appender, batch: Batch) -> Appended:
+        if mine in batch.slices and not interposed:
+            at = batch.slices[mine]
+            interposed.append((at.begin, at.next))
+            taken.clear()
+            send(mine, range(100, 150))
+            assert taken.wait(20)  # reading goes on behind the batch that is about to be refused
+            zombie = Batch(slices={mine: Slice(at.begin, reach, at.topic_id, begin_id=at.begin_id)})
+            zombie.add(records(mine, range(reach)))
+            assert append(Appender(lake.raw), zombie).committed == {mine: reach}
+        return append(self, batch)
+
+    add = Batch.add
+
+    def notice(self: Batch, rows: object) -> None:
+        add(self, rows)
+        taken.set()
+
+    monkeypatch.setattr(Appender, "append", a_zombie_first)
+    monkeypatch.setattr(Batch, "add", notice)
+    lake.sync_from(mine.topic, other.topic)
+    lake.sync_from(mine.topic, other.topic)
+    assert interposed == [(None, 100)]
+    assert lake.offsets(*mine) == [*range(150)]
+    assert lake.offsets(*other) == [*range(100)]
+    assert sorted(lake.values()) == sorted(
+        [value(mine, at) for at in range(150)] + [value(other, at) for at in range(100)]
+    )
+
+
+def test_a_zombie_that_commits_again_and_again_only_delays_it(
+    lake: Lake, topic: TopicMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = topic()
+    source = Source(name, 0)
+    produce(lake.broker, [(name, 0, value(source, at)) for at in range(100)])
+    append, refusals = Appender.append, []
+
+    def a_zombie_first(self: Appender, batch: Batch) -> Appended:
+        if len(refusals) < 5:
+            begin = stored_position(lake.table(), source)
+            ids = batch.slices[source].topic_id, stored_id(lake.table(), source)
+            zombie = Batch(slices={source: Slice(begin, (begin or 0) + 7, ids[0], begin_id=ids[1])})
+            zombie.add(records(source, range(begin or 0, (begin or 0) + 7)))
+            append(Appender(lake.raw), zombie)
+            refusals.append(append(self, batch))
+            return refusals[-1]
+        return append(self, batch)
+
+    monkeypatch.setattr(Appender, "append", a_zombie_first)
+    done = lake.sync_from(name)
+    assert [one.refused for one in refusals] == [{source: 7 * times} for times in range(1, 6)]
+    assert done.records == 100 - 35
+    assert lake.values() == [value(source, at) for at in range(100)]

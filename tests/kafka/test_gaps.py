@@ -1,0 +1,140 @@
+"""Records that are gone from Kafka before they were read: never skipped in silence."""
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from tests.conftest import TopicMaker, produce, start, zync
+from tests.kafka.conftest import Lake, wait_until
+from zync.errors import GapError
+from zync.ingest.batch import Source
+from zync.ingest.raw import Gap
+
+
+def numbers(topic: str, numbers: range, partition: int = 0) -> list[tuple[str, int, bytes]]:
+    return [(topic, partition, b"%d" % number) for number in numbers]
+
+
+def delete_below(topic: TopicMaker, name: str, offset: int, partition: int = 0) -> None:
+    for future in topic.admin.delete_records([TopicPartition(name, partition, offset)]).values():
+        future.result(20)
+
+
+def make_anew(topic: TopicMaker, name: str) -> None:
+    topic.admin.delete_topics([name])[name].result(20)
+    wait_until(lambda: name not in topic.admin.list_topics(timeout=10).topics)
+    topic.create(name)
+
+
+def test_records_deleted_before_they_were_read_stop_it_and_nothing_is_written(lake: Lake, topic: TopicMaker) -> None:
+    name = topic()
+    produce(lake.broker, numbers(name, range(10)))
+    lake.sync_from(name)
+    produce(lake.broker, numbers(name, range(10, 30)))
+    delete_below(topic, name, 20)
+    version = lake.table().version()
+    lake.config()
+    done = zync("sync-from", "kafka", "raw", "--topic", name, "--until-caught-up", cwd=lake.folder, check=False)
+    assert done.returncode == 1
+    assert f"{name}/0" in done.stderr
+    assert "offsets 10 to 19" in done.stderr
+    assert "--on-gap skip" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert lake.table().version() == version
+
+
+def test_on_gap_skip_goes_on_and_the_gap_is_on_record(lake: Lake, topic: TopicMaker) -> None:
+    name = topic()
+    produce(lake.broker, numbers(name, range(10)))
+    lake.sync_from(name)
+    produce(lake.broker, numbers(name, range(10, 30)))
+    delete_below(topic, name, 20)
+    lake.config()
+    args = ("sync-from", "kafka", "raw", "--topic", name, "--until-caught-up", "--on-gap", "skip")
+    done = zync(*args, cwd=lake.folder)
+    assert "offsets 10 to 19" in done.stderr
+    assert lake.offsets(name) == [*range(10), *range(20, 30)]
+    assert lake.positions().gaps == (Gap(Source(name, 0), 10, 20),)
+    assert lake.sync_from(name).commits == 0
+
+
+def test_a_gap_up_to_the_very_end_is_a_gap_too(lake: Lake, topic: TopicMaker) -> None:
+    name = topic()
+    produce(lake.broker, numbers(name, range(10)))
+    lake.sync_from(name)
+    produce(lake.broker, numbers(name, range(10, 30)))
+    delete_below(topic, name, 30)
+    with pytest.raises(GapError, match="offsets 10 to 29"):
+        lake.sync_from(name)
+    lake.sync_from(name, on_gap="skip")
+    assert lake.positions().next == {Source(name, 0): 30}
+    assert lake.positions().gaps == (Gap(Source(name, 0), 10, 30),)
+
+
+def test_other_partitions_go_on_from_where_they_stood_after_a_gap(lake: Lake, topic: TopicMaker) -> None:
+    name = topic(partitions=2)
+    produce(lake.broker, [*numbers(name, range(10)), *numbers(name, range(10), 1)])
+    lake.sync_from(name)
+    produce(lake.broker, [*numbers(name, range(10, 30)), *numbers(name, range(10, 30), 1)])
+    delete_below(topic, name, 20)
+    with pytest.raises(GapError, match=f"{name}/0"):
+        lake.sync_from(name)
+    lake.sync_from(name, on_gap="skip")
+    assert lake.offsets(name, 1) == [*range(30)]
+    assert lake.offsets(name, 0) == [*range(10), *range(20, 30)]
+
+
+def test_what_was_deleted_before_the_first_reading_is_no_gap(lake: Lake, topic: TopicMaker) -> None:
+    name = topic()
+    produce(lake.broker, numbers(name, range(10)))
+    delete_below(topic, name, 4)
+    lake.sync_from(name)
+    assert lake.offsets(name) == [*range(4, 10)]
+    assert lake.positions().gaps == ()
+
+
+@pytest.mark.parametrize("length", [0, 3, 10, 25], ids=["empty", "shorter", "as long", "longer"])
+def test_a_topic_made_anew_stops_it_and_skip_goes_on_from_its_beginning(
+    lake: Lake, topic: TopicMaker, length: int
+) -> None:
+    name = topic()
+    produce(lake.broker, numbers(name, range(10)))
+    lake.sync_from(name)
+    make_anew(topic, name)
+    produce(lake.broker, numbers(name, range(100, 100 + length)))
+    version = lake.table().version()
+    with pytest.raises(GapError, match=f"{name}.* was deleted and made anew"):
+        lake.sync_from(name)
+    assert lake.table().version() == version
+    lake.sync_from(name, on_gap="skip")
+    assert lake.values() == [b"%d" % number for number in (*range(10), *range(100, 100 + length))]
+    assert lake.positions().gaps == (Gap(Source(name, 0), 10, 0),)
+    produce(lake.broker, numbers(name, range(200, 203)))
+    lake.sync_from(name)
+    assert lake.offsets(name)[10:] == [*range(length + 3)]
+
+
+@pytest.mark.parametrize("length", [3, 25], ids=["shorter", "longer"])
+def test_a_topic_made_anew_is_recognised_while_it_is_being_read(lake: Lake, topic: TopicMaker, length: int) -> None:
+    name = topic()
+    produce(lake.broker, numbers(name, range(10)))
+    lake.config(topic_metadata_refresh_interval_ms=500)
+    process = start("sync-from", "kafka", "raw", "--topic", name, "--commit-every", "50ms", cwd=lake.folder)
+    try:
+        wait_until(lambda: lake.count() == 10)
+        make_anew(topic, name)
+        produce(lake.broker, numbers(name, range(100, 100 + length)))
+        assert process.wait(30) == 1
+    finally:
+        process.kill()
+    assert lake.values() == [b"%d" % number for number in range(10)]
+
+
+def test_a_partition_that_ends_before_what_was_read_stops_it(lake: Lake, topic: TopicMaker) -> None:
+    name = topic()
+    produce(lake.broker, numbers(name, range(3)))
+    Path(lake.folder / "one.jsonl").write_text(f'{{"topic": "{name}", "offset": 9}}\n')
+    zync("load", "raw", "one.jsonl", cwd=lake.folder)
+    with pytest.raises(GapError, match=f"{name}/0: .* offset 10, .* ends at 3"):
+        lake.sync_from(name)
