@@ -1,0 +1,45 @@
+"""Being stopped is not an error: what is in hand is committed first."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.conftest import ZYNC, TopicMaker, produce
+from tests.kafka.conftest import Lake, wait_until
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
+def test_a_signal_commits_what_is_in_hand_and_prints_the_summary(lake: Lake, topic: TopicMaker, number: int) -> None:
+    name = topic()
+    produce(lake.broker, [(name, 0, {"n": n}) for n in range(50)])
+    lake.config()
+    args = ("sync-from", "kafka", "raw", "--topic", name, "--commit-every", "60s", "--commit-rows", "50", "--json")
+    process = subprocess.Popen(
+        [*ZYNC, *args], cwd=lake.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        wait_until(lambda: lake.count() == 50)  # so it reads; by number of rows, which the next ones do not reach
+        produce(lake.broker, [(name, 0, {"n": n}) for n in range(50, 57)])
+        time.sleep(1)  # nothing outside tells that it has them in hand
+        assert lake.count() == 50
+        process.send_signal(number)
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 0, err
+    assert [json.loads(value)["n"] for value in lake.values()] == [*range(57)]
+    summary = json.loads(out)
+    assert (summary["records"], summary["commits"], summary["lag"]) == (57, 2, 0)
+    assert "Traceback" not in err
+
+
+def test_a_second_ctrl_c_ends_it_at_once(lake: Lake) -> None:
+    """Of an attempt that hangs: nobody answers at that address."""
+    lake.config()
+    code = "import os, signal, zync.cli as cli; stop = cli._stop_on_signals(); [os.kill(os.getpid(), 2) for _ in '12']"
+    done = subprocess.run([sys.executable, "-c", code], cwd=lake.folder, timeout=30, check=False)
+    assert done.returncode == 130
