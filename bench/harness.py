@@ -23,6 +23,8 @@ from zync.devkafka import DevKafka
 ZYNC = [sys.executable, "-m", "zync"]
 _MIB = 1024
 
+RECORDS = 1_000_000
+
 
 @dataclass(frozen=True)
 class Result:

@@ -7,9 +7,8 @@ Both are processes of their own with the same fetch settings, and both are timed
 import sys
 from pathlib import Path
 
-from bench.harness import ZYNC, Result, broker, child, log, produce, topic, values
+from bench.harness import RECORDS, ZYNC, Result, broker, child, log, produce, topic, values
 
-RECORDS = 1_000_000
 PARTITIONS = 4
 ROUNDS = 5
 

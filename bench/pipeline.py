@@ -1,0 +1,68 @@
+"""What benchmarks of `zync sync` share: a raw with transactions in it, and the pipeline over it."""
+
+import itertools
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from zync.config import Config, OutputRule, Topic, Transactions
+from zync.ingest.append import Appender
+from zync.ingest.batch import RECORD_SCHEMA, TIMESTAMP, Batch, Slice, Source
+from zync.ingest.raw import ensure_raw
+
+_SOURCE = Source("t", 0)
+_COMMIT_ROWS = 200_000
+_RULE = """\
+SELECT seqno, value:row.id::int AS account, value:row.balance::decimal(12, 2) AS balance,
+  value:row.currency::string AS currency, value:op::string AS op
+FROM t
+"""
+
+
+def config(folder: Path) -> Config:
+    """One topic, `done` by count, one rule."""
+    rule = folder / "rule.sql"
+    rule.write_text(_RULE)
+    return Config(
+        topics={"t": Topic(id="value:txn")},
+        transactions=Transactions(done="count(*) = max(value:n::int)"),
+        outputs=(OutputRule(topic="out", sql=rule),),
+    )
+
+
+class Raw:
+    """A raw table that grows as sync-from would let it grow."""
+
+    def __init__(self, location: Path) -> None:
+        self.location = str(location)
+        ensure_raw(self.location)
+        self._appender = Appender(self.location)
+        self._next = 0
+
+    def append(self, values: Iterable[bytes]) -> None:
+        """Appends the values as records of topic `t`, in commits of at most 200,000."""
+        source = iter(values)
+        while some := list(itertools.islice(source, _COMMIT_ROWS)):
+            begin, self._next = self._next, self._next + len(some)
+            batch = Batch(slices={_SOURCE: Slice(begin or None, self._next)})
+            batch.add(_rows(some, begin))
+            self._appender.append(batch)
+
+
+def _rows(values: list[bytes], begin: int) -> pa.RecordBatch:
+    count = len(values)
+    kafka = pa.StructArray.from_arrays(
+        [
+            pa.repeat("t", count),
+            pa.repeat(pa.scalar(0, pa.int32()), count),
+            pa.array(np.arange(begin, begin + count)),
+            pa.repeat(pa.scalar(1_772_000_000_000_000, pa.int64()), count).cast(TIMESTAMP),
+        ],
+        fields=list(RECORD_SCHEMA.field("kafka").type),
+    )
+    headers = pa.array([[]] * count, RECORD_SCHEMA.field("headers").type)
+    return pa.RecordBatch.from_arrays(
+        [kafka, pa.nulls(count, pa.binary()), pa.array(values, pa.binary()), headers], schema=RECORD_SCHEMA
+    )

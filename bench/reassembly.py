@@ -1,0 +1,78 @@
+"""What reassembling transactions costs: a sync beside the same decoding and the same rule over the same records.
+
+The other one takes each record's own transaction id for `seqno`, so it is spared everything that zync does to make
+transactions whole and to remember it; its output rows are numbered, written and committed by the same code.
+"""
+
+import time
+import uuid
+from pathlib import Path
+
+from bench.harness import RECORDS, Result, alternately, log, values
+from bench.pipeline import Raw, config
+from zync.etl.transform import transform
+from zync.lake import data_files, ensure_table, existing_table
+from zync.spark import read_parquet, session
+from zync.staging.commit import commit, write
+from zync.staging.table import SPARK_COLUMNS, STAGING_SCHEMA
+from zync.sync import Outcome, Syncer
+from zync.transactions.decode import RAW_COLUMNS, decode
+from zync.transactions.done import take_apart
+
+ROUNDS = 3
+WARM_UP = 100_000
+
+
+def run(folder: Path) -> list[Result]:
+    """Seconds of the one by seconds of the other, best of some rounds."""
+    small, large, pipeline = Raw(folder / "small"), Raw(folder / "large"), config(folder)
+    small.append(values(WARM_UP))
+    large.append(values(RECORDS))
+    spark = session("local[2]")
+    outcomes: list[Outcome] = []
+
+    def whole(number: int, raw: Raw = large) -> float:
+        started = time.monotonic()
+        outcomes.append(Syncer(pipeline, raw.location, str(folder / f"whole-{number}"), spark).sync())
+        return time.monotonic() - started
+
+    def plain(number: int, raw: Raw = large) -> float:
+        started = time.monotonic()
+        table = existing_table(raw.location, "this benchmark")
+        rows = read_parquet(spark, [one.uri for one in data_files(table, "seqno")], RAW_COLUMNS)
+        decoded = decode(spark, rows, pipeline, take_apart(spark, pipeline.transactions.done)).selectExpr(
+            "CAST(txn AS BIGINT) AS seqno", "seqno AS record_seqno", "txn", "topic", "kafka", "key", "value", "headers"
+        )
+        out = transform(spark, decoded, pipeline, {}, ())
+        if out is None:
+            raise AssertionError
+        missing = [
+            f"CAST(NULL AS {kind}) AS {name}" for name, kind in SPARK_COLUMNS if name not in (*out.columns, "sync")
+        ]
+        out = out.selectExpr("*", "1L AS sync", *missing).select(*(name for name, _ in SPARK_COLUMNS))
+        staging = ensure_table(str(folder / f"plain-{number}"), STAGING_SCHEMA, "output rows")
+        write(out, staging, "sync-1")
+        commit(staging, "sync-1", 1, uuid.uuid4().hex)
+        return time.monotonic() - started
+
+    for number in (-2, -1):
+        whole(number, small)
+        plain(number, small)
+    with_it, without = alternately(ROUNDS, whole, plain)
+    spark.stop()
+    done = outcomes[-1]
+    if done.transactions * 4 != RECORDS or done.outputs != {"out": RECORDS}:
+        msg = f"the sync of {RECORDS} records gave {done}"
+        raise RuntimeError(msg)
+    log(f"sync {with_it} s, without reassembly {without} s; by stage {done.seconds}")
+    details = {"sync_seconds": with_it, "plain_seconds": without, "stages": [one.seconds for one in outcomes]}
+    return [
+        Result(
+            f"sync of {RECORDS:,} records by the same without reassembly",
+            min(with_it) / min(without),
+            "×",
+            1.25,
+            details=details,
+        ),
+        Result(f"sync of {RECORDS:,} records", min(with_it), "s"),
+    ]
