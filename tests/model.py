@@ -116,9 +116,7 @@ def settle(
 def expired(pipeline: Pipeline, state: State) -> set[str]:
     """Transactions in flight that no longer hold the cursor, by raw's own clock."""
     return {
-        txn
-        for txn, one in state.in_flight.items()
-        if state.clock - one.records[0].ingested >= pipeline.expire_after
+        txn for txn, one in state.in_flight.items() if state.clock - one.records[0].ingested >= pipeline.expire_after
     }
 
 

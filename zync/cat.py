@@ -62,7 +62,7 @@ def _sorted(rows: pa.Table) -> pa.Table:
             "offset": pc.struct_field(place, "offset"),
         }
     )
-    order = pc.sort_indices(keyed, [(name, "ascending") for name in keyed.column_names], null_placement="at_start")
+    order = pc.sort_indices(keyed, [(name, "ascending") for name in keyed.column_names])
     return rows.take(order)
 
 

@@ -16,7 +16,7 @@ from zync import __version__
 from zync.config import Config, duration, size
 from zync.errors import ZyncError
 from zync.lake import locate
-from zync.output import Output, amount, byte_size, describe
+from zync.output import Output, Verbatim, amount, byte_size, describe
 
 T = TypeVar("T")
 
@@ -221,6 +221,134 @@ def sync(
         return
     stop = _stop_on_signals()
     engine.follow(settings, *where, stop, lambda done: out.result(vars(done), describe(done)), master=master)
+
+
+@app.command()
+def cat(
+    table: Annotated[str, typer.Argument(help="raw or staging.")],
+    kind: Annotated[str | None, typer.Option(help="Only rows of that kind (staging).")] = None,
+    topic: Annotated[str | None, typer.Option(help="Only rows of that topic.")] = None,
+    since: Annotated[int, typer.Option(help="From that seqno on.", metavar="SEQNO")] = 1,
+    limit: Annotated[int | None, typer.Option(min=0, help="At most so many rows.")] = None,
+    lake: Lake = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Show a table's rows as JSON Lines, in order of seqno, without starting Spark.
+
+    \b
+    zync cat staging --kind output --topic order
+    zync cat raw --since 1000 --limit 10
+    """
+    from zync.cat import cat as read
+
+    location = locate(table, _config(config, lake).lake)
+    Output(as_json=as_json).rows(read(location, kind=kind, topic=topic, since=since, limit=limit))
+
+
+@app.command()
+def query(
+    text: Annotated[str, typer.Argument(metavar="SELECT", help="One Spark SQL query.")],
+    lake: Lake = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Run Spark SQL over raw, staging, and the views that rules see.
+
+    \b
+    zync query "SELECT kind, count(*) FROM staging GROUP BY kind"
+    """
+    from zync import query as engine
+    from zync.spark import session
+
+    settings, out = _config(config, lake), Output(as_json=as_json)
+    result = engine.query(session(None, settings.spark), settings, text)
+    if as_json:
+        out.rows(Verbatim(row) for row in engine.rows_of(result))
+    else:
+        out.result({}, engine.table_of(result))
+
+
+@app.command()
+def status(lake: Lake = None, config: ConfigFile = None, as_json: AsJson = False, debug: Debug = False) -> None:
+    """Show how far raw and staging are, what is in flight and set aside, and the lag behind Kafka."""
+    from zync import status as engine
+
+    settings = _config(config, lake)
+    found = engine.status(locate("raw", settings.lake), locate("staging", settings.lake), settings)
+    Output(as_json=as_json).result(engine.as_dict(found), engine.describe(found))
+
+
+@app.command()
+def explain(config: ConfigFile = None, as_json: AsJson = False, debug: Debug = False) -> None:
+    """Show the pipeline of the config: topics, ids, done, and each rule with its output's columns and types."""
+    from dataclasses import asdict
+
+    from zync.etl import explain as engine
+    from zync.spark import session
+
+    settings = _config(config, None, needed=True)
+    pipeline = engine.explain(session(None, settings.spark), settings)
+    Output(as_json=as_json).result(asdict(pipeline), engine.describe(pipeline))
+
+
+@app.command()
+def check(
+    data: Annotated[str | None, typer.Option(metavar="TABLE", help="Also sync this raw in different cuts.")] = None,
+    lake: Lake = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Check the config and its rules without touching data.
+
+    \b
+    zync check
+    zync check --data raw     do the rules give the same output when raw is cut otherwise?
+    """
+    from zync.check import compare_cuts
+    from zync.etl.explain import explain as read
+    from zync.spark import session
+
+    settings, out = _config(config, lake, needed=True), Output(as_json=as_json)
+    spark = session(None, settings.spark)
+    found = read(spark, settings)
+    different = compare_cuts(spark, settings, locate(data, settings.lake)) if data else None
+    lines = [*(f"warning: {text}" for text in found.warnings)]
+    if different:
+        lines.append(
+            f"{different.topic}/{different.offset} depends on how raw is cut: {different.at_once} in one sync, "
+            f"{different.in_parts} in several; a rule must make of a transaction what only that transaction says"
+        )
+    lines += (
+        []
+        if different
+        else ["the config and its rules can run" + (f", and {data} gives the same in any cut" * bool(data))]
+    )
+    out.result(
+        {"ok": not different, "warnings": found.warnings, "difference": different and vars(different)}, "\n".join(lines)
+    )
+    sys.exit(1 if different else 0)
+
+
+@app.command()
+def init(folder: Annotated[Path, typer.Argument()] = Path(), as_json: AsJson = False) -> None:
+    """Write a commented zync.yaml and an example rule into a folder."""
+    from zync.init import init as write
+
+    files = [str(path) for path in write(folder)]
+    Output(as_json=as_json).result({"files": files}, f"wrote {', '.join(files)}; next: zync check")
+
+
+@app.command()
+def demo(folder: Annotated[Path, typer.Argument(help="It stays.")] = Path("zync-demo"), debug: Debug = False) -> None:
+    """Show on a real Kafka how disaggregated transactions land whole."""
+    from zync.demo import demo as play
+
+    out = Output()
+    play(folder, lambda line: out.result({}, line))
 
 
 BrokerFolder = Annotated[Path, typer.Option("--folder", help="Its data and logs.")]

@@ -6,6 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TextIO
 
 
+class Verbatim(str):
+    """Text that is JSON already: it goes out as it is, so that 1.50 stays 1.50."""
+
+    __slots__ = ()
+
+
 class Output:
     """Where a command's words go: results to standard output, progress and warnings to standard error."""
 
@@ -18,7 +24,7 @@ class Output:
         """The command's one result: `values` as JSON, or `text`."""
         self._line(self.out, to_json(values) if self.as_json else text)
 
-    def rows(self, rows: Iterable[Mapping[str, Any]]) -> None:
+    def rows(self, rows: Iterable[Mapping[str, Any] | Verbatim]) -> None:
         """Rows as JSON Lines, in both faces."""
         for row in rows:
             self._line(self.out, to_json(row))
@@ -35,12 +41,6 @@ class Output:
     def _line(self, stream: TextIO, text: str) -> None:
         stream.write(text + "\n")
         stream.flush()
-
-
-class Verbatim(str):
-    """Text that is JSON already: it goes out as it is, so that 1.50 stays 1.50."""
-
-    __slots__ = ()
 
 
 def to_json(value: Any) -> str:

@@ -249,13 +249,13 @@ class Syncer:
         self._known: Known | None = None
         self._staging_version = -1
 
-    def sync(self) -> Outcome:
-        """One sync: all that is new in raw now, in one commit; nothing at all where nothing is new."""
+    def sync(self, upto: int | None = None) -> Outcome:
+        """One sync: all that is new in raw now (or up to that seqno), in one commit; nothing where nothing is new."""
         raw = existing_table(self.raw, "zync sync-from kafka raw")
         staging = open_table(self.staging)
         known = self._read_known(staging)
-        head = next_seqno(raw) - 1
         cursor = known.cursor
+        head = next_seqno(raw) - 1 if upto is None else max(upto, cursor.head)
         if cursor.raw_id not in (None, str(raw.metadata().id)) or cursor.head > head:
             msg = f"staging at {self.staging} was made from another raw than {self.raw}: give another staging"
             raise UsageError(msg)

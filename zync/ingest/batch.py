@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
+YEAR_10000 = 253_402_300_800_000
+"""In ms: no reader of tables knows a time from then on."""
 
 RECORD_SCHEMA = pa.schema(
     [

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import Message
 
-from zync.ingest.batch import RECORD_SCHEMA, TIMESTAMP, Source
+from zync.ingest.batch import RECORD_SCHEMA, TIMESTAMP, YEAR_10000, Source
 
 _KAFKA = RECORD_SCHEMA.field("kafka").type
 _HEADERS = RECORD_SCHEMA.field("headers").type
@@ -15,16 +15,20 @@ _NO_TIMESTAMP = 0
 
 
 def to_arrow(messages: list[Message]) -> pa.RecordBatch:
-    """The messages, none of them an error, as rows of RECORD_SCHEMA in the same order."""
+    """The messages, none of them an error, as rows of RECORD_SCHEMA in the same order.
+
+    A timestamp that no table can hold is null.
+    """
     count = len(messages)
     topics = [message.topic() for message in messages]
     stamps = np.fromiter(chain.from_iterable([message.timestamp() for message in messages]), np.int64, 2 * count)
+    kinds, times = stamps[::2], stamps[1::2]
     kafka = pa.StructArray.from_arrays(
         [
             pa.repeat(topics[0], count) if len(set(topics)) == 1 else pa.array(topics, pa.string()),
             pa.array(np.fromiter([message.partition() for message in messages], np.int32, count)),
             pa.array(np.fromiter([message.offset() for message in messages], np.int64, count)),
-            pa.array(stamps[1::2] * 1000, mask=stamps[::2] == _NO_TIMESTAMP).cast(TIMESTAMP),
+            pa.array(times * 1000, mask=(kinds == _NO_TIMESTAMP) | (times < 0) | (times >= YEAR_10000)).cast(TIMESTAMP),
         ],
         fields=list(_KAFKA),
     )

@@ -1,12 +1,12 @@
 """JSON Lines into raw: numbered and committed exactly like records from Kafka, one commit a call."""
 
 import base64
-import binascii
 import gzip
 import json
 import re
 import sys
 import time
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -18,11 +18,18 @@ from deltalake import DeltaTable
 
 from zync.errors import UsageError
 from zync.ingest.append import Appended, Appender
-from zync.ingest.batch import RECORD_SCHEMA, Batch, Slice, Source
+from zync.ingest.batch import RECORD_SCHEMA, YEAR_10000, Batch, Slice, Source
 from zync.ingest.raw import ensure_raw, next_seqno, stored_position
 
 _FIELDS = {"topic", "partition", "offset", "timestamp", "key", "value", "headers", "seqno", "kafka"}
 _PLACE = {"topic", "partition", "offset", "timestamp"}
+_WHOLE = re.compile(r"-?\d{1,18}")
+_NUMBERS = {
+    "partition": range(2**31),
+    "offset": range(10**18),
+    "timestamp": range(YEAR_10000),
+    "seqno": range(1, 10**18),
+}
 
 
 @dataclass(frozen=True)
@@ -99,7 +106,7 @@ def _read(name: str) -> Iterator[_Line]:
             for number, text in enumerate(source, start=1):
                 if text.strip():
                     yield _line(text, f"{'standard input' if name == '-' else name}:{number}")
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         msg = f"{name} cannot be read: {error}"
         raise UsageError(msg) from error
 
@@ -118,7 +125,7 @@ def _line(text: bytes, where: str) -> _Line:
         raise UsageError(msg) from None
 
     try:
-        fields = json.loads(text, parse_float=_Number, parse_int=_Number)
+        fields = json.loads(text, parse_float=_Number, parse_int=_Number, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         fail(f"not JSON ({error})")
     if not isinstance(fields, dict):
@@ -131,17 +138,19 @@ def _line(text: bytes, where: str) -> _Line:
         fail(f"unknown field {unknown[0]!r} (known are {', '.join(sorted(_FIELDS))})")
     fields = {**place, **fields}
     topic = fields.get("topic")
-    if not isinstance(topic, str) or not topic:
-        fail("a record needs a topic, a string")
-    numbers = {}
-    for name, least in (("partition", 0), ("offset", 0), ("timestamp", None), ("seqno", 1)):
+    if not isinstance(topic, str) or not topic or "/" in topic:
+        fail("a record needs a topic, a string without /")
+    numbers: dict[str, int | None] = {}
+    for name, allowed in _NUMBERS.items():
         given = fields.get(name)
-        if given is not None and not (isinstance(given, _Number) and re.fullmatch(r"-?\d{1,18}", given.text)):
-            fail(f"{name} must be a whole number")
-        numbers[name] = None if given is None else int(given.text)
-        if least is not None and given is not None and int(given.text) < least:
-            fail(f"{name} must be at least {least}")
+        numbers[name] = int(given.text) if isinstance(given, _Number) and _WHOLE.fullmatch(given.text) else None
+        if given is not None and numbers[name] not in allowed:
+            fail(f"{name} must be a whole number from {allowed[0]:,} to {allowed[-1]:,}")
+    headers = fields.get("headers")
+    if headers is not None and not (isinstance(headers, list) and all(map(_is_header, headers))):
+        fail("headers must be a list of [name, value]")
     try:
+        topic.encode()
         return _Line(
             where,
             Source(topic, numbers["partition"] or 0),
@@ -149,13 +158,22 @@ def _line(text: bytes, where: str) -> _Line:
             numbers["timestamp"],
             _bytes(fields.get("key")),
             _bytes(fields.get("value")),
-            [(name, _bytes(value)) for name, value in fields.get("headers") or []],
+            [(name, _bytes(value)) for name, value in headers or ()],
             numbers["seqno"],
         )
-    except (binascii.Error, UnicodeEncodeError) as error:
+    except RecursionError:
+        fail("nested too deeply")
+    except ValueError as error:  # no base64, or half a surrogate pair
         fail(str(error))
-    except (TypeError, ValueError):
-        fail("headers must be a list of [name, value]")
+
+
+def _is_header(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and isinstance(value[0], str)  # noqa: PLR2004 - name and value
+
+
+def _no_constant(text: str) -> NoReturn:
+    msg = f"{text} is none"
+    raise ValueError(msg)
 
 
 class _Number:

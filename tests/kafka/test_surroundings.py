@@ -1,0 +1,106 @@
+"""Bad surroundings: one line that says what was found and where, the right exit code, nothing written."""
+
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import TopicMaker, produce, start, zync
+from tests.kafka.conftest import Lake, wait_until
+from zync.devkafka import DevKafka
+
+
+def refused(lake: Lake, *args: str, code: int) -> str:
+    """The one line with which `sync-from` ends."""
+    done = zync("sync-from", "kafka", "raw", *args, "--until-caught-up", cwd=lake.folder, check=False)
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    return done.stderr
+
+
+def test_a_broker_that_does_not_answer_is_an_error_within_30_seconds(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        servers = f"localhost:{free.getsockname()[1]}"
+    began = time.monotonic()
+    said = refused(Lake(tmp_path, ""), "--bootstrap-servers", servers, "--topic", "t", code=1)
+    assert time.monotonic() - began < 30
+    assert f"no Kafka broker answers at {servers}" in said
+    assert not (tmp_path / "lake").exists()
+
+
+def test_no_broker_and_no_topic_named_is_the_users_mistake(lake: Lake) -> None:
+    assert "--bootstrap-servers" in refused(lake, "--topic", "t", code=2)
+    assert "--topic" in refused(lake, "--bootstrap-servers", lake.broker, code=2)
+
+
+def test_a_missing_topic_is_named_with_those_that_are_there(lake: Lake, topic: TopicMaker) -> None:
+    there = topic("aaa")
+    said = refused(lake, "--bootstrap-servers", lake.broker, "--topic", "missing", code=2)
+    assert "'missing'" in said
+    assert there in said
+    assert not Path(lake.raw).exists()
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"fetch_wait_max_mss": 5}, "fetch.wait.max.mss"),
+        ({"fetch_wait_max_ms": "soon"}, "fetch.wait.max.ms"),
+        ({"group_id": "mine"}, "kafka.group.id"),
+        ({"isolation_level": "read_uncommitted"}, "kafka.isolation.level"),
+    ],
+)
+def test_a_property_that_is_unknown_wrong_or_zyncs_own_is_named(
+    lake: Lake, topic: TopicMaker, config: dict[str, object], says: str
+) -> None:
+    lake.config(**config)
+    assert says in refused(lake, "--topic", topic(), code=2)
+
+
+def test_what_is_no_regular_expression_is_the_users_mistake(lake: Lake) -> None:
+    lake.config()
+    assert "'^(a' is not a regular expression" in refused(lake, "--topic", "^(a", code=2)
+
+
+def test_zyncs_own_topic_is_not_to_be_had_from_kafka(lake: Lake, topic: TopicMaker) -> None:
+    produce(lake.broker, [("__zync", 0, b"no decision")])
+    lake.config()
+    assert "'__zync'" in refused(lake, "--topic", "__zync", code=2)
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_is_no_table_is_left_alone(lake: Lake, topic: TopicMaker, kind: str) -> None:
+    lake.config()
+    theirs = Path(lake.raw) / "theirs" if kind == "folder" else Path(lake.raw)
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("mine")
+    name = topic()
+    assert "is not a Delta table" in refused(lake, "--topic", name, code=2)
+    assert [path.name for path in theirs.parent.iterdir()] == [theirs.name]
+
+
+def test_a_broker_that_goes_and_comes_back_is_waited_for(tmp_path: Path) -> None:
+    kafka = DevKafka(tmp_path / "broker")
+    lake = Lake(tmp_path, kafka.start())
+    try:
+        TopicMaker(lake.broker).create("t")
+        produce(lake.broker, [("t", 0, b"1")])
+        lake.config(reconnect_backoff_max_ms=200)
+        process = start("sync-from", "kafka", "raw", "--topic", "t", "--commit-every", "50ms", cwd=tmp_path)
+        try:
+            wait_until(lambda: lake.count() == 1)
+            kafka.stop()
+            assert kafka.pid() is None
+            assert kafka.start(int(lake.broker.rpartition(":")[2])) == lake.broker
+            produce(lake.broker, [("t", 0, b"2")])
+            wait_until(lambda: lake.count() == 2)
+            process.terminate()
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+    finally:
+        kafka.stop()
+    assert lake.values() == [b"1", b"2"]

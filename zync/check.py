@@ -1,0 +1,68 @@
+"""`zync check --data raw`: the same raw in different cuts must give the same output."""
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from zync.config import Config
+from zync.ingest.raw import next_seqno
+from zync.lake import data_files, dataset, existing_table
+from zync.staging.table import STAGING_SCHEMA
+from zync.sync import Syncer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PARTS = 3
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An output row that another cut of the same raw changes: what one sync gives, and what several give."""
+
+    topic: str
+    offset: int
+    at_once: str | None
+    in_parts: str | None
+
+
+def compare_cuts(spark: "SparkSession", config: Config, raw: str) -> Difference | None:
+    """The first output row that differs between one sync of `raw` and several; None where none does."""
+    head = next_seqno(existing_table(raw, "zync sync-from kafka raw")) - 1
+    with tempfile.TemporaryDirectory(prefix="zync-check-") as scratch:
+        whole, parts = f"{scratch}/whole", f"{scratch}/parts"
+        Syncer(config, raw, whole, spark).sync()
+        syncer = Syncer(config, raw, parts, spark)
+        for part in range(1, _PARTS + 1):
+            syncer.sync(upto=head * part // _PARTS)
+        return _first_difference(_outputs(whole), _outputs(parts))
+
+
+def _outputs(location: str) -> dict[tuple[str, int], tuple[str | None, str | None]]:
+    if not Path(location).exists():
+        return {}
+    table = existing_table(location, "zync sync raw staging")
+    paths = [file.path for file in data_files(table, "seqno")]
+    rows: pa.Table = dataset(table, paths, STAGING_SCHEMA).to_table(
+        columns=["kafka", "key", "value"], filter=ds.field("kind") == "output"
+    )
+    topics = pc.struct_field(rows["kafka"], "topic").to_pylist()
+    offsets = pc.struct_field(rows["kafka"], "offset").to_pylist()
+    values = zip(rows["key"].to_pylist(), rows["value"].to_pylist(), strict=True)
+    return dict(zip(zip(topics, offsets, strict=True), values, strict=True))
+
+
+def _first_difference(
+    whole: dict[tuple[str, int], tuple[str | None, str | None]],
+    parts: dict[tuple[str, int], tuple[str | None, str | None]],
+) -> Difference | None:
+    for place in sorted(whole.keys() | parts.keys()):
+        one, other = whole.get(place), parts.get(place)
+        if one != other:
+            return Difference(*place, one and one[1], other and other[1])
+    return None

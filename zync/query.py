@@ -1,0 +1,76 @@
+"""`zync query`: Spark SQL over raw, staging and the decoded views."""
+
+from typing import TYPE_CHECKING, Any
+
+from zync.config import Config
+from zync.errors import UsageError
+from zync.etl.rules import VIEW_COLUMNS, bind_lookups, bind_views
+from zync.lake import data_files, locate, open_table
+from zync.spark import message_of, name, read_parquet
+from zync.staging.table import SPARK_COLUMNS
+from zync.transactions.decode import RAW_COLUMNS, decode
+from zync.transactions.done import take_apart
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_MEMBERS = """
+SELECT seqno AS settled_at, explode(sequence(range.first, range.last)) AS member
+FROM (SELECT seqno, explode(records) AS range FROM staging WHERE kind IN ('done', 'quarantined'))
+"""
+
+
+def query(spark: "SparkSession", config: Config, text: str) -> "DataFrame":
+    """The result of one SELECT. Tables `raw` and `staging`; `records` and each topic's view, as rules see them.
+
+    In the decoded views `seqno` is the transaction's where it is settled, null otherwise.
+    UsageError where the text is not one query.
+    """
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    staging_columns = ", ".join(f"{column} {kind}" for column, kind in SPARK_COLUMNS)
+    raw = _bind(spark, "raw", config, RAW_COLUMNS)
+    _bind(spark, "staging", config, staging_columns)
+    if config.topics:
+        decoded = decode(spark, raw, config, take_apart(spark, config.transactions.done))
+        structs = [column for column in decoded.columns if column.startswith("as_")]
+        same = [column for column in VIEW_COLUMNS if "seqno" not in column]
+        members = spark.sql(_MEMBERS)
+        records = decoded.join(members, decoded["seqno"] == members["member"], "left").selectExpr(
+            "settled_at AS seqno", "seqno AS record_seqno", *same, *structs
+        )
+        bind_views(spark, records, config)
+        bind_lookups(spark, config)
+    try:
+        spark._jsparkSession.sessionState().sqlParser().parseQuery(text.strip().rstrip(";"))  # noqa: SLF001
+        return spark.sql(text.strip().rstrip(";"))
+    except PySparkException as error:
+        msg = f"the query cannot run: {message_of(error)}"
+        raise UsageError(msg) from error
+
+
+def _bind(spark: "SparkSession", table_name: str, config: Config, columns: str) -> "DataFrame":
+    table = open_table(locate(table_name, config.lake))
+    files = [file.uri for file in data_files(table, "seqno")] if table else []
+    rows = read_parquet(spark, files, columns)
+    rows.createOrReplaceTempView(table_name)
+    return rows
+
+
+def rows_of(result: "DataFrame") -> list[str]:
+    """The result's rows, each as a JSON object."""
+    from pyspark.sql import functions as sf  # noqa: PLC0415
+
+    options = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+    columns = [sf.col(name(column)) for column in result.columns]
+    return [row[0] for row in result.select(sf.to_json(sf.struct(*columns), options)).collect()]
+
+
+def table_of(result: "DataFrame") -> str:
+    """The result as a table for people."""
+    rows: list[list[Any]] = [result.columns]
+    cast = [f"CAST({name(column)} AS STRING)" for column in result.columns]
+    rows += [["null" if value is None else value for value in row] for row in result.selectExpr(*cast).collect()]
+    widths = [max(len(row[index]) for row in rows) for index in range(len(result.columns))]
+    lines = ["  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
