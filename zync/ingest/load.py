@@ -143,9 +143,10 @@ def _line(text: bytes, where: str) -> _Line:
     numbers: dict[str, int | None] = {}
     for name, allowed in _NUMBERS.items():
         given = fields.get(name)
-        numbers[name] = int(given.text) if isinstance(given, _Number) and _WHOLE.fullmatch(given.text) else None
-        if given is not None and numbers[name] not in allowed:
+        number = int(given.text) if isinstance(given, _Number) and _WHOLE.fullmatch(given.text) else None
+        if given is not None and (number is None or number not in allowed):
             fail(f"{name} must be a whole number from {allowed[0]:,} to {allowed[-1]:,}")
+        numbers[name] = number
     headers = fields.get("headers")
     if headers is not None and not (isinstance(headers, list) and all(map(_is_header, headers))):
         fail("headers must be a list of [name, value]")
