@@ -241,12 +241,12 @@ STAGES: tuple[Callable[[Sync], Sync], ...] = (read_new, recall, judge, transform
 
 
 class Syncer:
-    """Syncs one raw into one staging, as often as asked. Keeps what is known of staging between syncs."""
+    """Syncs one raw into one staging, as often as asked. `known`: what staging said after the last sync."""
 
     def __init__(self, config: Config, raw: str, staging: str, spark: "SparkSession") -> None:
         self.config, self.raw, self.staging, self.spark = config, raw, staging, spark
         self.done = take_apart(spark, config.transactions.done)
-        self._known: Known | None = None
+        self.known: Known | None = None
         self._staging_version = -1
 
     def sync(self, upto: int | None = None) -> Outcome:
@@ -269,20 +269,20 @@ class Syncer:
                 sync = stage(sync)
                 sync.seconds[stage.__name__] = round(time.monotonic() - started, 3)
         except BaseException:
-            self._known = None
+            self.known = None
             raise
         finally:
             for frame in sync.kept:
                 frame.unpersist()
         checkpoint(staging)
-        self._known, self._staging_version = sync.after, staging.version()
+        self.known, self._staging_version = sync.after, staging.version()
         return _outcome(sync)
 
     def _read_known(self, staging: DeltaTable | None) -> Known:
-        if self._known is None or staging is None or staging.version() != self._staging_version:
-            self._known = read_known(staging, self.config.transactions.remember)
+        if self.known is None or staging is None or staging.version() != self._staging_version:
+            self.known = read_known(staging, self.config.transactions.remember)
             self._staging_version = staging.version() if staging else -1
-        return self._known
+        return self.known
 
 
 def _outcome(sync: Sync) -> Outcome:

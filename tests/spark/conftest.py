@@ -1,0 +1,79 @@
+"""A pipeline in a folder: records in, syncs, rows out."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import rows
+from zync.config import Config, OutputRule, Topic, Transactions
+from zync.ingest.load import load
+from zync.sync import Outcome, Syncer
+
+COUNTED = "count(*) = max(value:n::int)"
+
+
+class Pipeline:
+    """A config with topics a and b by `value:txn`, one rule, and a lake of its own."""
+
+    def __init__(self, folder: Path, spark: Any) -> None:
+        self.folder, self.spark = folder, spark
+        self.config = Config(
+            lake=str(folder / "lake"),
+            topics={"a": Topic("value:txn"), "b": Topic("value:txn")},
+            transactions=Transactions(done=COUNTED),
+        )
+        self.rules(out="SELECT seqno, record_seqno AS _order, value:x::int AS x FROM records")
+
+    def rules(self, **texts: str) -> None:
+        made = []
+        for name, text in texts.items():
+            path = self.folder / f"{name}.sql"
+            path.write_text(text)
+            made.append(OutputRule(name, path))
+        self.change(outputs=tuple(made))
+
+    def change(self, **fields: Any) -> None:
+        self.config = replace(self.config, **fields)
+
+    @property
+    def raw(self) -> str:
+        return str(self.folder / "lake" / "raw")
+
+    @property
+    def staging(self) -> Path:
+        return self.folder / "lake" / "staging"
+
+    def load(self, *records: tuple[str, Any]) -> None:
+        path = self.folder / "in.jsonl"
+        path.write_text("".join(json.dumps({"topic": topic, "value": value}) + "\n" for topic, value in records))
+        load(self.raw, [str(path)])
+
+    def sync(self) -> Outcome:
+        """One sync, by a process that knows nothing yet."""
+        return Syncer(self.config, self.raw, str(self.staging), self.spark).sync()
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [row for row in rows(self.staging) if row["kind"] == kind]
+
+    def values(self, topic: str = "out") -> list[Any]:
+        """Values of the output rows of a topic, in order of offset."""
+        found = sorted(
+            (r for r in self.of("output") if r["kafka"]["topic"] == topic), key=lambda r: r["kafka"]["offset"]
+        )
+        assert [row["kafka"]["offset"] for row in found] == list(range(len(found)))
+        return [row["value"] and json.loads(row["value"]) for row in found]
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, spark: Any) -> Pipeline:
+    return Pipeline(tmp_path, spark)
+
+
+@pytest.fixture
+def txn() -> Callable[..., dict[str, Any]]:
+    """A record's value: transaction, how many records it has, and anything else."""
+    return lambda txn, n=1, **more: {"txn": txn, "n": n, **more}

@@ -1,0 +1,322 @@
+"""What a sync makes of raw: whole transactions, once, and everything else accounted for."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.conftest import rows
+from tests.spark.conftest import Pipeline
+from zync.config import Limits, Lookup, OutputRule, Topic, Transactions
+from zync.errors import DataError, UsageError, ZyncError
+from zync.ingest.load import load
+from zync.staging import cursor as cursor_stage
+from zync.sync import Syncer
+from zync.yaml import load as read_config
+
+
+def test_the_demo_gives_the_worked_example(demo: Path, spark: Any) -> None:
+    config = read_config(demo / "zync.yaml")
+    raw, staging = str(demo / "lake" / "raw"), demo / "lake" / "staging"
+    syncer = Syncer(config, raw, str(staging), spark)
+
+    load(raw, [str(demo / "consume-1.jsonl")])
+    first = syncer.sync()
+    assert (first.cursor, first.head, first.in_flight, first.outputs) == (1, 3, 1, {"order": 1})
+    pending = [row for row in rows(staging) if row["kind"] == "pending"]
+    assert [(row["seqno"], row["txn"], row["records"]) for row in pending] == [(2, "10001", [{"first": 2, "last": 2}])]
+
+    load(raw, [str(demo / "consume-2.jsonl")])
+    second = syncer.sync()
+    assert (second.cursor, second.head, second.in_flight, second.outputs) == (4, 4, 0, {"order": 1})
+    assert [
+        (row["seqno"], row["kafka"], row["key"], row["value"]) for row in rows(staging) if row["kind"] == "output"
+    ] == [
+        (
+            3,
+            {"topic": "order", "partition": 0, "offset": 0},
+            '{"customerID":1}',
+            '{"customerID":1,"menuID":200,"qty":2,"total":3.98}',
+        ),
+        (
+            4,
+            {"topic": "order", "partition": 0, "offset": 1},
+            '{"customerID":2}',
+            '{"customerID":2,"menuID":100,"qty":1,"total":5.99}',
+        ),
+    ]
+
+
+def test_a_sync_with_nothing_new_writes_nothing(pipeline: Pipeline, txn: Any) -> None:
+    pipeline.load(("a", txn(1)))
+    pipeline.sync()
+    version = DeltaTable(str(pipeline.staging)).version()
+    outcome = pipeline.sync()
+    assert (outcome.records, outcome.cursor, outcome.head) == (0, 1, 1)
+    assert DeltaTable(str(pipeline.staging)).version() == version
+
+
+def test_at_no_version_of_staging_is_a_transaction_partly_there(pipeline: Pipeline, txn: Any) -> None:
+    syncer = Syncer(pipeline.config, pipeline.raw, str(pipeline.staging), pipeline.spark)
+    for part in range(4):
+        pipeline.load(*[("ab"[part % 2], txn(t, 4, x=part)) for t in range(part + 1)])
+        syncer.sync()
+    for version in range(DeltaTable(str(pipeline.staging)).version() + 1):
+        there = [row for row in rows(pipeline.staging, version) if row["kind"] == "output"]
+        for seqno in {row["seqno"] for row in there}:
+            assert len([row for row in there if row["seqno"] == seqno]) == 4
+
+
+def test_pairs_of_two_topics_by_ids_from_different_fields_with_updates_alone(pipeline: Pipeline) -> None:
+    pipeline.change(
+        topics={
+            "left": Topic("value:pair.id", null_id="single"),
+            "right": Topic("value:ref", null_id="single"),
+        },
+        transactions=Transactions(done="bool_or(topic = 'left') and bool_or(topic = 'right')"),
+    )
+    for name, text in {
+        "pairs": "SELECT seqno, l.value:x::int AS l, r.value:y::int AS r FROM `left` l JOIN `right` r USING (seqno)",
+        "updates": "SELECT seqno, value:update::int AS l, CAST(NULL AS INT) AS r FROM records "
+        "WHERE value:update IS NOT NULL",
+    }.items():
+        (pipeline.folder / f"{name}.sql").write_text(text)
+    pipeline.change(outputs=tuple(OutputRule("out", pipeline.folder / f"{name}.sql") for name in ("pairs", "updates")))
+    pipeline.load(
+        ("left", {"pair": {"id": 7}, "x": 1}),
+        ("left", {"update": 5}),
+        ("right", {"ref": "7", "y": 2}),
+        ("right", {"ref": 8, "y": 3}),
+        ("right", {"update": 6}),
+    )
+    outcome = pipeline.sync()
+    assert pipeline.values() == [{"l": 5, "r": None}, {"l": 1, "r": 2}, {"l": 6, "r": None}]
+    assert (outcome.cursor, outcome.in_flight, outcome.transactions) == (3, 1, 3)
+
+
+@pytest.mark.parametrize("cut", [False, True], ids=["in one sync", "over two syncs"])
+def test_an_id_is_remembered_for_exactly_so_many_records(pipeline: Pipeline, txn: Any, cut: bool) -> None:
+    pipeline.change(transactions=Transactions(done="count(*) = max(value:n::int)", remember=3))
+    pipeline.load(("a", txn(1)))
+    if cut:
+        pipeline.sync()
+    pipeline.load(("a", txn(2)), ("a", txn(3)), ("a", txn(1, x=9)), ("a", txn(1, x=7)))
+    pipeline.sync()
+    assert [row["seqno"] for row in pipeline.of("late")] == [4]
+    assert [(row["seqno"], row["txn"]) for row in pipeline.of("done")] == [(1, "1"), (2, "2"), (3, "3"), (5, "1")]
+
+
+def test_a_record_that_does_not_decode_is_set_aside_with_its_reason(pipeline: Pipeline, txn: Any) -> None:
+    bad = {
+        "not JSON": "value is not one JSON value",
+        '{"txn":1}{"txn":2}': "value is not one JSON value",
+        '{"txn":1} x': "value is not one JSON value",
+        '{"txn":1,"txn":1}': "value is not one JSON value",
+        "1],[2": "value is not one JSON value",
+        "": "value is not one JSON value",
+        '{"txn":"b1","n":1,"x":1e400}': "value has a number that cannot be kept exactly",
+        '{"txn":"b2","n":1,"x":1e-400}': "value has a number that cannot be kept exactly",
+        '{"txn":"b3","n":1,"x":' + "1" * 39 + "}": "value has a number that cannot be kept exactly",
+        '{"txn":"b4","n":1,"x":1.' + "1" * 39 + "}": "value has a number that cannot be kept exactly",
+        '{"txt":1}': "no transaction id",
+        '{"txn":null}': "no transaction id",
+    }
+    good = [
+        '{"txn":1,"n":1,"x":5,"e":1.5e3}',
+        '{"txn":2,"n":1,"x":6,"s":"1e400 ] [ \\" 1e999"}',
+        '{"txn":3,"n":1,"x":7,"l":[1,[2]]}',
+    ]
+    pipeline.load(
+        *[("a", text) for text in bad], ("a", {"base64": "/w=="}), ("a", None), *[("a", text) for text in good]
+    )
+    outcome = pipeline.sync()
+    reasons = {row["seqno"]: row["reason"] for row in pipeline.of("quarantined")}
+    assert reasons == dict(enumerate([*bad.values(), "value is not UTF-8", "no transaction id"], start=1))
+    assert pipeline.values() == [{"x": 5}, {"x": 6}, {"x": 7}]
+    assert outcome.set_aside == {"quarantined": len(bad) + 2}
+    alone = [row for row in pipeline.of("quarantined") if row["txn"] is None]
+    assert len(alone) == len(bad) + 2 - 4
+    assert all(row["kafka"]["topic"] == "a" for row in alone)
+
+
+def test_a_large_value_and_odd_ids_go_through_whole(pipeline: Pipeline, txn: Any) -> None:
+    ids = ["plain", "with 'quote\"", "ünï/0/1", "dots.and`ticks", " ", "a/0/1"]
+    pipeline.load(*[("a", txn(one, 1, x=1, big="y" * (5_000_000 if one == "plain" else 1))) for one in ids])
+    pipeline.sync()
+    assert [row["txn"] for row in pipeline.of("done")] == ids
+
+
+def test_a_transaction_that_a_rule_fails_on_is_set_aside_whole_and_others_go_on(pipeline: Pipeline, txn: Any) -> None:
+    pipeline.rules(
+        out="SELECT seqno, record_seqno AS _order, 100 DIV value:x::int AS x FROM records",
+        other="SELECT seqno, count(*) AS n FROM records GROUP BY seqno",
+    )
+    pipeline.load(
+        *[("a", txn(t, 2, x=x)) for x in (1, 2) for t in range(20)], ("a", txn(99, 2, x=0)), ("a", txn(99, 2, x=5))
+    )
+    pipeline.load(("b", txn(100, 1, x="word")), ("b", txn(101, 1, x=10)))
+    outcome = pipeline.sync()
+    aside = {row["txn"]: (row["reason"], row["rule"], len(row["records"])) for row in pipeline.of("quarantined")}
+    assert aside.keys() == {"99", "100"}
+    assert "Division by zero" in aside["99"][0]
+    assert aside["99"][1] == "out.sql"
+    assert len(pipeline.values("out")) == 41
+    assert len(pipeline.values("other")) == 21
+    assert outcome.transactions == 21
+    assert outcome.cursor == outcome.head
+
+
+def test_too_many_failures_stop_the_sync_and_nothing_is_committed(pipeline: Pipeline, txn: Any) -> None:
+    pipeline.rules(out="SELECT seqno, 1 DIV value:x::int AS x FROM records")
+    pipeline.change(limits=Limits(max_quarantined=2))
+    pipeline.load(*[("a", txn(t, x=0)) for t in range(3)])
+    with pytest.raises(DataError, match="more than 2 transactions .* by rule out.sql: .*Division by zero"):
+        pipeline.sync()
+    assert not pipeline.of("cursor") if (pipeline.staging / "_delta_log").exists() else True
+
+
+def test_a_python_rule_works_and_its_exception_sets_only_that_transaction_aside(pipeline: Pipeline, txn: Any) -> None:
+    (pipeline.folder / "rule.py").write_text(
+        "from pyspark.sql import functions as sf\n"
+        "from pyspark.sql.types import IntegerType\n\n"
+        "@sf.udf(IntegerType())\n"
+        "def halved(x):\n"
+        "    if x == 13:\n"
+        "        raise ValueError('thirteen')\n"
+        "    return x // 2\n\n"
+        "def rule(records):\n"
+        "    return records.select('seqno', halved(sf.expr('value:x::int')).alias('half'))\n"
+    )
+    pipeline.change(outputs=(OutputRule("out", python=str(pipeline.folder / "rule.py")),))
+    pipeline.load(("a", txn(1, x=4)), ("a", txn(2, x=13)), ("a", txn(3, x=8)))
+    pipeline.sync()
+    assert pipeline.values() == [{"half": 2}, {"half": 4}]
+    (aside,) = pipeline.of("quarantined")
+    assert "thirteen" in aside["reason"]
+
+
+def test_a_value_that_does_not_fit_the_schema_sets_its_whole_transaction_aside(pipeline: Pipeline) -> None:
+    topics = {"a": Topic("value:txn", schema="txn INT, n INT, x INT", as_="first"), "b": Topic("value:txn")}
+    pipeline.change(topics=topics)
+    pipeline.rules(out="SELECT seqno, value.x + 1 AS x FROM first")
+    pipeline.load(
+        ("a", {"txn": 1, "n": 2, "x": 3_000_000_000}), ("b", {"txn": 1, "n": 2}), ("a", {"txn": 2, "n": 1, "x": 5})
+    )
+    pipeline.sync()
+    assert pipeline.values() == [{"x": 6}]
+    (aside,) = pipeline.of("quarantined")
+    assert (aside["txn"], aside["seqno"], aside["reason"]) == ("1", 2, "value does not fit the schema")
+
+
+def test_what_expired_no_longer_holds_the_cursor_and_completes_after_all(pipeline: Pipeline, txn: Any) -> None:
+    pipeline.change(
+        transactions=Transactions(done="count(*) = max(value:n::int)", expire_after=timedelta(milliseconds=1))
+    )
+    pipeline.load(("a", txn(1, 2, x=1)))
+    assert pipeline.sync().cursor == 0
+    pipeline.load(("a", txn(2, 1, x=2)))
+    outcome = pipeline.sync()
+    assert (outcome.cursor, outcome.in_flight, outcome.expired) == (2, 0, 1)
+    pipeline.load(("b", txn(1, 2, x=3)))
+    outcome = pipeline.sync()
+    assert (outcome.cursor, outcome.expired) == (3, 0)
+    assert pipeline.values() == [{"x": 2}, {"x": 1}, {"x": 3}]
+
+
+def test_another_done_condition_judges_what_is_in_flight_anew(pipeline: Pipeline, txn: Any) -> None:
+    pipeline.load(("a", txn(1, 3, x=1)), ("b", txn(2, 3, x=2)), ("a", txn(1, 3, x=3)), ("a", txn(3, 9, x=4)))
+    pipeline.sync()
+    pipeline.change(transactions=Transactions(done="count(*) >= 2"))
+    pipeline.load(("b", txn(2, 3, x=5)))
+    outcome = pipeline.sync()
+    assert [(row["seqno"], row["txn"]) for row in pipeline.of("done")] == [(3, "1"), (5, "2")]
+    assert (outcome.in_flight, outcome.cursor) == (1, 3)
+    pipeline.load(("b", txn(3, 9, x=6)))
+    assert pipeline.sync().in_flight == 0
+    assert pipeline.values() == [{"x": one} for one in (1, 3, 2, 5, 4, 6)]
+
+
+def test_what_is_in_flight_survives_full_sets_and_restarts(
+    pipeline: Pipeline, txn: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cursor_stage, "FULL_EVERY", 2)
+    pipeline.load(("a", txn("stuck", 2, x=0)))
+    for number in range(4):
+        pipeline.load(("a", txn(number, 1, x=number + 1)))
+        outcome = pipeline.sync()
+        assert (outcome.cursor, outcome.in_flight) == (0, 1)
+    pipeline.load(("a", txn("stuck", 2, x=9)))
+    assert pipeline.sync().cursor == 6
+    assert pipeline.values() == [{"x": one} for one in (1, 2, 3, 4, 0, 9)]
+
+
+def test_order_and_delete_and_key_shape_the_output(pipeline: Pipeline, txn: Any) -> None:
+    pipeline.rules(
+        out="SELECT seqno, -value:x::int AS _order, value:x::int AS k, value:x::int = 2 AS _delete, "
+        "timestamp '2024-01-02 03:04:05.000006' AS at, 1.50 AS price, null AS nothing FROM records"
+    )
+    (rule,) = pipeline.config.outputs
+    pipeline.change(outputs=(OutputRule("out", rule.sql, key=("k",)),))
+    pipeline.load(*[("a", txn(1, 3, x=x)) for x in (1, 3, 2)])
+    pipeline.sync()
+    found = [(row["key"], row["value"]) for row in pipeline.of("output")]
+    assert sorted(found) == [
+        ('{"k":1}', '{"k":1,"at":"2024-01-02T03:04:05.000006Z","price":1.50,"nothing":null}'),
+        ('{"k":2}', None),
+        ('{"k":3}', '{"k":3,"at":"2024-01-02T03:04:05.000006Z","price":1.50,"nothing":null}'),
+    ]
+    assert [
+        json.loads(row["key"])["k"] for row in sorted(pipeline.of("output"), key=lambda r: r["kafka"]["offset"])
+    ] == [3, 2, 1]
+
+
+def test_lookups_are_joined_and_a_missing_one_stops_the_sync(pipeline: Pipeline, txn: Any) -> None:
+    names = pipeline.folder / "names.csv"
+    names.write_text("x,name\n1,one\n2,two\n")
+    pipeline.change(lookups={"names": Lookup(csv=names)})
+    pipeline.rules(out="SELECT seqno, n.name FROM records r JOIN names n ON n.x = r.value:x::int")
+    pipeline.load(("a", txn(1, x=2)))
+    pipeline.sync()
+    assert pipeline.values() == [{"name": "two"}]
+    names.unlink()
+    pipeline.load(("a", txn(2, x=1)))
+    with pytest.raises(UsageError, match="lookup 'names' cannot be read"):
+        pipeline.sync()
+    assert len(pipeline.of("cursor")) == 1
+
+
+def test_a_sync_that_lost_the_race_says_that_it_did_not_land(
+    pipeline: Pipeline, txn: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline.load(("a", txn(1, x=1)))
+    pipeline.sync()
+    pipeline.load(("a", txn(2, x=2)))
+    import zync.sync as engine
+
+    real = engine.commit
+
+    def beaten(*args: Any) -> None:
+        Syncer(pipeline.config, pipeline.raw, str(pipeline.staging), pipeline.spark).sync()
+        real(*args)
+
+    calls = iter([beaten, real])
+
+    def commit(*args: Any) -> None:
+        next(calls)(*args)
+
+    monkeypatch.setattr(engine, "commit", commit)
+    with pytest.raises(ZyncError, match="did not land"):
+        pipeline.sync()
+    assert pipeline.values() == [{"x": 1}, {"x": 2}]
+
+
+def test_staging_of_another_raw_is_refused(pipeline: Pipeline, txn: Any) -> None:
+    pipeline.load(("a", txn(1)))
+    pipeline.sync()
+    other = str(pipeline.folder / "other")
+    load(other, [str(pipeline.folder / "in.jsonl")])
+    with pytest.raises(UsageError, match="another raw"):
+        Syncer(pipeline.config, other, str(pipeline.staging), pipeline.spark).sync()
