@@ -5,17 +5,22 @@ import signal
 import subprocess
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
 
+import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.conftest import TopicMaker, produce, start, zync
 from tests.kafka.conftest import Lake, records, value, wait_until
+from zync.ingest import consume
 from zync.ingest.append import Appended, Appender
 from zync.ingest.batch import Batch, Slice, Source
+from zync.ingest.consume import Ingest, sync_from_kafka
 from zync.ingest.raw import stored_id, stored_position
 
 
@@ -94,48 +99,102 @@ def test_processes_that_join_die_and_come_back_as_zombies_lose_and_double_nothin
     assert Counter(lake.values()) == Counter(sent)
 
 
+def send(lake: Lake, source: Source, offsets: range) -> None:
+    produce(lake.broker, [(*source, value(source, at)) for at in offsets])
+
+
+def sync_from_until(lake: Lake, positions: dict[Source, int]) -> None:
+    """Runs sync-from, which nothing else stops, until it has itself committed up to these positions."""
+    stop, committed = threading.Event(), dict[Source, int]()
+
+    def on_commit(done: Appended) -> None:
+        committed.update(done.committed)
+        if committed == positions:
+            stop.set()
+
+    topics = tuple(source.topic for source in positions)
+    kafka = {"bootstrap.servers": lake.broker}
+    sync_from_kafka(Ingest(lake.raw, kafka, topics, commit_every=timedelta(milliseconds=50)), stop, on_commit)
+
+
 @pytest.mark.parametrize("reach", [40, 100, 130], ids=["part of", "all of", "more than"])
 def test_a_zombie_that_commits_the_batch_in_between_loses_and_doubles_nothing(
     lake: Lake, topic: TopicMaker, monkeypatch: pytest.MonkeyPatch, reach: int
 ) -> None:
     """Position read, records taken, a zombie commits some of them, ours are dropped, reading goes on."""
     mine, other = Source(topic(), 0), Source(topic(), 0)
-
-    def send(source: Source, offsets: range) -> None:
-        produce(lake.broker, [(*source, value(source, at)) for at in offsets])
-
-    send(mine, range(100))
-    send(other, range(100))
-    append, taken, interposed = Appender.append, threading.Event(), []
+    send(lake, mine, range(100))
+    send(lake, other, range(100))
+    append, add, taken, interposed = Appender.append, Batch.add, threading.Event(), []
 
     def a_zombie_first(self: Appender, batch: Batch) -> Appended:
-        if mine in batch.slices and not interposed:
-            at = batch.slices[mine]
-            interposed.append((at.begin, at.next))
-            taken.clear()
-            send(mine, range(100, 150))
-            assert taken.wait(20)  # reading goes on behind the batch that is about to be refused
-            zombie = Batch(slices={mine: Slice(at.begin, reach, at.topic_id, begin_id=at.begin_id)})
-            zombie.add(records(mine, range(reach)))
-            assert append(Appender(lake.raw), zombie).committed == {mine: reach}
-        return append(self, batch)
+        if mine not in batch.slices or interposed:
+            return append(self, batch)
+        at = batch.slices[mine]
+        interposed.append((at.begin, at.next))
+        taken.clear()
+        send(lake, mine, range(100, 150))
+        assert taken.wait(20)  # reading goes on behind the batch that is about to be refused
+        zombie = Batch(slices={mine: Slice(at.begin, reach, at.topic_id, begin_id=at.begin_id)})
+        zombie.add(records(mine, range(reach)))
+        assert append(Appender(lake.raw), zombie).committed == {mine: reach}
+        done = append(self, batch)
+        assert done.refused == {mine: reach}
+        send(lake, mine, range(150, 170))  # and goes on behind what was dropped
+        return done
 
-    add = Batch.add
-
-    def notice(self: Batch, rows: object) -> None:
+    def notice(self: Batch, rows: pa.RecordBatch) -> None:
         add(self, rows)
-        taken.set()
+        if rows["kafka"][0]["topic"].as_py() == mine.topic:
+            taken.set()
 
     monkeypatch.setattr(Appender, "append", a_zombie_first)
     monkeypatch.setattr(Batch, "add", notice)
-    lake.sync_from(mine.topic, other.topic)
-    lake.sync_from(mine.topic, other.topic)
+    sync_from_until(lake, {mine: 170, other: 100})
     assert interposed == [(None, 100)]
-    assert lake.offsets(*mine) == [*range(150)]
+    assert lake.offsets(*mine) == [*range(170)]
     assert lake.offsets(*other) == [*range(100)]
     assert sorted(lake.values()) == sorted(
-        [value(mine, at) for at in range(150)] + [value(other, at) for at in range(100)]
+        [value(mine, at) for at in range(170)] + [value(other, at) for at in range(100)]
     )
+
+
+def test_what_was_gathered_while_a_rebalance_moved_the_position_does_not_count(
+    lake: Lake, topic: TopicMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call of consume gathers records, and then, before it returns, runs the callback that seeks."""
+    mine = Source(topic(), 0)
+    send(lake, mine, range(100))
+    append, gathered, interposed = Appender.append, threading.Event(), []
+
+    def a_zombie_first(self: Appender, batch: Batch) -> Appended:
+        if not interposed:
+            at = batch.slices[mine]
+            interposed.append(at.next)
+            send(lake, mine, range(100, 150))
+            assert gathered.wait(20)
+            zombie = Batch(slices={mine: Slice(at.begin, 40, at.topic_id, begin_id=at.begin_id)})
+            zombie.add(records(mine, range(40)))
+            append(Appender(lake.raw), zombie)
+        return append(self, batch)
+
+    class Rebalancing(Consumer):
+        def subscribe(self, topics: list[str], on_assign: Callable[..., None], **callbacks: Any) -> None:
+            self.on_assign = on_assign
+            super().subscribe(topics, on_assign=on_assign, **callbacks)
+
+        def consume(self, *limits: Any) -> list[Message]:
+            messages = super().consume(*limits)
+            if not gathered.is_set() and any(message.offset() >= 100 for message in messages if not message.error()):
+                gathered.set()
+                self.on_assign(self, [])
+            return messages
+
+    monkeypatch.setattr(Appender, "append", a_zombie_first)
+    monkeypatch.setattr(consume, "Consumer", Rebalancing)
+    sync_from_until(lake, {mine: 150})
+    assert interposed == [100]
+    assert lake.values() == [value(mine, at) for at in range(150)]
 
 
 def test_a_zombie_that_commits_again_and_again_only_delays_it(

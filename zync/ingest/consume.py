@@ -387,7 +387,6 @@ class _Run:
         self.done.commits += bool(appended.committed)
         if self.done.first_seqno is None:
             self.done.first_seqno = appended.first_seqno
-        self.batch.drop(appended.refused)
         moved = [source for source in appended.refused if source in self.expected]
         self.start_of(moved)
         for source in moved:
