@@ -146,7 +146,7 @@ class DevKafka:
         run_java += ["-cp", f"{lib}/*"]
         if not (data / "meta.properties").exists():
             cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            tool = [*run_java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties)]
+            tool = [*run_java, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", f"--config={properties}"]
             done = subprocess.run(tool, capture_output=True, text=True, check=False)  # noqa: S603 - Java, our arguments
             if done.returncode:
                 msg = f"Kafka's data folder {data} could not be made: {(done.stderr or done.stdout).strip()}"

@@ -3,6 +3,7 @@
 import socket
 import time
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -82,7 +83,10 @@ def test_what_is_no_table_is_left_alone(lake: Lake, topic: TopicMaker, kind: str
     assert [path.name for path in theirs.parent.iterdir()] == [theirs.name]
 
 
-def test_a_broker_that_goes_and_comes_back_is_waited_for(tmp_path: Path) -> None:
+def test_a_broker_that_goes_and_comes_back_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "zync.devkafka.uuid.uuid4", lambda: UUID(int=0xFB << 120)
+    )  # an id of the cluster with - in front
     kafka = DevKafka(tmp_path / "broker")
     lake = Lake(tmp_path, kafka.start())
     try:
