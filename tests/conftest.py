@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,6 +52,10 @@ class TopicMaker:
         properties = {key.replace("_", "."): value for key, value in config.items()}
         for future in self.admin.create_topics([NewTopic(name, partitions, 1, config=properties)]).values():
             future.result(20)
+        until = time.monotonic() + 20
+        while name not in self.admin.list_topics(timeout=10).topics:  # the broker learns of it after the controller
+            assert time.monotonic() < until
+            time.sleep(0.02)
 
 
 def produce(broker: str, records: list[tuple[str, int, Any]], **properties: Any) -> None:

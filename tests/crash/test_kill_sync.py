@@ -1,0 +1,139 @@
+"""kill -9 of sync at random moments, and two syncs at once: each transaction is there once, and whole."""
+
+import json
+import random
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from deltalake import DeltaTable
+
+from tests.conftest import ZYNC, TopicMaker, start, zync
+from tests.invariants import assert_staging_is_what_raw_says
+from tests.model import Record
+
+_KILLS = 20
+_IN_TRANSACTION = 4
+
+_CONFIG = """\
+kafka: {{bootstrap.servers: "{broker}"}}
+topics: {{{a}: {{id: "value:txn"}}, {b}: {{id: "value:txn"}}}}
+transactions: {{done: "count(*) = max(value:n::int)"}}
+outputs: [{{topic: out, sql: out.sql, key: [txn]}}]
+"""
+_RULE = "SELECT seqno, record_seqno AS _order, txn, value:x::int AS x FROM records"
+
+
+def rule(_seqno: int, records: list[Record]) -> list[tuple[str, str, str]]:
+    return [
+        (
+            "out",
+            json.dumps({"txn": str(r.value["txn"])}, separators=(",", ":")),
+            json.dumps({"txn": str(r.value["txn"]), "x": r.value["x"]}, separators=(",", ":")),
+        )
+        for r in records
+    ]
+
+
+def version(staging: Path) -> int:
+    return DeltaTable(str(staging)).version() if (staging / "_delta_log").exists() else -1
+
+
+def whole(records: list[Record]) -> bool:
+    return len(records) == _IN_TRANSACTION
+
+
+@pytest.fixture
+def folder(tmp_path: Path, broker: str, topic: TopicMaker) -> Path:
+    a, b = topic("a", 2), topic("b", 2)
+    (tmp_path / "zync.yaml").write_text(_CONFIG.format(broker=broker, a=a, b=b))
+    (tmp_path / "out.sql").write_text(_RULE)
+    (tmp_path / "topics").write_text(f"{a} {b}")
+    return tmp_path
+
+
+@pytest.fixture
+def traffic(folder: Path, broker: str) -> Iterator[threading.Event]:
+    """Transactions of four records, spread over two topics of two partitions, many open at a time, until stopped."""
+    stop = threading.Event()
+    topics = (folder / "topics").read_text().split()
+
+    def send() -> None:
+        producer, chance, number = Producer({"bootstrap.servers": broker, "linger.ms": 20}), random.Random(1), 0
+        open_: list[tuple[int, int]] = []
+        while not stop.is_set() or open_:
+            while len(open_) < 40 and not stop.is_set():
+                open_ += [(number, x) for x in range(_IN_TRANSACTION)]
+                number += 1
+            txn, x = open_.pop(chance.randrange(len(open_)))
+            value = json.dumps({"txn": txn, "n": _IN_TRANSACTION, "x": x}).encode()
+            producer.produce(chance.choice(topics), value, partition=chance.randrange(2))
+            if chance.random() < 0.05:
+                producer.poll(0)
+                time.sleep(0.05)
+        producer.flush(30)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    yield stop
+    stop.set()
+    thread.join()
+
+
+@pytest.mark.timeout(600)
+def test_a_sync_killed_at_any_moment_neither_loses_nor_repeats(folder: Path, traffic: threading.Event) -> None:
+    ingest = start("sync-from", "kafka", "raw", "--commit-every", "200ms", cwd=folder)
+    chance = random.Random(7)
+    for number in range(_KILLS):
+        before = version(folder / "lake" / "staging")
+        follow = start("sync", "raw", "staging", "--follow", cwd=folder)
+        if number % 2:  # some time after its first commit: in any stage of the syncs that follow
+            until = time.monotonic() + 90
+            while version(folder / "lake" / "staging") == before and time.monotonic() < until:
+                time.sleep(0.02)
+            time.sleep(chance.uniform(0, 2))
+        else:  # some time on the way to it
+            time.sleep(chance.uniform(0.2, 7))
+        follow.send_signal(signal.SIGKILL)
+        follow.wait()
+    killed_at = version(folder / "lake" / "staging")
+    traffic.set()
+    ingest.send_signal(signal.SIGTERM)
+    assert ingest.wait(60) == 0
+    zync("sync-from", "kafka", "raw", "--until-caught-up", cwd=folder)
+    done = json.loads(zync("sync", "raw", "staging", "--json", cwd=folder).stdout)
+    topics = dict.fromkeys((folder / "topics").read_text().split(), 1)
+    state = assert_staging_is_what_raw_says(folder / "lake", whole, rule, topics)
+    assert not state.in_flight
+    assert done["cursor"] == done["head"] == state.head
+    assert len(state.done) > 100
+    assert killed_at >= _KILLS // 2, "too few syncs got as far as a commit before they were killed"
+    assert len(state.outputs) == _IN_TRANSACTION * len(state.done)
+
+
+def test_of_two_syncs_started_together_one_works_and_the_other_exits_3(folder: Path, traffic: threading.Event) -> None:
+    time.sleep(1)
+    traffic.set()
+    zync("sync-from", "kafka", "raw", "--until-caught-up", cwd=folder)
+    both = [
+        subprocess.Popen(
+            [*ZYNC, "sync", "raw", "staging"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    said: list[Any] = [one.communicate(timeout=120) for one in both]
+    assert sorted(one.returncode for one in both) == [0, 3]
+    loser = next(index for index, one in enumerate(both) if one.returncode == 3)
+    assert "another zync is writing" in said[loser][1]
+    assert said[loser][0] == ""
+    topics = dict.fromkeys((folder / "topics").read_text().split(), 1)
+    assert_staging_is_what_raw_says(folder / "lake", whole, rule, topics)
+    assert (
+        len([row for row in DeltaTable(str(folder / "lake" / "staging")).history() if row["operation"] == "WRITE"]) == 1
+    )
