@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from zync.config import Config
-from zync.ingest.raw import next_seqno
 from zync.lake import data_files, dataset, existing_table
 from zync.staging.table import STAGING_SCHEMA
 from zync.sync import Syncer
@@ -33,24 +32,32 @@ class Difference:
 
 def compare_cuts(spark: "SparkSession", config: Config, raw: str) -> Difference | None:
     """The first output row that differs between one sync of `raw` and several; None where none does."""
-    head = next_seqno(existing_table(raw, "zync sync-from kafka raw")) - 1
     with tempfile.TemporaryDirectory(prefix="zync-check-") as scratch:
         whole, parts = f"{scratch}/whole", f"{scratch}/parts"
         Syncer(config, raw, whole, spark).sync()
         syncer = Syncer(config, raw, parts, spark)
-        for part in range(1, _PARTS + 1):
-            syncer.sync(upto=head * part // _PARTS)
+        for cut in _cuts(whole):
+            syncer.sync(upto=cut)
+        syncer.sync()
         return _first_difference(_outputs(whole), _outputs(parts))
 
 
-def _outputs(location: str) -> dict[tuple[str, int], tuple[str | None, str | None]]:
+def _cuts(location: str) -> list[int]:
+    """Seqnos that share out the transactions of a staging."""
+    seqnos = sorted(_rows(location, "done", ["seqno"])["seqno"].to_pylist())
+    return sorted({seqnos[len(seqnos) * part // _PARTS] for part in range(_PARTS)}) if seqnos else []
+
+
+def _rows(location: str, kind: str, columns: list[str]) -> pa.Table:
     if not Path(location).exists():
-        return {}
+        return pa.schema([STAGING_SCHEMA.field(name) for name in columns]).empty_table()
     table = existing_table(location, "zync sync raw staging")
     paths = [file.path for file in data_files(table, "seqno")]
-    rows: pa.Table = dataset(table, paths, STAGING_SCHEMA).to_table(
-        columns=["kafka", "key", "value"], filter=ds.field("kind") == "output"
-    )
+    return dataset(table, paths, STAGING_SCHEMA).to_table(columns=columns, filter=ds.field("kind") == kind)
+
+
+def _outputs(location: str) -> dict[tuple[str, int], tuple[str | None, str | None]]:
+    rows = _rows(location, "output", ["kafka", "key", "value"])
     topics = pc.struct_field(rows["kafka"], "topic").to_pylist()
     offsets = pc.struct_field(rows["kafka"], "offset").to_pylist()
     values = zip(rows["key"].to_pylist(), rows["value"].to_pylist(), strict=True)

@@ -9,7 +9,7 @@ from zync.lake import data_files, locate, open_table
 from zync.spark import message_of, name, read_parquet
 from zync.staging.table import SPARK_COLUMNS
 from zync.transactions.decode import RAW_COLUMNS, decode
-from zync.transactions.done import take_apart
+from zync.transactions.done import understand
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,7 +32,7 @@ def query(spark: "SparkSession", config: Config, text: str) -> "DataFrame":
     raw = _bind(spark, "raw", config, RAW_COLUMNS)
     _bind(spark, "staging", config, staging_columns)
     if config.topics:
-        decoded = decode(spark, raw, config, take_apart(spark, config.transactions.done))
+        decoded = decode(spark, raw, config, understand(spark, config))
         structs = [column for column in decoded.columns if column.startswith("as_")]
         same = [column for column in VIEW_COLUMNS if "seqno" not in column]
         members = spark.sql(_MEMBERS)

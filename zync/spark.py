@@ -27,6 +27,7 @@ _SESSION = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.legacy.createHiveTableByDefault": "false",
     "spark.sql.caseSensitive": "false",
+    "spark.sql.execution.pythonUDF.arrow.enabled": "false",
 }
 _START = {
     "spark.app.name": "zync",

@@ -24,7 +24,7 @@ from zync.staging.cursor import conclude
 from zync.staging.table import SPARK_COLUMNS, STAGING_SCHEMA
 from zync.transactions.assemble import Assembled, assemble, with_state, without_state
 from zync.transactions.decode import RAW_COLUMNS, decode
-from zync.transactions.done import Done, take_apart
+from zync.transactions.done import Done, understand
 from zync.transactions.gather import gather, reread
 from zync.transactions.known import IN_FLIGHT_COLUMNS, Known, read_known
 
@@ -245,7 +245,7 @@ class Syncer:
 
     def __init__(self, config: Config, raw: str, staging: str, spark: "SparkSession") -> None:
         self.config, self.raw, self.staging, self.spark = config, raw, staging, spark
-        self.done = take_apart(spark, config.transactions.done)
+        self.done = understand(spark, config)
         self.known: Known | None = None
         self._staging_version = -1
 

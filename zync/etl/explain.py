@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zync.config import Config, OutputRule
-from zync.errors import UsageError
 from zync.etl.rules import VIEW_COLUMNS, bind_lookups, bind_views, run_rule
 from zync.etl.transform import made_by_topic
 from zync.spark import read_parquet
 from zync.transactions.decode import RAW_COLUMNS, decode
-from zync.transactions.done import Done, take_apart
+from zync.transactions.done import Done, understand
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,8 +50,7 @@ class Pipeline:
 
 def explain(spark: "SparkSession", config: Config) -> Pipeline:
     """The pipeline of this config. UsageError for the first thing that cannot run."""
-    done = take_apart(spark, config.transactions.done)
-    _check_done(spark, config, done)
+    done = understand(spark, config)
     empty = decode(spark, read_parquet(spark, [], RAW_COLUMNS), config, done)
     structs = [column for column in empty.columns if column.startswith("as_")]
     same = [column for column in VIEW_COLUMNS if "seqno" not in column]
@@ -79,32 +77,6 @@ def _rule(spark: "SparkSession", rule: OutputRule) -> Rule:
 
 def _source(rule: OutputRule) -> str:
     return Path(rule.sql or str(rule.python).partition(":")[0]).read_text(encoding="utf-8").strip()
-
-
-def _check_done(spark: "SparkSession", config: Config, done: Done) -> None:
-    """UsageError unless `done` is a boolean over nothing but aggregates of the record's columns."""
-    from pyspark.errors import PySparkException  # noqa: PLC0415
-
-    from zync.spark import message_of  # noqa: PLC0415
-
-    text = config.transactions.done
-    record = (
-        "topic string, partition int, offset bigint, timestamp timestamp, key variant, value variant, "
-        "headers array<struct<key: string, value: binary>>"
-    )
-    try:
-        kind = (
-            spark.createDataFrame([], record).selectExpr(f"({text}\n) AS done").schema["done"].dataType.simpleString()
-        )
-    except PySparkException as error:
-        msg = f"transactions.done: {text!r} cannot be evaluated: {message_of(error)}"
-        raise UsageError(msg) from error
-    if kind != "boolean":
-        msg = f"transactions.done: {text!r} is {kind}, not boolean"
-        raise UsageError(msg)
-    if not done.aggregates and text.strip().lower() not in ("true", "false"):
-        msg = f"transactions.done: {text!r} has no aggregate: it must say something of all records of a transaction"
-        raise UsageError(msg)
 
 
 def _done_warnings(config: Config, done: Done) -> list[str]:

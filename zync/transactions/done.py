@@ -8,11 +8,12 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from zync.config import Config
 from zync.errors import UsageError
-from zync.spark import parse
+from zync.spark import expression, message_of, parse
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _MERGED_BY = {
     "count": "sum",
@@ -51,6 +52,43 @@ class Done:
     def mergeable(self) -> bool:
         """Whether the state of a transaction in flight can be kept instead of reading its records again."""
         return all(one.mergeable for one in self.aggregates)
+
+
+_RECORD = (
+    "topic string, partition int, offset bigint, timestamp timestamp, key variant, value variant, "
+    "headers array<struct<key: string, value: binary>>"
+)
+"""What ids and `done` see of a record."""
+
+
+def understand(spark: "SparkSession", config: Config) -> Done:
+    """`done` taken apart, once it and the config's ids can be evaluated; UsageError that says which cannot, and why."""
+    record = spark.createDataFrame([], _RECORD)
+    for topic, one in config.topics.items():
+        for field, text in (("id", one.id), ("record_id", one.record_id)):
+            if text:
+                _type_of(spark, record, text, f"topics.{topic}.{field}")
+    text = config.transactions.done
+    done = take_apart(spark, text)
+    kind = _type_of(spark, record, text, "transactions.done")
+    if kind != "boolean":
+        msg = f"transactions.done: {text!r} is {kind}, not boolean"
+        raise UsageError(msg)
+    if not done.aggregates and text.strip().lower() not in ("true", "false"):
+        msg = f"transactions.done: {text!r} has no aggregate: it must say something of all records of a transaction"
+        raise UsageError(msg)
+    return done
+
+
+def _type_of(spark: "SparkSession", record: "DataFrame", text: str, where: str) -> str:
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    checked = expression(spark, text, where)
+    try:
+        return record.selectExpr(f"{checked} AS it").schema["it"].dataType.simpleString()
+    except PySparkException as error:
+        msg = f"{where}: {text!r} cannot be evaluated: {message_of(error)}"
+        raise UsageError(msg) from error
 
 
 def take_apart(spark: "SparkSession", text: str) -> Done:

@@ -1,0 +1,169 @@
+"""What the command line promises: exit codes, one line for a mistake, and quick looks without Spark."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ZYNC, zync
+from zync.output import Output, Verbatim, byte_size
+
+
+def one_line(done: "subprocess.CompletedProcess[str]", code: int) -> str:
+    """The one line on standard error of a command that failed with that code."""
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    "word", ["sync-from", "sync", "load", "cat", "query", "status", "explain", "check", "init", "demo"]
+)
+def test_every_command_has_help(tmp_path: Path, word: str) -> None:
+    assert "Usage:" in zync(word, "--help", cwd=tmp_path).stdout
+
+
+def test_init_writes_what_runs_as_it_is_and_never_overwrites(tmp_path: Path) -> None:
+    zync("init", cwd=tmp_path)
+    said = json.loads(zync("check", "--json", cwd=tmp_path).stdout)
+    assert said == {"ok": True, "warnings": [], "difference": None}
+    assert "is there already" in one_line(zync("init", cwd=tmp_path, check=False), 2)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("lake: ./lake\ntopcs: {}\n", "zync.yaml:2: unknown key 'topcs' in the config: did you mean 'topics'?"),
+        ("topics:\n  a: {}\n", "zync.yaml:2: topics.a needs 'id'"),
+        ("topics:\n  a: {id: x, nul_id: single}\n", "did you mean 'null_id'?"),
+        ("topics:\n  a: {id: x, null_id: singel}\n", "zync.yaml:2: topics.a.null_id must be one of single, quarantine"),
+        ("transactions: {remember: many}\n", "zync.yaml:1: transactions.remember: 'many' is not a whole number"),
+        ("transactions: {expire_after: 3 days}\n", "'3 days' is not a length of time"),
+        ("kafka: {a: '${NOT_SET_AT_ALL}'}\n", "needs the environment variable NOT_SET_AT_ALL"),
+        ("topics: {a: {id: x}, A: {id: x}}\n", "have the same view name"),
+        ("outputs: [{topic: o, sql: nothere.sql}]\n", "nothere.sql of output 'o' is not there"),
+        ("outputs: [{topic: o}]\n", "needs one of sql and python"),
+        ("topics: [\n", "not YAML"),
+    ],
+)
+def test_a_mistake_in_the_config_is_one_line_with_its_place(tmp_path: Path, config: str, said: str) -> None:
+    (tmp_path / "zync.yaml").write_text(config)
+    assert said in one_line(zync("sync", "raw", "staging", cwd=tmp_path, check=False), 2)
+
+
+def test_without_a_config_or_a_table_the_message_says_what_makes_it(tmp_path: Path) -> None:
+    assert "`zync init` writes one" in one_line(zync("sync", "raw", "staging", cwd=tmp_path, check=False), 2)
+    assert "there is no table at" in one_line(zync("cat", "raw", cwd=tmp_path, check=False), 2)
+    assert "none yet" in zync("status", cwd=tmp_path).stdout
+    (tmp_path / "lake" / "raw").mkdir(parents=True)
+    (tmp_path / "lake" / "raw" / "something").write_text("")
+    assert "is not a Delta table" in one_line(zync("cat", "raw", cwd=tmp_path, check=False), 2)
+
+
+@pytest.mark.parametrize(
+    ("fields", "rule", "said"),
+    [
+        ("id: 'value:txn)'", "SELECT seqno FROM records", "topics.a.id: 'value:txn)' is not a SQL expression"),
+        ("id: nothing", "SELECT seqno FROM records", "nothing"),
+        ("id: value:txn", "SELEC seqno", "rule r.sql (output out): [PARSE_SYNTAX_ERROR]"),
+        ("id: value:txn", "SELECT txn FROM records", "must select seqno"),
+        ("id: value:txn", "SELECT seqno FROM nowhere", "nowhere"),
+        ("id: value:txn", "DROP TABLE records", "rule r.sql"),
+    ],
+)
+def test_a_mistake_in_an_expression_or_a_rule_is_one_line(tmp_path: Path, fields: str, rule: str, said: str) -> None:
+    (tmp_path / "r.sql").write_text(rule)
+    (tmp_path / "zync.yaml").write_text(f"topics:\n  a:\n    {fields}\noutputs: [{{topic: out, sql: r.sql}}]\n")
+    line = one_line(zync("check", cwd=tmp_path, check=False), 2)
+    assert said in line
+    assert "at org.apache" not in line
+
+
+def test_check_warns_of_what_makes_output_depend_on_chance(tmp_path: Path) -> None:
+    (tmp_path / "r.sql").write_text(
+        "SELECT seqno, current_timestamp() AS at, first(value:x::int) AS x FROM records GROUP BY 1"
+    )
+    (tmp_path / "zync.yaml").write_text(
+        "topics: {a: {id: value:txn}, b: {id: value:txn}}\n"
+        "transactions: {done: 'bool_or(value:done::boolean) and count(distinct topic) > 0'}\n"
+        "outputs: [{topic: out, sql: r.sql}]\n"
+    )
+    warnings = json.loads(zync("check", "--json", cwd=tmp_path).stdout)["warnings"]
+    assert any("cannot be merged" in one for one in warnings)
+    assert any("current_timestamp is not deterministic" in one for one in warnings)
+    assert any("first depends on the order" in one for one in warnings)
+
+
+def test_check_with_data_finds_a_rule_that_depends_on_the_cut(demo: Path) -> None:
+    zync("load", "raw", "consume-1.jsonl", "consume-2.jsonl", cwd=demo)
+    zync("check", "--data", "raw", cwd=demo)
+    (demo / "etl" / "order.sql").write_text("SELECT seqno, 1 AS customerID, count(*) OVER () AS n FROM records")
+    done = zync("check", "--data", "raw", "--json", cwd=demo, check=False)
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["difference"]["topic"] == "order"
+
+
+def test_cat_shows_rows_in_order_and_keeps_text_as_it_was(tmp_path: Path) -> None:
+    lines = [
+        {"topic": "b", "key": "k", "value": '{"a": 1.50, "b": [1e2]}', "headers": [["h", "v"]]},
+        {"topic": "a", "key": {"id": 1}, "value": "plain"},
+        {"topic": "a", "key": None, "value": {"base64": "/w=="}},
+        {"topic": "a", "value": '{"twice":1,"twice":2}'},
+    ]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    zync("load", "raw", "in.jsonl", cwd=tmp_path)
+    shown = zync("cat", "raw", cwd=tmp_path).stdout.splitlines()
+    assert '"value":{"a": 1.50, "b": [1e2]}' in shown[0]
+    rows = [json.loads(line) for line in shown]
+    assert [row["seqno"] for row in rows] == [1, 2, 3, 4]
+    assert rows[0]["headers"] == [["h", "v"]]
+    assert (rows[1]["key"], rows[1]["value"]) == ({"id": 1}, "plain")
+    assert (rows[2]["key"], rows[2]["value"]) == (None, {"base64": "/w=="})
+    assert rows[3]["value"] == '{"twice":1,"twice":2}'
+    picked = zync("cat", "raw", "--topic", "a", "--since", "3", "--limit", "1", cwd=tmp_path).stdout
+    assert json.loads(picked)["seqno"] == 3
+
+
+def test_status_tells_what_is_where(demo: Path) -> None:
+    zync("load", "raw", "consume-1.jsonl", cwd=demo)
+    zync("sync", "raw", "staging", cwd=demo)
+    said = json.loads(zync("status", "--json", cwd=demo).stdout)
+    assert said["raw"]["positions"] == {"menu/0": 1, "order/0": 2}
+    assert (said["staging"]["cursor"], said["staging"]["head"], said["staging"]["behind_raw"]) == (1, 3, 0)
+    assert said["in_flight"]["count"] == 1
+    assert said["in_flight"]["oldest"]["txn"] == "10001"
+    assert "in flight 1, expired 0; oldest 10001" in zync("status", cwd=demo).stdout
+    answer = zync("query", "SELECT txn FROM `order` ORDER BY record_seqno", "--json", cwd=demo).stdout.splitlines()
+    assert [json.loads(line)["txn"] for line in answer] == ["10000", "10001"]
+
+
+def test_a_reader_that_goes_away_is_no_error_of_many_lines(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text('{"topic":"t","value":"x"}\n' * 20_000)
+    zync("load", "raw", "in.jsonl", cwd=tmp_path)
+    command = f"{ZYNC[0]} -m zync cat raw | head -n 1"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+
+
+def test_the_broker_holds_none_of_the_callers_pipes(tmp_path: Path) -> None:
+    started = json.loads(zync("broker", "start", "--json", cwd=tmp_path).stdout)
+    try:
+        assert list(started) == ["bootstrap_servers"]
+        state = json.loads(zync("broker", "status", "--json", cwd=tmp_path).stdout)
+        assert next(iter(state)) == "bootstrap_servers"
+        assert state["bootstrap_servers"] == started["bootstrap_servers"]
+        os.kill(state["pid"], 0)
+    finally:
+        assert json.loads(zync("broker", "stop", "--json", cwd=tmp_path).stdout) == {"stopped": True}
+    command = Path(f"/proc/{state['pid']}/cmdline")
+    assert not command.exists() or command.read_bytes() == b""  # gone, or waiting for init to take note
+    assert json.loads(zync("broker", "status", "--json", cwd=tmp_path).stdout)["bootstrap_servers"] is None
+
+
+def test_output_writes_json_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    Output().rows([{"a": Verbatim('{"x": 1.50}'), "b": [None, "é"]}])
+    assert capsys.readouterr().out == '{"a":{"x": 1.50},"b":[null,"é"]}\n'
+    assert [byte_size(n) for n in (0, 1023, 1536, 3 * 1024**3)] == ["0 B", "1,023 B", "1.5 KiB", "3.0 GiB"]
