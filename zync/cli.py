@@ -12,11 +12,10 @@ from typing import Annotated, Literal, TypeVar
 
 import typer
 
-from zync import __version__
 from zync.config import Config, duration, size
 from zync.errors import ZyncError
-from zync.lake import locate
 from zync.output import Output, Verbatim, amount, byte_size, describe
+from zync.places import locate
 
 T = TypeVar("T")
 
@@ -408,4 +407,6 @@ def broker_status(folder: BrokerFolder = _BROKER_FOLDER, as_json: AsJson = False
 @app.command()
 def version() -> None:
     """The version of zync."""
-    Output().result({}, __version__)
+    from importlib.metadata import version as of
+
+    Output().result({}, of("zync"))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlparse
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -20,17 +20,6 @@ from zync.errors import UsageError, ZyncError
 
 CHECKPOINT_EVERY = 100
 """Commits between checkpoints: the log that a reader has to read is at most this long."""
-
-
-def locate(table: str, lake: str) -> str:
-    """Where the table of that name is: `<lake>/<name>`; a value with `/` or a scheme is a path or URI itself.
-
-    Local paths come back absolute and without a scheme, others as the URI they are.
-    """
-    text = table if "/" in table or os.sep in table else f"{lake.rstrip('/')}/{table}"
-    if text.startswith("file://"):
-        text = unquote(urlparse(text).path)
-    return text.rstrip("/") if "://" in text else str(Path(text).absolute())
 
 
 def is_local(location: str) -> bool:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 from zync.config import Config
 from zync.errors import UsageError
 from zync.etl.rules import VIEW_COLUMNS, bind_lookups, bind_views
-from zync.lake import data_files, locate, open_table
+from zync.lake import data_files, open_table
+from zync.places import locate
 from zync.spark import message_of, name, read_parquet
 from zync.staging.table import SPARK_COLUMNS
 from zync.transactions.decode import RAW_COLUMNS, decode

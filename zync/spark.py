@@ -4,6 +4,8 @@ import contextlib
 import logging
 import os
 import re
+import signal
+import threading
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,12 +91,16 @@ def _start(master: str | None, properties: dict[str, str]) -> "SparkSession":
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
+    on_interrupt = signal.getsignal(signal.SIGINT)
     try:
         with _quiet():
-            return builder.getOrCreate()
+            spark = builder.getOrCreate()
     except Exception as error:
         msg = f"Spark does not start on {settings['spark.master']}: {message_of(error)}"
         raise ZyncError(msg) from error
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, on_interrupt)  # PySpark takes Ctrl-C for itself; it stays the caller's
+    return spark
 
 
 @contextlib.contextmanager
@@ -162,6 +168,27 @@ def try_eval(spark: "SparkSession", column: "Column") -> "Column":
     utils = jvm.org.apache.spark.sql.classic.ExpressionUtils
     guarded = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(utils.expression(column._jc))  # noqa: SLF001
     return Column(utils.column(guarded))
+
+
+class Kept:
+    """A DataFrame whose rows Spark keeps: `rows` is a plan that begins at them, `release` lets go of them.
+
+    Spark finds what it keeps by comparing plans, and fails to where a statement with a WITH is put around one
+    with another; so the kept rows themselves are the new plan's only leaf.
+    """
+
+    def __init__(self, spark: "SparkSession", frame: "DataFrame") -> None:
+        from pyspark.sql.classic.dataframe import DataFrame  # noqa: PLC0415
+
+        self._frame = frame.persist()
+        jvm: Any = spark._jvm  # noqa: SLF001
+        plan = self._frame._jdf.queryExecution().withCachedData()  # noqa: SLF001
+        dataset = jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan)  # noqa: SLF001
+        self.rows: DataFrame = DataFrame(dataset, spark)
+
+    def release(self) -> None:
+        """Lets Spark forget the rows."""
+        self._frame.unpersist()
 
 
 def read_parquet(spark: "SparkSession", files: list[str], schema: str) -> "DataFrame":

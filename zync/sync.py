@@ -18,8 +18,8 @@ from zync.etl.rules import VIEW_COLUMNS, bind_lookups
 from zync.etl.transform import Failure, check_limit, find_failures, transform
 from zync.ingest.raw import next_seqno
 from zync.lake import data_files, ensure_table, existing_table, open_table
-from zync.spark import is_data_error, local, read_parquet, session, statement
-from zync.staging.commit import Written, add_rows, checkpoint, commit, discard, owned, read_back, write
+from zync.spark import Kept, is_data_error, local, read_parquet, session, statement
+from zync.staging.commit import Written, add_rows, checkpoint, commit, discard, owned, read_back, reclaim, write
 from zync.staging.cursor import conclude
 from zync.staging.table import SPARK_COLUMNS, STAGING_SCHEMA
 from zync.transactions.assemble import Assembled, assemble, with_state, without_state
@@ -55,7 +55,7 @@ class Sync:
     failures: tuple[Failure, ...] = ()
     written: Written | None = None
     after: Known | None = None
-    kept: tuple["DataFrame", ...] = ()
+    kept: tuple[Kept, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -119,8 +119,8 @@ def recall(sync: Sync) -> Sync:
     """What staging knows of these records' transactions: when they were settled, and what of them is in flight."""
     settled, in_flight, identified, kept = sync.known.settled, sync.known.in_flight, _there(sync.identified), sync.kept
     if sync.head - sync.known.cursor.head <= SMALL and (settled.num_rows or in_flight.num_rows):
-        identified = identified.persist()
-        kept = (*kept, identified)
+        kept = (*kept, Kept(sync.spark, identified))
+        identified = kept[-1].rows
         ids = identified.where("NOT alone").select("txn").distinct().toArrow()["txn"]
         settled = settled.filter(pc.is_in(settled["txn"], ids))
         in_flight = in_flight.filter(pc.is_in(in_flight["txn"], ids))
@@ -136,6 +136,8 @@ def recall(sync: Sync) -> Sync:
             identified = identified.unionByName(earlier.drop("completes_at", "opens_range", "closes_range"))
         identified = without_state(identified)
     settled_rows = local(sync.spark, newest.select(["txn", "settled_at"]), "txn string, settled_at bigint")
+    if newest.num_rows <= SMALL:
+        settled_rows = settled_rows.hint("broadcast")
     return replace(sync, identified=identified, settled=settled_rows, kept=kept)
 
 
@@ -150,11 +152,11 @@ def judge(sync: Sync) -> Sync:
         completes_at = pa.array([finishing[txn] for txn in in_flight["txn"].to_pylist()], pa.int64())
         wanted = _wanted(in_flight, completes_at)
         earlier = gather(sync.spark, sync.raw, wanted, sync.known.cursor.head, sync.config, sync.done)
-        earlier = earlier.selectExpr("*", "'whole' AS fate").persist()
-        settling = assembled.rows.unionByName(earlier, allowMissingColumns=True)
-        sync = replace(sync, settling=settling, kept=(*sync.kept, earlier))
+        kept = Kept(sync.spark, earlier.selectExpr("*", "'whole' AS fate"))
+        settling = assembled.rows.unionByName(kept.rows, allowMissingColumns=True)
+        sync = replace(sync, settling=settling, kept=(*sync.kept, kept))
     failures = tuple(Failure(seqno, reason) for seqno, reason in assembled.summary.tainted)
-    check_limit(sync.config, failures)
+    check_limit(sync.config, failures, assembled.summary.faulty)
     return replace(sync, failures=failures)
 
 
@@ -186,7 +188,8 @@ def transform_and_write(sync: Sync) -> Sync:
             discard(sync.staging, folder)
             if not is_data_error(error):
                 raise
-            found = find_failures(sync.spark, records, sync.config, sync.failures)
+            faulty = _there(sync.assembled).summary.faulty
+            found = find_failures(sync.spark, records, sync.config, sync.failures, faulty)
             if len(found) == len(sync.failures):
                 raise
             sync = replace(sync, failures=found)
@@ -198,7 +201,8 @@ def _bookkeeping(sync: Sync) -> "DataFrame":
     spark, summary = sync.spark, _there(sync.assembled).summary
     _there(sync.settling).createOrReplaceTempView("settling")
     failures = [(one.seqno, one.reason, one.rule) for one in sync.failures]
-    spark.createDataFrame(failures, "seqno bigint, reason string, rule string").createOrReplaceTempView("set_aside")
+    set_aside = spark.createDataFrame(failures, "seqno bigint, reason string, rule string").hint("broadcast")
+    set_aside.createOrReplaceTempView("set_aside")
     state = ", ".join(f"'p{n}', a{n}" for n in range(len(sync.done.aggregates))) if sync.stateful else ""
     rows = spark.sql(
         statement(
@@ -272,8 +276,8 @@ class Syncer:
             self.known = None
             raise
         finally:
-            for frame in sync.kept:
-                frame.unpersist()
+            for kept in sync.kept:
+                kept.release()
         checkpoint(staging)
         self.known, self._staging_version = sync.after, staging.version()
         return _outcome(sync)
@@ -282,6 +286,8 @@ class Syncer:
         if self.known is None or staging is None or staging.version() != self._staging_version:
             self.known = read_known(staging, self.config.transactions.remember)
             self._staging_version = staging.version() if staging else -1
+            if staging is not None:
+                reclaim(staging, self.known.cursor.sync)
         return self.known
 
 

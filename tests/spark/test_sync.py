@@ -173,9 +173,30 @@ def test_too_many_failures_stop_the_sync_and_nothing_is_committed(pipeline: Pipe
     pipeline.rules(out="SELECT seqno, 1 DIV value:x::int AS x FROM records")
     pipeline.change(limits=Limits(max_quarantined=2))
     pipeline.load(*[("a", txn(t, x=0)) for t in range(3)])
-    with pytest.raises(DataError, match="more than 2 transactions .* by rule out.sql: .*Division by zero"):
+    with pytest.raises(DataError, match=r"more than 2 would .* by rule out.sql: .*Division by zero"):
         pipeline.sync()
     assert not pipeline.of("cursor") if (pipeline.staging / "_delta_log").exists() else True
+
+
+def test_an_id_that_finds_nothing_does_not_set_the_world_aside(pipeline: Pipeline, txn: Any) -> None:
+    pipeline.change(topics={"a": Topic("value:tnx")})
+    pipeline.load(*[("a", txn(t)) for t in range(101)])
+    with pytest.raises(DataError, match="more than 100 would go to quarantine .101 records"):
+        pipeline.sync()
+    pipeline.change(topics={"a": Topic("value:txn")})
+    assert pipeline.sync().transactions == 101
+
+
+def test_what_a_killed_sync_left_behind_is_taken_away(pipeline: Pipeline, txn: Any) -> None:
+    pipeline.load(("a", txn(1)))
+    pipeline.sync()
+    left = pipeline.staging / "sync-00000002-deadbeef"
+    left.mkdir()
+    (left / "part.parquet").write_text("")
+    pipeline.load(("a", txn(2)))
+    pipeline.sync()
+    assert not left.exists()
+    assert len(pipeline.of("done")) == 2
 
 
 def test_a_python_rule_works_and_its_exception_sets_only_that_transaction_aside(pipeline: Pipeline, txn: Any) -> None:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from zync.config import Lookup
 from zync.errors import UsageError
-from zync.lake import existing_table, locate
+from zync.lake import existing_table
+from zync.places import locate
 from zync.spark import message_of, name
 
 if TYPE_CHECKING:

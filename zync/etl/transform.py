@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from zync.config import Config
 from zync.errors import DataError, UsageError
 from zync.etl.rules import RuleError, bind_views, output_rows, run_rule
+from zync.output import amount
 from zync.spark import is_data_error, statement
 
 if TYPE_CHECKING:
@@ -44,11 +45,11 @@ def transform(
 
 
 def find_failures(
-    spark: "SparkSession", records: "DataFrame", config: Config, known: tuple[Failure, ...]
+    spark: "SparkSession", records: "DataFrame", config: Config, known: tuple[Failure, ...], faulty: int
 ) -> tuple[Failure, ...]:
     """`known`, and the other transactions that a rule fails on: found by trying smaller and smaller parts.
 
-    Raises DataError when they are more than `max_quarantined`.
+    Raises DataError when they are more than `max_quarantined`, together with `faulty` records.
     """
     records = _without(spark, records, known)
     seqnos = sorted(row.seqno for row in records.select("seqno").distinct().collect())
@@ -60,7 +61,7 @@ def find_failures(
             return
         if len(some) == 1:
             found.append(Failure(some[0], str(error), error.rule.name))
-            check_limit(config, found)
+            check_limit(config, found, faulty)
             return
         step = -(-len(some) // _MANY_PIECES)
         for start in range(0, len(some), step):
@@ -71,17 +72,23 @@ def find_failures(
     return tuple(found)
 
 
-def check_limit(config: Config, failures: Sequence[Failure]) -> None:
-    """DataError when more transactions fail than the config lets one sync set aside."""
+def check_limit(config: Config, failures: Sequence[Failure], faulty: int = 0) -> None:
+    """DataError when one sync would set aside more than the config lets it.
+
+    `failures`: transactions; `faulty`: records that belong to none, counted beside them.
+    """
     limit = config.limits.max_quarantined
-    if len(failures) > limit:
-        first = failures[0]
-        by = f" by rule {first.rule}" if first.rule else ""
-        msg = (
-            f"more than {limit} transactions would go to quarantine, so nothing was committed; the first, of seqno "
-            f"{first.seqno}{by}: {first.reason}. Mend the rule or the config, or raise limits.max_quarantined"
-        )
-        raise DataError(msg)
+    if len(failures) + faulty <= limit:
+        return
+    what = f"{amount(faulty, 'record')} and at least {amount(len(failures), 'transaction')}"
+    first = failures[0] if failures else None
+    by = f" by rule {first.rule}" if first and first.rule else ""
+    example = f"; the first transaction, of seqno {first.seqno}{by}: {first.reason}" if first else ""
+    msg = (
+        f"more than {limit} would go to quarantine ({what}), so nothing was committed{example}. Mend the rule or "
+        "the config (`zync check`), or raise limits.max_quarantined"
+    )
+    raise DataError(msg)
 
 
 def _without(spark: "SparkSession", records: "DataFrame", failures: tuple[Failure, ...]) -> "DataFrame":

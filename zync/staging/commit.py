@@ -6,6 +6,8 @@ them together with the sync's number. It is refused if anything at all was commi
 
 import contextlib
 import json
+import re
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +35,7 @@ from zync.lake import (
     open_table,
     table_files,
 )
+from zync.places import locate
 from zync.staging.table import STAGING_SCHEMA, SYNC
 from zync.transactions.known import read_cursor
 
@@ -115,6 +118,15 @@ def discard(table: DeltaTable, folder: str) -> None:
     files = table_files(table)
     with contextlib.suppress(OSError):
         files.delete_dir(folder)
+
+
+def reclaim(table: DeltaTable, newest: int) -> None:
+    """Takes away what syncs after the `newest` committed one wrote before they were killed. The lock must be held."""
+    location = locate(table.table_uri, "")
+    for folder in Path(location).glob("sync-*") if is_local(location) else ():
+        match = re.match(r"sync-(\d+)-", folder.name)
+        if match and int(match[1]) > newest:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def commit(table: DeltaTable, folder: str, number: int, nonce: str) -> None:

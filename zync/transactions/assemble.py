@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from zync.config import Config
-from zync.spark import statement, try_eval
+from zync.spark import Kept, statement, try_eval
 from zync.transactions.done import Done
 
 if TYPE_CHECKING:
@@ -38,16 +38,11 @@ class Summary:
 
 @dataclass(frozen=True)
 class Assembled:
-    """`rows`: every record with its fate (kept in memory by Spark until `release`), and their summary."""
+    """`rows`: every record with its fate, and their summary. `kept` is what Spark keeps of them."""
 
     rows: "DataFrame"
     summary: Summary
-    kept: tuple["DataFrame", ...] = ()
-
-    def release(self) -> None:
-        """Lets Spark forget the rows."""
-        for one in self.kept:
-            one.unpersist()
+    kept: tuple[Kept, ...] = ()
 
 
 def with_state(spark: "SparkSession", identified: "DataFrame", in_flight: "DataFrame", done: Done) -> "DataFrame":
@@ -101,19 +96,19 @@ def assemble(spark: "SparkSession", rows: "DataFrame", settled: "DataFrame", con
     `settled`: (txn, settled_at), one row a transaction. The records of an id that was forgotten within
     this very sync are assembled once more, until none is left.
     """
-    rounds: list[DataFrame] = []
+    rounds: list[Kept] = []
     summaries: list[Summary] = []
     again = 1
     while again:
-        one = _assemble_once(spark, rows, settled, config, done).persist()
+        one = Kept(spark, _assemble_once(spark, rows, settled, config, done))
         rounds.append(one)
-        summary, again = _summarize(spark, one)
+        summary, again = _summarize(spark, one.rows)
         summaries.append(summary)
         settled = settled.limit(0)
-        rows = one.where("fate = 'again'").select(*rows.columns)
-    whole = rounds[0].where("fate <> 'again'") if len(rounds) > 1 else rounds[0]
+        rows = one.rows.where("fate = 'again'").select(*rows.columns)
+    whole = rounds[0].rows.where("fate <> 'again'") if len(rounds) > 1 else rounds[0].rows
     for one in rounds[1:]:
-        whole = whole.unionByName(one.where("fate <> 'again'"))
+        whole = whole.unionByName(one.rows.where("fate <> 'again'"))
     return Assembled(whole, _sum(summaries), tuple(rounds))
 
 
