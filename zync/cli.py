@@ -263,7 +263,7 @@ def query(
     from zync.spark import session
 
     settings, out = _config(config, lake), Output(as_json=as_json)
-    result = engine.query(session(None, settings.spark), settings, text)
+    result = engine.query(session(None, settings.spark, brief=True), settings, text)
     if as_json:
         out.rows(Verbatim(row) for row in engine.rows_of(result))
     else:
@@ -289,7 +289,7 @@ def explain(config: ConfigFile = None, as_json: AsJson = False, debug: Debug = F
     from zync.spark import session
 
     settings = _config(config, None, needed=True)
-    pipeline = engine.explain(session(None, settings.spark), settings)
+    pipeline = engine.explain(session(None, settings.spark, brief=True), settings)
     Output(as_json=as_json).result(asdict(pipeline), engine.describe(pipeline))
 
 
@@ -312,7 +312,7 @@ def check(
     from zync.spark import session
 
     settings, out = _config(config, lake, needed=True), Output(as_json=as_json)
-    spark = session(None, settings.spark)
+    spark = session(None, settings.spark, brief=True)
     found = read(spark, settings)
     different = compare_cuts(spark, settings, locate(data, settings.lake)) if data else None
     lines = [*(f"warning: {text}" for text in found.warnings)]

@@ -51,10 +51,17 @@ def data_folder(name: str) -> Path:
     return packed if packed.is_dir() else here.parent / name
 
 
-def session(master: str | None = None, properties: dict[str, str] | None = None) -> "SparkSession":
+_BRIEF = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""JVM options for work of some seconds: what starts sooner, and would be slower in the long run."""
+
+
+def session(
+    master: str | None = None, properties: dict[str, str] | None = None, *, brief: bool = False
+) -> "SparkSession":
     """A session for zync: of the Spark application that already runs in this process, or of a new one.
 
     A running application is used as it is: only settings of our own session are made, no jars are added.
+    `brief`: there is little to do, so a quick start counts more than speed later on.
     """
     os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
     from pyspark.sql import SparkSession  # noqa: PLC0415
@@ -68,13 +75,13 @@ def session(master: str | None = None, properties: dict[str, str] | None = None)
             if spark.conf.isModifiable(key):
                 spark.conf.set(key, value)
     else:
-        spark = _start(master, properties or {})
+        spark = _start(master, properties or {}, brief=brief)
     for key, value in _SESSION.items():
         spark.conf.set(key, value)
     return spark
 
 
-def _start(master: str | None, properties: dict[str, str]) -> "SparkSession":
+def _start(master: str | None, properties: dict[str, str], *, brief: bool) -> "SparkSession":
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     jars.java()
@@ -86,6 +93,8 @@ def _start(master: str | None, properties: dict[str, str]) -> "SparkSession":
         settings["spark.jars"] = ",".join(found)
         settings.setdefault("spark.driver.extraClassPath", os.pathsep.join(found))
     options = f"-Dlog4j2.configurationFile=file:{Path(__file__).parent}/log4j2.properties"
+    if brief and settings["spark.master"].startswith("local"):
+        options += f" {_BRIEF}"
     given = properties.get("spark.driver.extraJavaOptions", "")
     settings["spark.driver.extraJavaOptions"] = f"{options} {given}".strip()
     builder = SparkSession.builder

@@ -26,7 +26,7 @@ from zync.transactions.assemble import Assembled, assemble, with_state, without_
 from zync.transactions.decode import RAW_COLUMNS, decode
 from zync.transactions.done import Done, understand
 from zync.transactions.gather import gather, reread
-from zync.transactions.known import IN_FLIGHT_COLUMNS, Known, read_known
+from zync.transactions.known import IN_FLIGHT_COLUMNS, Known, read_cursor, read_known
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -335,9 +335,11 @@ def sync_once(config: Config, raw: str, staging: str, master: str | None = None)
 
     Raises OwnedError where another sync has this staging; nothing was changed then.
     """
-    existing_table(raw, "zync sync-from kafka raw")
+    head = next_seqno(existing_table(raw, "zync sync-from kafka raw")) - 1
     with owned(staging):
-        return Syncer(config, raw, staging, session(master, config.spark)).sync()
+        there = open_table(staging)
+        brief = head - (read_cursor(there).head if there else 0) <= SMALL
+        return Syncer(config, raw, staging, session(master, config.spark, brief=brief)).sync()
 
 
 def follow(

@@ -76,7 +76,7 @@ def traffic(folder: Path, broker: str) -> Iterator[threading.Event]:
             producer.produce(chance.choice(topics), value, partition=chance.randrange(2))
             if chance.random() < 0.05:
                 producer.poll(0)
-                time.sleep(0.05)
+                time.sleep(0.4)
         producer.flush(30)
 
     thread = threading.Thread(target=send)
