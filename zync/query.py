@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from zync.config import Config
 from zync.errors import UsageError
-from zync.etl.rules import VIEW_COLUMNS, bind_lookups, bind_views
+from zync.etl.rules import JSON_OPTIONS, VIEW_COLUMNS, bind_lookups, bind_views
 from zync.lake import data_files, open_table
 from zync.places import locate
 from zync.spark import message_of, name, read_parquet
@@ -62,9 +62,8 @@ def rows_of(result: "DataFrame") -> list[str]:
     """The result's rows, each as a JSON object."""
     from pyspark.sql import functions as sf  # noqa: PLC0415
 
-    options = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
     columns = [sf.col(name(column)) for column in result.columns]
-    return [row[0] for row in result.select(sf.to_json(sf.struct(*columns), options)).collect()]
+    return [row[0] for row in result.select(sf.to_json(sf.struct(*columns), JSON_OPTIONS)).collect()]
 
 
 def table_of(result: "DataFrame") -> str:

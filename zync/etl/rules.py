@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 SEQNO, ORDER, DELETE = "seqno", "_order", "_delete"
 _RESERVED = (SEQNO, ORDER, DELETE)
-_JSON = {
+JSON_OPTIONS = {
     "ignoreNullFields": "false",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
+"""How rows become JSON text: nulls kept, timestamps to the microsecond."""
 
 VIEW_COLUMNS = ("seqno", "txn", "record_seqno", "topic", "kafka", "key", "value", "headers")
 
@@ -110,12 +111,16 @@ def output_rows(made: "DataFrame", rule: OutputRule, number: int) -> "DataFrame"
     from pyspark.sql import functions as sf  # noqa: PLC0415
 
     columns = [column for column in made.columns if column not in _RESERVED]
-    value: Column = sf.to_json(sf.struct(*(sf.col(name(column)) for column in columns)), _JSON)
+    value: Column = sf.to_json(sf.struct(*(sf.col(name(column)) for column in columns)), JSON_OPTIONS)
     if not columns:
         value = sf.lit("{}")
     if DELETE in made.columns:
         value = sf.when(~sf.coalesce(sf.col(DELETE), sf.lit(False)), value)
-    key = sf.to_json(sf.struct(*(sf.col(name(column)) for column in rule.key)), _JSON) if rule.key else sf.lit(None)
+    key = (
+        sf.to_json(sf.struct(*(sf.col(name(column)) for column in rule.key)), JSON_OPTIONS)
+        if rule.key
+        else sf.lit(None)
+    )
     order = sf.col(ORDER) if ORDER in made.columns else sf.lit(None)
     return made.select(
         sf.col(SEQNO).cast("bigint").alias(SEQNO),
