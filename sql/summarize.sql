@@ -1,7 +1,6 @@
 -- In: `assembled`. Out: one row that says what the driver must know to go on.
 SELECT
   count_if(fate = 'again') AS again,
-  count_if(fate = 'pending' AND NOT carried) AS pending,
   count_if(fate = 'late') AS late,
   count_if(fate = 'duplicate') AS duplicate,
   count_if(fate = 'alone' AND fault = 'ignored') AS ignored,

@@ -25,7 +25,6 @@ class Finishing:
 class Summary:
     """Counts of records by fate, and what else decides how the sync goes on. `ingested` is in microseconds."""
 
-    pending: int = 0
     late: int = 0
     duplicate: int = 0
     ignored: int = 0
@@ -150,7 +149,6 @@ def _summarize(spark: "SparkSession", rows: "DataFrame") -> tuple[Summary, int]:
     rows.createOrReplaceTempView("assembled")
     row: dict[str, Any] = spark.sql(statement("summarize")).collect()[0].asDict(recursive=True)
     return Summary(
-        pending=row["pending"],
         late=row["late"],
         duplicate=row["duplicate"],
         ignored=row["ignored"],
@@ -164,7 +162,6 @@ def _summarize(spark: "SparkSession", rows: "DataFrame") -> tuple[Summary, int]:
 
 def _sum(summaries: list[Summary]) -> Summary:
     return Summary(
-        pending=sum(one.pending for one in summaries),
         late=sum(one.late for one in summaries),
         duplicate=sum(one.duplicate for one in summaries),
         ignored=sum(one.ignored for one in summaries),
