@@ -12,7 +12,7 @@ from bench.harness import RECORDS, Result, alternately, log, values
 from bench.pipeline import Raw, config
 from zync.etl.transform import transform
 from zync.lake import data_files, ensure_table, existing_table
-from zync.spark import read_parquet, session
+from zync.spark import Keeper, read_parquet, session
 from zync.staging.commit import commit, write
 from zync.staging.table import SPARK_COLUMNS, STAGING_SCHEMA
 from zync.sync import Outcome, Syncer
@@ -44,15 +44,16 @@ def run(folder: Path) -> list[Result]:
         decoded = decoded.where("fault IS NULL AND bad IS NULL").selectExpr(  # or Spark would leave out decode's checks
             "CAST(txn AS BIGINT) AS seqno", "seqno AS record_seqno", "txn", "topic", "kafka", "key", "value", "headers"
         )
-        out = transform(spark, decoded, pipeline, {}, ())
-        if out is None:
-            raise AssertionError
-        missing = [
-            f"CAST(NULL AS {kind}) AS {name}" for name, kind in SPARK_COLUMNS if name not in (*out.columns, "sync")
-        ]
-        out = out.selectExpr("*", "1L AS sync", *missing).select(*(name for name, _ in SPARK_COLUMNS))
-        staging = ensure_table(str(folder / f"plain-{number}"), STAGING_SCHEMA, "output rows")
-        write(out, staging, "sync-1")
+        with Keeper(spark) as keeper:
+            out = transform(spark, decoded, pipeline, {}, (), keeper=keeper)
+            if out is None:
+                raise AssertionError
+            missing = [
+                f"CAST(NULL AS {kind}) AS {name}" for name, kind in SPARK_COLUMNS if name not in (*out.columns, "sync")
+            ]
+            out = out.selectExpr("*", "1L AS sync", *missing).select(*(name for name, _ in SPARK_COLUMNS))
+            staging = ensure_table(str(folder / f"plain-{number}"), STAGING_SCHEMA, "output rows")
+            write(out, staging, "sync-1")
         commit(staging, "sync-1", 1, uuid.uuid4().hex)
         return time.monotonic() - started
 

@@ -1,42 +1,42 @@
 -- In: `settling`: every record with its fate, and `gathered` ones; `set_aside`: transactions (by seqno) that go to
---     quarantine instead of out. Out: staging's bookkeeping rows: a row a transaction, and one for each late,
---     duplicate or faulty record.
-WITH named AS (
-  SELECT r.*, q.reason AS failed, q.rule AS failed_rule,
-    CASE WHEN r.fate IN ('late', 'duplicate') THEN r.fate
-         WHEN r.fate = 'pending' THEN 'pending'
-         WHEN r.fault IS NOT NULL OR q.seqno IS NOT NULL THEN 'quarantined'
-         ELSE 'done' END AS kind,
-    CASE WHEN r.fate IN ('late', 'duplicate') THEN r.seqno WHEN r.fate <> 'pending' THEN r.completes_at END AS unit
-  FROM settling r LEFT JOIN set_aside q ON r.completes_at = q.seqno
-  WHERE NOT (r.fault <=> 'ignored') AND NOT (r.carried AND r.fate = 'whole')
-    AND NOT (r.fate = 'duplicate' AND r.seqno <= {{head}})
+--     quarantine instead of out. Out: staging's bookkeeping rows: one for each transaction, whole or in flight, and
+--     one for each record that is alone, late or a duplicate.
+WITH whole AS (
+  SELECT txn, completes_at, count(*) AS count,
+    zip_with(array_sort(collect_list(CASE WHEN opens_range THEN seqno END)),
+             array_sort(collect_list(CASE WHEN closes_range THEN seqno END)),
+             (a, b) -> named_struct('first', a, 'last', b)) AS records
+  FROM settling WHERE fate = 'whole' AND NOT carried GROUP BY txn, completes_at
 ),
-grouped AS (
-  SELECT kind, txn, unit,
-    min(seqno) AS first,
-    flatten(collect_list(earlier)) AS earlier,
-    zip_with(array_sort(collect_list(CASE WHEN NOT carried AND (opens_range OR kind IN ('late', 'duplicate')) THEN seqno END)),
-             array_sort(collect_list(CASE WHEN NOT carried AND (closes_range OR kind IN ('late', 'duplicate')) THEN seqno END)),
-             (a, b) -> named_struct('first', a, 'last', b)) AS ranges,
+in_flight AS (
+  SELECT txn, min(seqno) AS first, bool_and(carried) AS untouched, min_by(ingested, seqno) AS since,
     count_if(NOT carried) + coalesce(sum(earlier_count), 0) AS count,
-    min_by(ingested, seqno) AS since,
-    min_by(bad, seqno) FILTER (WHERE bad IS NOT NULL) AS bad,
+    concat(flatten(collect_list(earlier)),
+      zip_with(array_sort(collect_list(CASE WHEN NOT carried AND opens_range THEN seqno END)),
+               array_sort(collect_list(CASE WHEN NOT carried AND closes_range THEN seqno END)),
+               (a, b) -> named_struct('first', a, 'last', b))) AS records,
     max_by(named_struct({{state}}), seqno) AS state,
-    min(fault) AS fault, min(failed) AS failed, min(failed_rule) AS failed_rule,
-    bool_or(alone) AS alone, bool_and(carried) AS untouched,
-    min(CASE WHEN alone OR kind IN ('late', 'duplicate')
-        THEN named_struct('topic', kafka.topic, 'partition', kafka.partition, 'offset', kafka.offset) END) AS place
-  FROM named GROUP BY kind, txn, unit
+    min_by(bad, seqno) FILTER (WHERE bad IS NOT NULL) AS bad
+  FROM settling WHERE fate = 'pending' GROUP BY txn
+),
+single AS (
+  SELECT fate, seqno, fault, CASE WHEN fate <> 'alone' THEN txn END AS txn, seqno AS completes_at,
+    named_struct('topic', kafka.topic, 'partition', kafka.partition, 'offset', kafka.offset) AS place,
+    array(named_struct('first', seqno, 'last', seqno)) AS records
+  FROM settling
+  WHERE fate IN ('alone', 'late', 'duplicate') AND NOT (fault <=> 'ignored')
+    AND NOT (fate = 'duplicate' AND seqno <= {{head}})
 )
-SELECT CASE WHEN kind = 'pending' AND since <= {{expired}} THEN 'expired' ELSE kind END AS kind,
-  coalesce(unit, first) AS seqno, place AS kafka,
-  CASE WHEN NOT alone THEN txn END AS txn,
-  concat(earlier, ranges) AS records, count,
-  CASE WHEN kind = 'pending' THEN since END AS since,
-  CASE WHEN kind = 'pending' THEN to_json(state, map('ignoreNullFields', 'false', 'timestampFormat', "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX")) END AS state,
-  CASE kind WHEN 'late' THEN 'its transaction was settled already'
-            WHEN 'duplicate' THEN 'its record id came before'
-            ELSE coalesce(fault, failed, bad) END AS reason,
-  failed_rule AS rule
-FROM grouped WHERE NOT untouched
+SELECT CASE WHEN q.seqno IS NULL THEN 'done' ELSE 'quarantined' END AS kind, completes_at AS seqno, NULL AS kafka, txn,
+  records, count, NULL AS since, NULL AS state, q.reason, q.rule
+FROM whole LEFT JOIN set_aside q ON completes_at = q.seqno
+UNION ALL
+SELECT CASE WHEN since <= {{expired}} THEN 'expired' ELSE 'pending' END, first, NULL, txn, records, count, since,
+  to_json(state, map('ignoreNullFields', 'false', 'timestampFormat', "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX")), bad, NULL
+FROM in_flight WHERE NOT untouched
+UNION ALL
+SELECT CASE WHEN fate <> 'alone' THEN fate WHEN fault IS NULL AND q.seqno IS NULL THEN 'done' ELSE 'quarantined' END,
+  completes_at, place, txn, records, 1, NULL, NULL,
+  CASE fate WHEN 'late' THEN 'its transaction was settled already' WHEN 'duplicate' THEN 'its record id came before'
+            ELSE coalesce(fault, q.reason) END, q.rule
+FROM single LEFT JOIN set_aside q ON completes_at = q.seqno AND fate = 'alone'

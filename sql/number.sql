@@ -1,6 +1,7 @@
--- In: `made`, one topic's output rows; `first_offset`. Out: staging's output rows, numbered without gap from there.
+-- In: `made`, one topic's output rows, in buckets that each hold a run of seqnos; `first_offset`, where each begins.
+-- Out: staging's output rows, numbered without gap in order of transaction, `_order`, rule and their JSON.
 SELECT 'output' AS kind, seqno,
-  named_struct('topic', f.topic, 'partition', 0,
-               'offset', f.first + row_number() OVER (ORDER BY seqno, _order, rule, value, key) - 1) AS kafka,
+  named_struct('topic', f.topic, 'partition', 0, 'offset', f.first - 1 + row_number() OVER (
+    PARTITION BY bucket ORDER BY seqno, _order, rule, value, key)) AS kafka,
   key, value
-FROM made CROSS JOIN first_offset f
+FROM made JOIN first_offset f USING (bucket)

@@ -8,7 +8,7 @@ import signal
 import threading
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from zync import jars
 from zync.errors import UsageError, ZyncError
@@ -36,6 +36,7 @@ _START = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.sql.adaptive.enabled": "true",
     "spark.driver.memory": "3g",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -179,30 +180,38 @@ def try_eval(spark: "SparkSession", column: "Column") -> "Column":
     return Column(utils.column(guarded))
 
 
-class Kept:
-    """A DataFrame whose rows Spark keeps: `rows` is a plan that begins at them, `release` lets go of them.
+class Keeper:
+    """Lets Spark keep rows that are used more than once, until this context ends."""
 
-    Spark finds what it keeps by comparing plans, and fails to where a statement with a WITH is put around one
-    with another; so the kept rows themselves are the new plan's only leaf.
-    """
+    def __init__(self, spark: "SparkSession") -> None:
+        self._spark = spark
+        self._frames: list[DataFrame] = []
 
-    def __init__(self, spark: "SparkSession", frame: "DataFrame") -> None:
+    def __enter__(self) -> "Keeper":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._frames:
+            self._frames.pop().unpersist()
+
+    def keep(self, frame: "DataFrame") -> "DataFrame":
+        """The rows of `frame`, as a plan that begins at the kept ones.
+
+        Spark finds what it keeps by comparing plans, and fails to where a statement with a WITH is put around one
+        with another; so the kept rows themselves are the new plan's only leaf.
+        """
         from pyspark.sql.classic.dataframe import DataFrame  # noqa: PLC0415
 
-        self._frame = frame.persist()
-        jvm: Any = spark._jvm  # noqa: SLF001
-        plan = self._frame._jdf.queryExecution().withCachedData()  # noqa: SLF001
-        dataset = jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan)  # noqa: SLF001
-        self.rows: DataFrame = DataFrame(dataset, spark)
-
-    def release(self) -> None:
-        """Lets Spark forget the rows."""
-        self._frame.unpersist()
+        self._frames.append(frame.persist())
+        jvm: Any = self._spark._jvm  # noqa: SLF001
+        plan = self._frames[-1]._jdf.queryExecution().withCachedData()  # noqa: SLF001
+        dataset = jvm.org.apache.spark.sql.classic.Dataset.ofRows(self._spark._jsparkSession, plan)  # noqa: SLF001
+        return DataFrame(dataset, self._spark)
 
 
 def read_parquet(spark: "SparkSession", files: list[str], schema: str) -> "DataFrame":
     """The rows of exactly those files: a table's files at one version, as the caller found them in its log."""
-    return spark.read.schema(schema).parquet(*files) if files else spark.createDataFrame([], schema)
+    return spark.read.schema(schema).parquet(*files) if files else local(spark, [], schema)
 
 
 def message_of(error: BaseException) -> str:
@@ -228,6 +237,16 @@ def is_data_error(error: BaseException) -> bool:
     return bool(state) and str(state).startswith(DATA_EXCEPTIONS)
 
 
-def local(spark: "SparkSession", rows: "pa.Table", schema: str) -> "DataFrame":
-    """The Arrow table's rows as a DataFrame of that schema."""
-    return spark.createDataFrame(rows, schema) if rows.num_rows else spark.createDataFrame([], schema)
+def local(spark: "SparkSession", rows: "pa.Table | list[tuple[Any, ...]]", schema: str) -> "DataFrame":
+    """The driver's own rows as a DataFrame that is part of the plan itself.
+
+    Spark's way for lists takes them through Python workers, which costs half a second a sync.
+    """
+    import pyarrow as pa  # noqa: PLC0415
+    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415
+    from pyspark.sql.types import StructType  # noqa: PLC0415
+
+    if not isinstance(rows, pa.Table):
+        arrow = to_arrow_schema(cast("StructType", StructType.fromDDL(schema)))
+        rows = pa.Table.from_pylist([dict(zip(arrow.names, row, strict=True)) for row in rows], schema=arrow)
+    return spark.createDataFrame(rows, schema)

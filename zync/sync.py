@@ -18,7 +18,7 @@ from zync.etl.rules import VIEW_COLUMNS, bind_lookups
 from zync.etl.transform import Failure, check_limit, find_failures, transform
 from zync.ingest.raw import next_seqno
 from zync.lake import data_files, ensure_table, existing_table, open_table
-from zync.spark import Kept, is_data_error, local, read_parquet, session, statement
+from zync.spark import Keeper, is_data_error, local, read_parquet, session, statement
 from zync.staging.commit import Written, add_rows, checkpoint, commit, discard, owned, read_back, reclaim, write
 from zync.staging.cursor import conclude
 from zync.staging.table import SPARK_COLUMNS, STAGING_SCHEMA
@@ -41,6 +41,7 @@ class Sync:
     """One sync under way: what is known of it by now. Each stage fills in its part."""
 
     spark: "SparkSession"
+    keeper: Keeper
     config: Config
     done: Done
     raw: DeltaTable
@@ -55,13 +56,17 @@ class Sync:
     failures: tuple[Failure, ...] = ()
     written: Written | None = None
     after: Known | None = None
-    kept: tuple[Kept, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
     def number(self) -> int:
         """This sync's number: one more than the newest in staging."""
         return self.known.cursor.sync + 1
+
+    @property
+    def small(self) -> bool:
+        """Whether there is so little that is new that planning and starting tasks is most of the work."""
+        return self.head - self.known.cursor.head <= SMALL
 
     @property
     def stateful(self) -> bool:
@@ -117,10 +122,9 @@ def read_new(sync: Sync) -> Sync:
 
 def recall(sync: Sync) -> Sync:
     """What staging knows of these records' transactions: when they were settled, and what of them is in flight."""
-    settled, in_flight, identified, kept = sync.known.settled, sync.known.in_flight, _there(sync.identified), sync.kept
-    if sync.head - sync.known.cursor.head <= SMALL and (settled.num_rows or in_flight.num_rows):
-        kept = (*kept, Kept(sync.spark, identified))
-        identified = kept[-1].rows
+    settled, in_flight, identified = sync.known.settled, sync.known.in_flight, _there(sync.identified)
+    if sync.small and (settled.num_rows or in_flight.num_rows):
+        identified = sync.keeper.keep(identified)
         ids = identified.where("NOT alone").select("txn").distinct().toArrow()["txn"]
         settled = settled.filter(pc.is_in(settled["txn"], ids))
         in_flight = in_flight.filter(pc.is_in(in_flight["txn"], ids))
@@ -138,13 +142,13 @@ def recall(sync: Sync) -> Sync:
     settled_rows = local(sync.spark, newest.select(["txn", "settled_at"]), "txn string, settled_at bigint")
     if newest.num_rows <= SMALL:
         settled_rows = settled_rows.hint("broadcast")
-    return replace(sync, identified=identified, settled=settled_rows, kept=kept)
+    return replace(sync, identified=identified, settled=settled_rows)
 
 
 def judge(sync: Sync) -> Sync:
     """Each record's fate; and the earlier records of transactions that complete now after having been in flight."""
-    assembled = assemble(sync.spark, _there(sync.identified), _there(sync.settled), sync.config, sync.done)
-    sync = replace(sync, assembled=assembled, settling=assembled.rows, kept=(*sync.kept, *assembled.kept))
+    assembled = assemble(sync.spark, _there(sync.identified), _there(sync.settled), sync.config, sync.done, sync.keeper)
+    sync = replace(sync, assembled=assembled, settling=assembled.rows)
     finishing = {one.txn: one.completes_at for one in assembled.summary.finishing}
     if finishing:
         in_flight = sync.known.in_flight
@@ -152,9 +156,8 @@ def judge(sync: Sync) -> Sync:
         completes_at = pa.array([finishing[txn] for txn in in_flight["txn"].to_pylist()], pa.int64())
         wanted = _wanted(in_flight, completes_at)
         earlier = gather(sync.spark, sync.raw, wanted, sync.known.cursor.head, sync.config, sync.done)
-        kept = Kept(sync.spark, earlier.selectExpr("*", "'whole' AS fate"))
-        settling = assembled.rows.unionByName(kept.rows, allowMissingColumns=True)
-        sync = replace(sync, settling=settling, kept=(*sync.kept, kept))
+        earlier = sync.keeper.keep(earlier.selectExpr("*", "'whole' AS fate"))
+        sync = replace(sync, settling=assembled.rows.unionByName(earlier, allowMissingColumns=True))
     failures = tuple(Failure(seqno, reason) for seqno, reason in assembled.summary.tainted)
     check_limit(sync.config, failures, assembled.summary.faulty)
     return replace(sync, failures=failures)
@@ -170,20 +173,8 @@ def transform_and_write(sync: Sync) -> Sync:
     sync = replace(sync, lookups=bind_lookups(sync.spark, sync.config))
     while True:
         folder = f"sync-{sync.number:08d}-{uuid.uuid4().hex[:8]}"
-        rows = _bookkeeping(sync)
-        outputs = transform(sync.spark, records, sync.config, sync.known.cursor.offsets, sync.failures)
-        if outputs is not None:
-            rows = rows.unionByName(outputs, allowMissingColumns=True)
-        missing = [
-            f"CAST(NULL AS {kind}) AS {column}"
-            for column, kind in SPARK_COLUMNS
-            if column not in (*rows.columns, "sync")
-        ]
-        rows = rows.selectExpr("*", f"{sync.number}L AS sync", *missing).select(*(name for name, _ in SPARK_COLUMNS))
-        if sync.head - sync.known.cursor.head <= SMALL:
-            rows = rows.coalesce(1)
         try:
-            write(rows, sync.staging, folder)
+            _write(sync, records, folder)
         except Exception as error:
             discard(sync.staging, folder)
             if not is_data_error(error):
@@ -197,11 +188,24 @@ def transform_and_write(sync: Sync) -> Sync:
         return replace(sync, written=read_back(sync.staging, folder))
 
 
+def _write(sync: Sync, records: "DataFrame", folder: str) -> None:
+    rows = _bookkeeping(sync)
+    offsets, keeper = sync.known.cursor.offsets, None if sync.small else sync.keeper
+    outputs = transform(sync.spark, records, sync.config, offsets, sync.failures, keeper=keeper)
+    if outputs is not None:
+        rows = rows.unionByName(outputs, allowMissingColumns=True)
+    missing = [
+        f"CAST(NULL AS {kind}) AS {column}" for column, kind in SPARK_COLUMNS if column not in (*rows.columns, "sync")
+    ]
+    rows = rows.selectExpr("*", f"{sync.number}L AS sync", *missing).select(*(name for name, _ in SPARK_COLUMNS))
+    write(rows.coalesce(1) if sync.small else rows, sync.staging, folder)
+
+
 def _bookkeeping(sync: Sync) -> "DataFrame":
     spark, summary = sync.spark, _there(sync.assembled).summary
     _there(sync.settling).createOrReplaceTempView("settling")
     failures = [(one.seqno, one.reason, one.rule) for one in sync.failures]
-    set_aside = spark.createDataFrame(failures, "seqno bigint, reason string, rule string").hint("broadcast")
+    set_aside = local(spark, failures, "seqno bigint, reason string, rule string").hint("broadcast")
     set_aside.createOrReplaceTempView("set_aside")
     state = ", ".join(f"'p{n}', a{n}" for n in range(len(sync.done.aggregates))) if sync.stateful else ""
     rows = spark.sql(
@@ -266,20 +270,15 @@ class Syncer:
         if head == cursor.head:
             return Outcome(cursor.sync, cursor.seqno, cursor.head, in_flight=known.in_flight.num_rows)
         staging = staging or ensure_table(self.staging, STAGING_SCHEMA, "zync staging: whole transactions")
-        sync = Sync(self.spark, self.config, self.done, raw, staging, known, head)
-        try:
+        with Keeper(self.spark) as keeper:
+            sync = Sync(self.spark, keeper, self.config, self.done, raw, staging, known, head)
+            self.known = None  # until it is over: what a failed sync leaves is read anew
             for stage in STAGES:
                 started = time.monotonic()
                 sync = stage(sync)
                 sync.seconds[stage.__name__] = round(time.monotonic() - started, 3)
-        except BaseException:
-            self.known = None
-            raise
-        finally:
-            for kept in sync.kept:
-                kept.release()
+        self.known, self._staging_version = sync.after, staging.version() + 1  # refused if another had come between
         checkpoint(staging)
-        self.known, self._staging_version = sync.after, staging.version()
         return _outcome(sync)
 
     def _read_known(self, staging: DeltaTable | None) -> Known:

@@ -8,12 +8,14 @@ from zync.config import Config
 from zync.errors import DataError, UsageError
 from zync.etl.rules import RuleError, bind_views, output_rows, run_rule
 from zync.output import amount
-from zync.spark import is_data_error, statement
+from zync.spark import Keeper, is_data_error, local, statement
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _MANY_PIECES = 8
+_BUCKET = 1 << 16
+"""Seqnos whose rows are numbered by one task, where there is more than one to do it."""
 
 
 @dataclass(frozen=True)
@@ -25,23 +27,44 @@ class Failure:
     rule: str | None = None
 
 
-def transform(
-    spark: "SparkSession", records: "DataFrame", config: Config, offsets: dict[str, int], left_out: tuple[Failure, ...]
+def transform(  # noqa: PLR0913 - each is a thing known by now
+    spark: "SparkSession",
+    records: "DataFrame",
+    config: Config,
+    offsets: dict[str, int],
+    left_out: tuple[Failure, ...],
+    *,
+    keeper: Keeper | None,
 ) -> "DataFrame | None":
     """Staging's output rows of the whole transactions in `records`, numbered by topic from `offsets` on.
 
-    In order of transaction, `_order`, rule, and their JSON. Transactions in `left_out` have none.
+    In order of transaction, `_order`, rule, and their JSON. Transactions in `left_out` have none. With a `keeper`
+    several tasks number them, each its run of seqnos: how many rows come before each run has to be counted first.
     Returns None where the config has no outputs; UsageError where a rule is no rule.
     """
     bind_views(spark, _without(spark, records, left_out), config)
     numbered: DataFrame | None = None
     for topic, made in made_by_topic(spark, config).items():
-        made.createOrReplaceTempView("made")
-        first = spark.createDataFrame([(topic, offsets.get(topic, 0))], "topic string, first bigint")
-        first.createOrReplaceTempView("first_offset")
+        first = offsets.get(topic, 0)
+        if keeper:
+            rows = keeper.keep(made.selectExpr("*", f"seqno DIV {_BUCKET} AS bucket").repartition("bucket"))
+            firsts = _first_offsets(rows, topic, first)
+        else:
+            rows, firsts = made.selectExpr("*", "0L AS bucket"), [(topic, 0, first)]
+        rows.createOrReplaceTempView("made")
+        bound = local(spark, firsts, "topic string, bucket bigint, first bigint").hint("broadcast")
+        bound.createOrReplaceTempView("first_offset")
         rows = spark.sql(statement("number"))
         numbered = rows if numbered is None else numbered.unionAll(rows)
     return numbered
+
+
+def _first_offsets(made: "DataFrame", topic: str, first: int) -> list[tuple[str, int, int]]:
+    firsts = []
+    for row in sorted(made.groupBy("bucket").count().collect()):
+        firsts.append((topic, row["bucket"], first))
+        first += row["count"]
+    return firsts
 
 
 def find_failures(
@@ -94,7 +117,7 @@ def check_limit(config: Config, failures: Sequence[Failure], faulty: int = 0) ->
 def _without(spark: "SparkSession", records: "DataFrame", failures: tuple[Failure, ...]) -> "DataFrame":
     if not failures:
         return records
-    left_out = spark.createDataFrame([(one.seqno,) for one in failures], "seqno bigint")
+    left_out = local(spark, [(one.seqno,) for one in failures], "seqno bigint")
     return records.join(left_out.hint("broadcast"), "seqno", "left_anti")
 
 

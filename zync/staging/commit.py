@@ -169,12 +169,11 @@ def _judge(location: str, number: int, nonce: str, error: Exception) -> None:
 
 
 def checkpoint(table: DeltaTable) -> None:
-    """Leaves a checkpoint every so many versions; its failure is nobody's."""
-    if table.version() % CHECKPOINT_EVERY == 0 and table.version():
-        try:
+    """Leaves a checkpoint every so many versions, after a commit on this handle; its failure is nobody's."""
+    with contextlib.suppress(DeltaError, OSError):
+        table.update_incremental()
+        if table.version() % CHECKPOINT_EVERY == 0:
             table.create_checkpoint()
-        except (DeltaError, OSError):
-            return
 
 
 def _added(table: DeltaTable, folder: str) -> Iterator[AddAction]:

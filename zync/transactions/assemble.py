@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from zync.config import Config
-from zync.spark import Kept, statement, try_eval
+from zync.spark import Keeper, statement, try_eval
 from zync.transactions.done import Done
 
 if TYPE_CHECKING:
@@ -37,11 +37,10 @@ class Summary:
 
 @dataclass(frozen=True)
 class Assembled:
-    """`rows`: every record with its fate, and their summary. `kept` is what Spark keeps of them."""
+    """`rows`: every record with its fate, and their summary."""
 
     rows: "DataFrame"
     summary: Summary
-    kept: tuple[Kept, ...] = ()
 
 
 def with_state(spark: "SparkSession", identified: "DataFrame", in_flight: "DataFrame", done: Done) -> "DataFrame":
@@ -89,26 +88,28 @@ def state_types(spark: "SparkSession", identified: "DataFrame", done: Done) -> d
     return {field.name: field.dataType.simpleString() for field in identified.selectExpr(*merged).schema.fields}
 
 
-def assemble(spark: "SparkSession", rows: "DataFrame", settled: "DataFrame", config: Config, done: Done) -> Assembled:
+def assemble(  # noqa: PLR0913 - each is a thing known by now
+    spark: "SparkSession", rows: "DataFrame", settled: "DataFrame", config: Config, done: Done, keeper: Keeper
+) -> Assembled:
     """Every record of `rows` (from `with_state` or `without_state`) with its fate; see sql/judge.sql.
 
     `settled`: (txn, settled_at), one row a transaction. The records of an id that was forgotten within
     this very sync are assembled once more, until none is left.
     """
-    rounds: list[Kept] = []
+    rounds: list[DataFrame] = []
     summaries: list[Summary] = []
     again = 1
     while again:
-        one = Kept(spark, _assemble_once(spark, rows, settled, config, done))
+        one = keeper.keep(_assemble_once(spark, rows, settled, config, done))
         rounds.append(one)
-        summary, again = _summarize(spark, one.rows)
+        summary, again = _summarize(spark, one)
         summaries.append(summary)
         settled = settled.limit(0)
-        rows = one.rows.where("fate = 'again'").select(*rows.columns)
-    whole = rounds[0].rows.where("fate <> 'again'") if len(rounds) > 1 else rounds[0].rows
+        rows = one.where("fate = 'again'").select(*rows.columns)
+    whole = rounds[0].where("fate <> 'again'") if len(rounds) > 1 else rounds[0]
     for one in rounds[1:]:
-        whole = whole.unionByName(one.rows.where("fate <> 'again'"))
-    return Assembled(whole, _sum(summaries), tuple(rounds))
+        whole = whole.unionByName(one.where("fate <> 'again'"))
+    return Assembled(whole, _sum(summaries))
 
 
 def _assemble_once(

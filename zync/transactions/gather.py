@@ -33,7 +33,7 @@ def reread(spark: "SparkSession", raw: DeltaTable, in_flight: pa.Table) -> "Data
     """The very rows of raw that are in flight, whatever transaction they belong to by now."""
     ranges = [one for records in in_flight["records"].to_pylist() for one in records]
     rows = read_parquet(spark, _files(raw, [ranges]), RAW_COLUMNS)
-    wanted = spark.createDataFrame([(one["first"], one["last"]) for one in ranges], "first bigint, last bigint")
+    wanted = local(spark, [(one["first"], one["last"]) for one in ranges], "first bigint, last bigint")
     return rows.join(
         wanted.hint("broadcast"), (rows["seqno"] >= wanted["first"]) & (rows["seqno"] <= wanted["last"]), "left_semi"
     )
