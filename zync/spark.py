@@ -37,11 +37,23 @@ _START = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.codegen.cache.maxEntries": "2000",
-    "spark.sql.adaptive.enabled": "true",
     "spark.driver.memory": "3g",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions": "1",
+}
+
+_PACE = {
+    True: {
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    },
+    False: {
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.codegen.wholeStage": "true",
+        "spark.sql.codegen.factoryMode": "FALLBACK",
+    },
 }
 
 
@@ -111,6 +123,16 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool) -> "S
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, on_interrupt)  # PySpark takes Ctrl-C for itself; it stays the caller's
     return spark
+
+
+def pace(spark: "SparkSession", given: dict[str, str], *, small: bool) -> None:
+    """Sets what pays for the work at hand: with little data, compiling and planning anew would take the most time.
+
+    Properties that are `given` in the config stay as they are.
+    """
+    for key, value in _PACE[small].items():
+        if key not in given:
+            spark.conf.set(key, value)
 
 
 @contextlib.contextmanager

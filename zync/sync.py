@@ -18,7 +18,7 @@ from zync.etl.rules import VIEW_COLUMNS, bind_lookups
 from zync.etl.transform import Failure, check_limit, find_failures, transform
 from zync.ingest.raw import next_seqno
 from zync.lake import data_files, ensure_table, existing_table, open_table
-from zync.spark import Keeper, is_data_error, local, read_parquet, session, statement
+from zync.spark import Keeper, is_data_error, local, pace, read_parquet, session, statement
 from zync.staging.commit import Written, add_rows, checkpoint, commit, discard, owned, read_back, reclaim, write
 from zync.staging.cursor import conclude
 from zync.staging.table import SPARK_COLUMNS, STAGING_SCHEMA
@@ -31,7 +31,7 @@ from zync.transactions.known import IN_FLIGHT_COLUMNS, Known, read_cursor, read_
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SMALL = 50_000
+SMALL = 30_000
 """Up to so many new records, their ids are looked at first, and only what is known of those goes to Spark."""
 _LOOK_SECONDS = 0.1
 
@@ -272,6 +272,7 @@ class Syncer:
         staging = staging or ensure_table(self.staging, STAGING_SCHEMA, "zync staging: whole transactions")
         with Keeper(self.spark) as keeper:
             sync = Sync(self.spark, keeper, self.config, self.done, raw, staging, known, head)
+            pace(self.spark, self.config.spark, small=sync.small)
             self.known = None  # until it is over: what a failed sync leaves is read anew
             for stage in STAGES:
                 started = time.monotonic()

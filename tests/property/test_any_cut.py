@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from tests import model
 from tests.conftest import rows
+from zync import sync
 from zync.config import Config, Limits, OutputRule, Topic, Transactions
+from zync.etl import transform
 from zync.ingest.load import load
 from zync.sync import Syncer
 
@@ -123,8 +125,11 @@ DONES = {
 
 @pytest.mark.parametrize("record_id", [False, True], ids=["", "record_id"])
 @pytest.mark.parametrize("name", DONES)
-def test_staging_is_what_one_pass_over_raw_says(spark: Any, name: str, record_id: bool) -> None:
+def test_staging_is_what_one_pass_over_raw_says(
+    spark: Any, name: str, record_id: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done, holds = DONES[name]
+    monkeypatch.setattr(transform, "_BUCKET", 16)
 
     @settings(
         max_examples=8,
@@ -134,8 +139,13 @@ def test_staging_is_what_one_pass_over_raw_says(spark: Any, name: str, record_id
         database=None,
         phases=[Phase.generate],  # shrinking would run hundreds of syncs
     )
-    @given(given_=RECORDS, cuts=st.sets(st.integers(1, 80), min_size=1, max_size=3), restart=st.booleans())
-    def check(given_: list[tuple[str, Any]], cuts: set[int], restart: bool) -> None:
+    @given(
+        given_=RECORDS,
+        cuts=st.sets(st.integers(1, 80), min_size=1, max_size=3),
+        restart=st.booleans(),
+        smalls=st.lists(st.booleans(), min_size=4, max_size=4),
+    )
+    def check(given_: list[tuple[str, Any]], cuts: set[int], restart: bool, smalls: list[bool]) -> None:
         records = as_model(given_)
         pipeline = model.Pipeline(
             topics={"a": 1, "b": 1, "single": "single"},
@@ -151,7 +161,8 @@ def test_staging_is_what_one_pass_over_raw_says(spark: Any, name: str, record_id
             syncer = Syncer(conf, str(folder / "raw"), str(folder / "staging"), spark)
             bounds = [0, *sorted(cut for cut in cuts if cut < len(given_)), len(given_)]
             state = model.State()
-            for start, end in zip(bounds, bounds[1:], strict=False):
+            for start, end, small in zip(bounds, bounds[1:], smalls, strict=False):
+                monkeypatch.setattr(sync, "SMALL", len(given_) if small else 0)
                 load(str(folder / "raw"), [str(write(folder / "in.jsonl", given_[start:end]))])
                 if restart:
                     syncer = Syncer(conf, str(folder / "raw"), str(folder / "staging"), spark)
