@@ -14,6 +14,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml scripts/java.sh
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@$(BIN)/python -m zync.jars
+	@$(BIN)/python -m zync.startup || echo "no class archive could be made: all works, Spark only starts slower"
 	@touch $@
 
 demo: setup

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from zync import jars
+from zync import jars, startup
 from zync.errors import UsageError, ZyncError
 
 if TYPE_CHECKING:
@@ -106,8 +106,8 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool) -> "S
         settings["spark.jars"] = ",".join(found)
         settings.setdefault("spark.driver.extraClassPath", os.pathsep.join(found))
     options = f"-Dlog4j2.configurationFile=file:{Path(__file__).parent}/log4j2.properties"
-    if brief and settings["spark.master"].startswith("local"):
-        options += f" {_BRIEF}"
+    if settings["spark.master"].startswith("local"):
+        options += f" {startup.jvm_options()} {_BRIEF if brief else ''}"
     given = properties.get("spark.driver.extraJavaOptions", "")
     settings["spark.driver.extraJavaOptions"] = f"{options} {given}".strip()
     builder = SparkSession.builder
@@ -269,6 +269,6 @@ def local(spark: "SparkSession", rows: "pa.Table | list[tuple[Any, ...]]", schem
     from pyspark.sql.types import StructType  # noqa: PLC0415
 
     if not isinstance(rows, pa.Table):
-        arrow = to_arrow_schema(cast("StructType", StructType.fromDDL(schema)))
+        arrow = to_arrow_schema(cast("StructType", StructType.fromDDL(schema)), timezone="UTC")
         rows = pa.Table.from_pylist([dict(zip(arrow.names, row, strict=True)) for row in rows], schema=arrow)
     return spark.createDataFrame(rows, schema)
