@@ -45,7 +45,7 @@ def run(folder: Path) -> list[Result]:
             "CAST(txn AS BIGINT) AS seqno", "seqno AS record_seqno", "txn", "topic", "kafka", "key", "value", "headers"
         )
         with Keeper(spark) as keeper:
-            out = transform(spark, decoded, pipeline, {}, (), keeper=keeper)
+            out = transform(spark, decoded, pipeline, {}, (), keeper=keeper, spread=True)
             if out is None:
                 raise AssertionError
             missing = [

@@ -232,6 +232,29 @@ def test_a_value_that_does_not_fit_the_schema_sets_its_whole_transaction_aside(p
     assert (aside["txn"], aside["seqno"], aside["reason"]) == ("1", 2, "value does not fit the schema")
 
 
+def test_a_rule_is_not_run_on_what_was_set_aside(pipeline: Pipeline, txn: Any) -> None:
+    pipeline.rules(out="SELECT seqno, 10 DIV value:x::int AS x FROM records WHERE 10 DIV value:x::int > 1")
+    pipeline.load(("a", txn(1, x=2)), ("a", txn(2, x=0)), ("a", txn(3, x="no")), ("a", txn(4, x=5)))
+    pipeline.sync()
+    assert pipeline.values() == [{"x": 5}, {"x": 2}]
+    assert [row["txn"] for row in pipeline.of("quarantined")] == ["2", "3"]
+
+
+def test_a_decimal_that_the_schema_would_round_sets_its_transaction_aside(pipeline: Pipeline, txn: Any) -> None:
+    schema = "txn INT, n INT, x DECIMAL(10, 2), more ARRAY<STRUCT<d: DECIMAL(4, 1)>>"
+    pipeline.change(topics={"a": Topic("value:txn", schema=schema)})
+    pipeline.rules(out="SELECT seqno, value.x, value.more[0].d AS d FROM a")
+    pipeline.load(
+        ("a", txn(1, x=1.23, more=[{"d": 2.5}])),
+        ("a", txn(2, x=1.239, more=[])),
+        ("a", '{"txn":3,"n":1,"x":1.2300,"more":null}'),
+        ("a", txn(4, x=1, more=[{"d": 2.25}])),
+    )
+    pipeline.sync()
+    assert pipeline.values() == [{"x": 1.23, "d": 2.5}, {"x": 1.23, "d": None}]
+    assert [row["txn"] for row in pipeline.of("quarantined")] == ["2", "4"]
+
+
 def test_what_expired_no_longer_holds_the_cursor_and_completes_after_all(pipeline: Pipeline, txn: Any) -> None:
     pipeline.change(
         transactions=Transactions(done="count(*) = max(value:n::int)", expire_after=timedelta(milliseconds=1))
@@ -315,7 +338,7 @@ def test_a_sync_that_lost_the_race_says_that_it_did_not_land(
     pipeline.load(("a", txn(1, x=1)))
     pipeline.sync()
     pipeline.load(("a", txn(2, x=2)))
-    import zync.sync as engine
+    import zync.stages as engine
 
     real = engine.commit
 

@@ -34,19 +34,20 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
     offsets: dict[str, int],
     left_out: tuple[Failure, ...],
     *,
-    keeper: Keeper | None,
+    keeper: Keeper,
+    spread: bool,
 ) -> "DataFrame | None":
     """Staging's output rows of the whole transactions in `records`, numbered by topic from `offsets` on.
 
-    In order of transaction, `_order`, rule, and their JSON. Transactions in `left_out` have none. With a `keeper`
-    several tasks number them, each its run of seqnos: how many rows come before each run has to be counted first.
+    In order of transaction, `_order`, rule, and their JSON. Transactions in `left_out` have none. `spread`: several
+    tasks number them, each its run of seqnos; how many rows come before each run has to be counted first.
     Returns None where the config has no outputs; UsageError where a rule is no rule.
     """
-    bind_views(spark, _without(spark, records, left_out), config)
+    bind_views(spark, _without(spark, records, left_out, keeper), config)
     numbered: DataFrame | None = None
     for topic, made in made_by_topic(spark, config).items():
         first = offsets.get(topic, 0)
-        if keeper:
+        if spread:
             rows = keeper.keep(made.selectExpr("*", f"seqno DIV {_BUCKET} AS bucket").repartition("bucket"))
             firsts = _first_offsets(rows, topic, first)
         else:
@@ -67,14 +68,19 @@ def _first_offsets(made: "DataFrame", topic: str, first: int) -> list[tuple[str,
     return firsts
 
 
-def find_failures(
-    spark: "SparkSession", records: "DataFrame", config: Config, known: tuple[Failure, ...], faulty: int
+def find_failures(  # noqa: PLR0913 - each is a thing known by now
+    spark: "SparkSession",
+    records: "DataFrame",
+    config: Config,
+    known: tuple[Failure, ...],
+    faulty: int,
+    keeper: Keeper,
 ) -> tuple[Failure, ...]:
     """`known`, and the other transactions that a rule fails on: found by trying smaller and smaller parts.
 
     Raises DataError when they are more than `max_quarantined`, together with `faulty` records.
     """
-    records = _without(spark, records, known)
+    records = _without(spark, records, known, keeper)
     seqnos = sorted(row.seqno for row in records.select("seqno").distinct().collect())
     found = list(known)
 
@@ -114,11 +120,12 @@ def check_limit(config: Config, failures: Sequence[Failure], faulty: int = 0) ->
     raise DataError(msg)
 
 
-def _without(spark: "SparkSession", records: "DataFrame", failures: tuple[Failure, ...]) -> "DataFrame":
+def _without(spark: "SparkSession", records: "DataFrame", failures: tuple[Failure, ...], keeper: Keeper) -> "DataFrame":
+    """What is left is kept: Spark would move parts of a rule below a mere join, on to what was left out."""
     if not failures:
         return records
     left_out = local(spark, [(one.seqno,) for one in failures], "seqno bigint")
-    return records.join(left_out.hint("broadcast"), "seqno", "left_anti")
+    return keeper.keep(records.join(left_out.hint("broadcast"), "seqno", "left_anti"))
 
 
 def made_by_topic(spark: "SparkSession", config: Config) -> "dict[str, DataFrame]":

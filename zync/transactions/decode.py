@@ -1,18 +1,22 @@
 """Stage decode: rows of raw to records with their transaction id, or with the reason why they have none."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zync.config import Config, Topic
 from zync.spark import expression, literal, name, statement, try_eval
 from zync.transactions.done import Done
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
 RAW_COLUMNS = (
     "seqno bigint, kafka struct<topic: string, partition: int, offset: bigint, timestamp: timestamp>, "
     "ingested timestamp, key binary, value binary, headers array<struct<key: string, value: binary>>"
 )
+
+_DIGITS = 38
+"""The most that a decimal of Spark can have."""
 
 
 def decode(spark: "SparkSession", rows: "DataFrame", config: Config, done: Done) -> "DataFrame":
@@ -92,20 +96,40 @@ def _configured(config: Config) -> str:
     return _any_topic(list(config.topics))
 
 
-def _struct(spark: "SparkSession", topic: str, one: Topic) -> "Column":  # type: ignore[name-defined]  # noqa: F821
+def _struct(spark: "SparkSession", topic: str, one: Topic) -> "Column":
     """The value of that topic's records as the struct its schema says, and whether it does not fit."""
     from pyspark.sql import functions as sf  # noqa: PLC0415
     from pyspark.sql.types import StringType, StructField, StructType  # noqa: PLC0415
 
     schema = schema_of(spark, topic, str(one.schema))
-    whole = StructType([*schema.fields, StructField("_unfit", StringType())])
-    parsed = sf.from_json("value_text", whole, {"columnNameOfCorruptRecord": "_unfit", "mode": "PERMISSIVE"})
-    mine = sf.when(sf.expr(_matches(topic)), parsed)
-    fields = [mine.getField(field.name).alias(field.name) for field in schema.fields]
-    return sf.struct(
-        mine["_unfit"].isNotNull().alias("unfit"),
-        sf.when(mine.isNotNull(), sf.struct(*fields)).alias("value"),
-    )
+
+    def parsed(as_: StructType) -> "Column":
+        whole = StructType([*as_.fields, StructField("_unfit", StringType())])
+        found = sf.from_json("value_text", whole, {"columnNameOfCorruptRecord": "_unfit", "mode": "PERMISSIVE"})
+        return sf.when(sf.expr(_matches(topic)), found)
+
+    mine, widest = parsed(schema), _widest(schema)
+    value = sf.struct(*(mine.getField(field.name).alias(field.name) for field in schema.fields))
+    unfit = mine["_unfit"].isNotNull()
+    if widest != schema:  # from_json rounds decimals in silence: compare with all the digits that there are
+        wide = sf.struct(*(parsed(widest).getField(field.name).alias(field.name) for field in schema.fields))
+        unfit = unfit | (sf.to_json(value.cast(widest)) != sf.to_json(wide))
+    return sf.struct(unfit.alias("unfit"), sf.when(mine.isNotNull(), value).alias("value"))
+
+
+def _widest(kind: "DataType") -> Any:
+    """The type with decimals of all the fractional digits that leave room for as many others as it has."""
+    from pyspark.sql.types import ArrayType, DecimalType, MapType, StructField, StructType  # noqa: PLC0415
+
+    if isinstance(kind, DecimalType):
+        return DecimalType(_DIGITS, _DIGITS - kind.precision + kind.scale)
+    if isinstance(kind, ArrayType):
+        return ArrayType(_widest(kind.elementType), kind.containsNull)
+    if isinstance(kind, MapType):
+        return MapType(kind.keyType, _widest(kind.valueType), kind.valueContainsNull)
+    if isinstance(kind, StructType):
+        return StructType([StructField(one.name, _widest(one.dataType), one.nullable) for one in kind.fields])
+    return kind
 
 
 def schema_of(spark: "SparkSession", topic: str, text: str):  # type: ignore[no-untyped-def]  # noqa: ANN201

@@ -1,0 +1,235 @@
+"""The stages of a sync, in order: what is known of it grows from one to the next."""
+
+import uuid
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from zync.config import Config
+from zync.etl.rules import VIEW_COLUMNS, bind_lookups
+from zync.etl.transform import Failure, check_limit, find_failures, transform
+from zync.lake import data_files
+from zync.spark import Keeper, is_data_error, local, read_parquet, statement
+from zync.staging.commit import Written, add_rows, commit, discard, read_back, write
+from zync.staging.cursor import conclude
+from zync.staging.table import SPARK_COLUMNS
+from zync.transactions.assemble import Assembled, assemble, with_state, without_state
+from zync.transactions.decode import RAW_COLUMNS, decode
+from zync.transactions.done import Done
+from zync.transactions.gather import gather, reread
+from zync.transactions.known import IN_FLIGHT_COLUMNS, Known
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SMALL = 30_000
+"""Up to so many new records, their ids are looked at first, and only what is known of those goes to Spark."""
+
+
+@dataclass(frozen=True)
+class Sync:
+    """One sync under way: what is known of it by now. Each stage fills in its part."""
+
+    spark: "SparkSession"
+    keeper: Keeper
+    config: Config
+    done: Done
+    raw: DeltaTable
+    staging: DeltaTable
+    known: Known
+    head: int
+    lookups: dict[str, str] = field(default_factory=dict)
+    identified: "DataFrame | None" = None
+    settled: "DataFrame | None" = None
+    assembled: Assembled | None = None
+    settling: "DataFrame | None" = None
+    failures: tuple[Failure, ...] = ()
+    written: Written | None = None
+    after: Known | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def number(self) -> int:
+        """This sync's number: one more than the newest in staging."""
+        return self.known.cursor.sync + 1
+
+    @property
+    def small(self) -> bool:
+        """Whether there is so little that is new that planning and starting tasks is most of the work."""
+        return self.head - self.known.cursor.head <= SMALL
+
+    @property
+    def stateful(self) -> bool:
+        """Whether in-flight transactions come as the state of their aggregates, not as their records."""
+        return self.done.mergeable and not any(topic.record_id for topic in self.config.topics.values())
+
+    @property
+    def cutoff(self) -> int:
+        """What began at or before this (in microseconds) has expired, by raw's clock: the newest `ingested`."""
+        newest = there(there(self.assembled).summary.ingested)
+        return newest - self.config.transactions.expire_after // timedelta(microseconds=1)
+
+    @property
+    def changed(self) -> bool:
+        """Whether ids or `done` are not what they were, so that all that is in flight is to be judged anew."""
+        before = self.known.cursor.digests.get("transactions")
+        return before is not None and before != self.config.digests()["transactions"]
+
+
+def read_new(sync: Sync) -> Sync:
+    """The records after head, decoded; where ids or `done` changed, with all that is in flight."""
+    head = sync.known.cursor.head
+    files = data_files(sync.raw, "seqno", above=head, upto=sync.head)
+    rows = read_parquet(sync.spark, [one.uri for one in files], RAW_COLUMNS)
+    if files and (files[0].lowest <= head or files[-1].highest > sync.head):
+        rows = rows.where(f"seqno > {head} AND seqno <= {sync.head}")
+    known = sync.known
+    if sync.changed and known.in_flight.num_rows:
+        rows = rows.unionByName(reread(sync.spark, sync.raw, known.in_flight))
+        known = replace(known, in_flight=known.in_flight.slice(0, 0))
+    return replace(sync, known=known, identified=decode(sync.spark, rows, sync.config, sync.done))
+
+
+def recall(sync: Sync) -> Sync:
+    """What staging knows of these records' transactions: when they were settled, and what of them is in flight."""
+    settled, in_flight, identified = sync.known.settled, sync.known.in_flight, there(sync.identified)
+    if sync.small and (settled.num_rows or in_flight.num_rows):
+        identified = sync.keeper.keep(identified)
+        ids = identified.where("NOT alone").select("txn").distinct().toArrow()["txn"]
+        settled = settled.filter(pc.is_in(settled["txn"], ids))
+        in_flight = in_flight.filter(pc.is_in(in_flight["txn"], ids))
+    newest = settled.group_by("txn").aggregate([("seqno", "max")]).rename_columns({"seqno_max": "settled_at"})
+    if sync.stateful and in_flight.num_rows:
+        states = local(sync.spark, in_flight, IN_FLIGHT_COLUMNS)
+        identified = with_state(sync.spark, identified, states, sync.done)
+    else:
+        if in_flight.num_rows:
+            wanted = _wanted(in_flight, pa.nulls(in_flight.num_rows, pa.int64()))
+            head = sync.known.cursor.head
+            earlier = gather(sync.spark, sync.raw, wanted, head, sync.config, sync.done)
+            identified = identified.unionByName(earlier.drop("completes_at", "opens_range", "closes_range"))
+        identified = without_state(identified)
+    settled_rows = local(sync.spark, newest.select(["txn", "settled_at"]), "txn string, settled_at bigint")
+    if newest.num_rows <= SMALL:
+        settled_rows = settled_rows.hint("broadcast")
+    return replace(sync, identified=identified, settled=settled_rows)
+
+
+def judge(sync: Sync) -> Sync:
+    """Each record's fate; and the earlier records of transactions that complete now after having been in flight."""
+    assembled = assemble(sync.spark, there(sync.identified), there(sync.settled), sync.config, sync.done, sync.keeper)
+    sync = replace(sync, assembled=assembled, settling=assembled.rows)
+    finishing = {one.txn: one.completes_at for one in assembled.summary.finishing}
+    if finishing:
+        in_flight = sync.known.in_flight
+        in_flight = in_flight.filter(pc.is_in(in_flight["txn"], pa.array(finishing)))
+        completes_at = pa.array([finishing[txn] for txn in in_flight["txn"].to_pylist()], pa.int64())
+        wanted = _wanted(in_flight, completes_at)
+        earlier = gather(sync.spark, sync.raw, wanted, sync.known.cursor.head, sync.config, sync.done)
+        earlier = sync.keeper.keep(earlier.selectExpr("*", "'whole' AS fate"))
+        sync = replace(sync, settling=assembled.rows.unionByName(earlier, allowMissingColumns=True))
+    failures = tuple(Failure(seqno, reason) for seqno, reason in assembled.summary.tainted)
+    check_limit(sync.config, failures, assembled.summary.faulty)
+    return replace(sync, failures=failures)
+
+
+def transform_and_write(sync: Sync) -> Sync:
+    """The rules' rows and the bookkeeping, as files; transactions that a rule fails on are found, and set aside."""
+    records = there(sync.settling).where("completes_at IS NOT NULL AND fault IS NULL AND NOT carried")
+    structs = [column for column in records.columns if column.startswith("as_")]
+    records = records.selectExpr(
+        "completes_at AS seqno", "seqno AS record_seqno", *(c for c in VIEW_COLUMNS if "seqno" not in c), *structs
+    )
+    sync = replace(sync, lookups=bind_lookups(sync.spark, sync.config))
+    while True:
+        folder = f"sync-{sync.number:08d}-{uuid.uuid4().hex[:8]}"
+        try:
+            _write(sync, records, folder)
+        except Exception as error:
+            discard(sync.staging, folder)
+            if not is_data_error(error):
+                raise
+            faulty = there(sync.assembled).summary.faulty
+            found = find_failures(sync.spark, records, sync.config, sync.failures, faulty, sync.keeper)
+            if len(found) == len(sync.failures):
+                raise
+            sync = replace(sync, failures=found)
+            continue
+        return replace(sync, written=read_back(sync.staging, folder))
+
+
+def _write(sync: Sync, records: "DataFrame", folder: str) -> None:
+    rows = _bookkeeping(sync)
+    offsets, spread = sync.known.cursor.offsets, not sync.small
+    outputs = transform(sync.spark, records, sync.config, offsets, sync.failures, keeper=sync.keeper, spread=spread)
+    if outputs is not None:
+        rows = rows.unionByName(outputs, allowMissingColumns=True)
+    missing = [
+        f"CAST(NULL AS {kind}) AS {column}" for column, kind in SPARK_COLUMNS if column not in (*rows.columns, "sync")
+    ]
+    rows = rows.selectExpr("*", f"{sync.number}L AS sync", *missing).select(*(name for name, _ in SPARK_COLUMNS))
+    write(rows.coalesce(1) if sync.small else rows, sync.staging, folder)
+
+
+def _bookkeeping(sync: Sync) -> "DataFrame":
+    spark, summary = sync.spark, there(sync.assembled).summary
+    there(sync.settling).createOrReplaceTempView("settling")
+    failures = [(one.seqno, one.reason, one.rule) for one in sync.failures]
+    set_aside = local(spark, failures, "seqno bigint, reason string, rule string").hint("broadcast")
+    set_aside.createOrReplaceTempView("set_aside")
+    state = ", ".join(f"'p{n}', a{n}" for n in range(len(sync.done.aggregates))) if sync.stateful else ""
+    rows = spark.sql(
+        statement(
+            "bookkeep",
+            head=str(sync.known.cursor.head),
+            state=state or "'none', CAST(NULL AS STRING)",
+            expired=f"timestamp_micros({sync.cutoff})",
+        )
+    )
+    if summary.ignored:
+        rows = rows.unionByName(spark.sql(statement("ignored")), allowMissingColumns=True)
+    return rows
+
+
+def conclude_and_commit(sync: Sync) -> Sync:
+    """The cursor, from what is in flight after this sync; and then everything at once."""
+    written, before = there(sync.written), sync.known
+    nonce = uuid.uuid4().hex
+    concluded = conclude(
+        before,
+        written.rows,
+        number=sync.number,
+        head=sync.head,
+        cutoff=sync.cutoff,
+        full=sync.changed or before.cursor.sync == 0,
+        remember=sync.config.transactions.remember,
+        cursor={
+            "offsets": {**before.cursor.offsets, **written.offsets},
+            "raw": {"id": str(sync.raw.metadata().id), "version": sync.raw.version()},
+            "nonce": nonce,
+            "digests": {**sync.config.digests(), **{f"lookup {k}": v for k, v in sync.lookups.items()}},
+        },
+    )
+    add_rows(sync.staging, written.folder, concluded.rows)
+    commit(sync.staging, written.folder, sync.number, nonce)
+    return replace(sync, after=concluded.known)
+
+
+def _wanted(in_flight: pa.Table, completes_at: pa.Array) -> pa.Table:
+    columns = {"txn": in_flight["txn"], "first": in_flight["seqno"], "completes_at": completes_at}
+    return pa.table({**columns, "records": in_flight["records"]})
+
+
+T = TypeVar("T")
+
+
+def there(value: T | None) -> T:
+    """What an earlier stage left."""
+    if value is None:
+        msg = "a stage ran before the one that it needs"
+        raise AssertionError(msg)
+    return value
