@@ -20,7 +20,8 @@ from deltalake import DeltaTable
 from zync.errors import GapError, UsageError, ZyncError
 from zync.ingest.append import Appended, Appender
 from zync.ingest.batch import Batch, Slice, Source
-from zync.ingest.broker import Bounds, Brokers, bad_property
+from zync.ingest.broker import Brokers, bad_property
+from zync.ingest.caught_up import Targets, made_anew
 from zync.ingest.convert import last_offsets, to_arrow
 from zync.ingest.raw import ensure_raw, stored_id, stored_position
 
@@ -101,7 +102,7 @@ def sync_from_kafka(
     brokers = Brokers(ingest.kafka)
     topics = brokers.matching(ingest.topics)
     table = ensure_raw(ingest.location)
-    targets = brokers.bounds(Source(topic, partition) for topic, count in topics.items() for partition in range(count))
+    targets = Targets(brokers, table, topics)
     was_collecting = gc.isenabled()
     gc.disable()  # the hot loop makes no cycles, and scanning millions of messages for them costs a third
     try:
@@ -119,7 +120,7 @@ class _Run:
         ingest: Ingest,
         brokers: Brokers,
         table: DeltaTable,
-        targets: dict[Source, Bounds],
+        targets: Targets,
         stop: threading.Event,
         on_commit: Callable[[Appended], None],
     ) -> None:
@@ -135,7 +136,6 @@ class _Run:
         self.looked = 0.0
         self.looked_for_topics = 0.0
         self.subscribed: set[str] = set()
-        self.strange = self.not_as_read()
         self.began = 0.0
         try:
             self.consumer = Consumer(
@@ -155,7 +155,7 @@ class _Run:
         started = time.monotonic()
         with ThreadPoolExecutor(1, "append") as self.writer:
             try:
-                self.subscribe({source.topic for source in self.targets})
+                self.subscribe({source.topic for source in self.targets.stable})
                 while not self.stop.is_set() and not (self.ingest.until_caught_up and self.caught_up()):
                     self.moved.clear()
                     messages = self.consumer.consume(_MESSAGES, _COMMITTING_SECONDS if self.writing else _POLL_SECONDS)
@@ -168,7 +168,7 @@ class _Run:
             finally:
                 self.consumer.close()
         self.done.seconds = time.monotonic() - started
-        self.measure_lag()
+        self.done.positions, self.done.lag = self.targets.lag()
         return self.done
 
     def subscribe(self, topics: set[str]) -> None:
@@ -289,7 +289,7 @@ class _Run:
         for source in sources:
             stored, known_id = stored_position(self.table, source), stored_id(self.table, source)
             at = Slice(stored, stored or 0, ids.get(source.topic), begin_id=known_id)
-            if stored is not None and _made_anew(known_id, at.topic_id):
+            if stored is not None and made_anew(known_id, at.topic_id):
                 self.gap(
                     f"topic {source.topic!r} was deleted and made anew: raw has {source} below offset {stored}, "
                     "and whatever the old topic held after that was never read"
@@ -369,7 +369,7 @@ class _Run:
         except ZyncError as error:  # the id stored with the position will tell at the next assignment
             log.warning("not known whether topics were made anew: %s", error)
             ids = {}
-        anew = [source for source, one in batch.slices.items() if _made_anew(one.topic_id, ids.get(source.topic))]
+        anew = [source for source, one in batch.slices.items() if made_anew(one.topic_id, ids.get(source.topic))]
         batch.drop(anew)
         appended = self.appender.append(batch)
         appended.refused.update(dict.fromkeys(anew))
@@ -406,7 +406,7 @@ class _Run:
     def at_targets(self) -> bool:
         """Whether all that we were to reach and have in hand is in the batch, so that waiting gains nothing."""
         return self.ingest.until_caught_up and all(
-            at.next >= self.targets[source].stable for source, at in self.expected.items() if source in self.targets
+            at.next >= self.targets.stable.get(source, 0) for source, at in self.expected.items()
         )
 
     def caught_up(self) -> bool:
@@ -416,39 +416,7 @@ class _Run:
         self.looked = time.monotonic()
         if self.writing and self.writing.done():
             self.settle()
-        self.table.update_incremental()
-        return all(self.reached(source, bounds.stable) for source, bounds in self.targets.items())
-
-    def not_as_read(self) -> dict[Source, tuple[int | None, int | None]]:
-        """What raw stores of partitions that cannot be those it read: made anew, or shorter than its position."""
-        ids = self.brokers.topic_ids(source.topic for source in self.targets)
-        return {
-            source: (stored, known_id)
-            for source, bounds in self.targets.items()
-            if (stored := stored_position(self.table, source)) is not None
-            and (_made_anew(known_id := stored_id(self.table, source), ids.get(source.topic)) or stored > bounds.stable)
-        }
-
-    def reached(self, source: Source, target: int) -> bool:
-        stored = stored_position(self.table, source)
-        if self.strange.get(source) == (stored, stored_id(self.table, source)):
-            return False
-        return target == 0 if stored is None else stored >= target
-
-    def measure_lag(self) -> None:
-        self.table.update_incremental()
-        stored = {source: stored_position(self.table, source) for source in self.targets}
-        self.done.positions = {str(source): at for source, at in stored.items() if at is not None}
-        try:
-            bounds = self.brokers.bounds(self.targets)
-        except ZyncError as error:
-            log.warning("lag unknown: %s", error)
-            return
-        self.done.lag = sum(max(0, bounds[one].stable - (at or bounds[one].earliest)) for one, at in stored.items())
-
-
-def _made_anew(known_id: int | None, topic_id: int | None) -> bool:
-    return None not in (known_id, topic_id) and known_id != topic_id
+        return self.targets.reached()
 
 
 def _start(source: Source, at: Slice) -> TopicPartition:
