@@ -81,8 +81,11 @@ def _parsed(parse: Callable[[str], T], given: T | str) -> T:
 def _debug(*, on: bool) -> bool:
     if on:
         os.environ["ZYNC_DEBUG"] = "1"
-    logging.basicConfig(level=logging.WARNING, format="zync: %(message)s")
+    ours = logging.StreamHandler()
+    ours.setFormatter(logging.Formatter("zync: %(message)s"))
+    logging.basicConfig(handlers=[ours if on else logging.NullHandler()])  # what libraries say of themselves
     logging.getLogger("zync").setLevel(logging.DEBUG if on else logging.WARNING)
+    logging.getLogger("zync").handlers = [] if on else [ours]
     return on
 
 

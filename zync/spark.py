@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import threading
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -113,16 +114,31 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool) -> "S
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
-    on_interrupt = signal.getsignal(signal.SIGINT)
     try:
-        with _quiet():
-            spark = builder.getOrCreate()
+        with _quiet(), _interrupted_after():
+            return builder.getOrCreate()
     except Exception as error:
         msg = f"Spark does not start on {settings['spark.master']}: {message_of(error)}"
         raise ZyncError(msg) from error
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, on_interrupt)  # PySpark takes Ctrl-C for itself; it stays the caller's
-    return spark
+
+
+@contextlib.contextmanager
+def _interrupted_after() -> Iterator[None]:
+    """Lets Ctrl-C wait, and leaves it to the caller's handler, which PySpark would put its own in the place of.
+
+    A JVM whose Python goes away before they know each other never ends.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler, came = signal.getsignal(signal.SIGINT), threading.Event()
+    signal.signal(signal.SIGINT, lambda *_: came.set())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if came.is_set():
+        signal.raise_signal(signal.SIGINT)
 
 
 def pace(spark: "SparkSession", given: dict[str, str], *, small: bool) -> None:
@@ -136,7 +152,7 @@ def pace(spark: "SparkSession", given: dict[str, str], *, small: bool) -> None:
 
 
 @contextlib.contextmanager
-def _quiet():  # type: ignore[no-untyped-def]  # noqa: ANN202
+def _quiet() -> Iterator[None]:
     """Keeps the launcher's chatter off standard error: the JVM inherits a copy that leads nowhere."""
     if os.environ.get("ZYNC_DEBUG"):
         yield
