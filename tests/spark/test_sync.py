@@ -240,6 +240,16 @@ def test_a_rule_is_not_run_on_what_was_set_aside(pipeline: Pipeline, txn: Any) -
     assert [row["txn"] for row in pipeline.of("quarantined")] == ["2", "3"]
 
 
+def test_a_row_without_seqno_sets_its_transaction_aside(pipeline: Pipeline, txn: Any) -> None:
+    pipeline.rules(out="SELECT nullif(seqno, 2) AS seqno, value:x::int AS x FROM records")
+    pipeline.load(("a", txn(1, x=1)), ("a", txn(2, x=2)), ("a", txn(3, x=3)))
+    pipeline.sync()
+    assert pipeline.values() == [{"x": 1}, {"x": 3}]
+    (aside,) = pipeline.of("quarantined")
+    assert aside["txn"] == "2"
+    assert "a row whose seqno is null" in aside["reason"]
+
+
 def test_a_decimal_that_the_schema_would_round_sets_its_transaction_aside(pipeline: Pipeline, txn: Any) -> None:
     schema = "txn INT, n INT, x DECIMAL(10, 2), more ARRAY<STRUCT<d: DECIMAL(4, 1)>>"
     pipeline.change(topics={"a": Topic("value:txn", schema=schema)})

@@ -122,8 +122,9 @@ def output_rows(made: "DataFrame", rule: OutputRule, number: int) -> "DataFrame"
         else sf.lit(None)
     )
     order = sf.col(ORDER) if ORDER in made.columns else sf.lit(None)
+    without = sf.raise_error(sf.lit(f"rule {rule.name} makes a row whose seqno is null: of which transaction is it?"))
     return made.select(
-        sf.col(SEQNO).cast("bigint").alias(SEQNO),
+        sf.coalesce(sf.col(SEQNO).cast("bigint"), without.cast("bigint")).alias(SEQNO),
         order.alias(ORDER),
         sf.lit(number).alias("rule"),
         key.cast("string").alias("key"),
