@@ -14,9 +14,10 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
-from pyarrow.fs import FileSelector, FileType, PyFileSystem
+from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
 from zync.errors import UsageError, ZyncError
+from zync.places import locate
 
 CHECKPOINT_EVERY = 100
 """Commits between checkpoints: the log that a reader has to read is at most this long."""
@@ -135,8 +136,11 @@ def data_files(table: DeltaTable, column: str, above: int = -(2**63), upto: int 
     return sorted((f for f in files if f.highest > above and f.lowest <= upto), key=lambda f: (f.lowest, f.uri))
 
 
-def table_files(table: DeltaTable) -> PyFileSystem:
+def table_files(table: DeltaTable) -> FileSystem:
     """The table's folder as a file system, wherever it is."""
+    location = locate(table.table_uri, "")
+    if is_local(location):  # Arrow's own: its threads would call Python, and abort a process that is about to end
+        return SubTreeFileSystem(location, LocalFileSystem())
     return PyFileSystem(DeltaStorageHandler(table.table_uri))
 
 
@@ -172,7 +176,7 @@ def app_transactions(table: DeltaTable) -> dict[str, int]:
     return found
 
 
-def _txn_actions(files: PyFileSystem, name: str) -> Iterator[tuple[str, int]]:
+def _txn_actions(files: FileSystem, name: str) -> Iterator[tuple[str, int]]:
     import json  # noqa: PLC0415 - only `status` and friends come here
 
     with files.open_input_stream(f"_delta_log/{name}") as source:

@@ -37,7 +37,7 @@ def rule(_seqno: int, records: list[Record]) -> list[tuple[str, None, str]]:
 
 
 def whole(records: list[Record]) -> bool:
-    return len(records) == records[0].value["n"]
+    return len(records) == int(records[0].value["n"])
 
 
 class Lake:

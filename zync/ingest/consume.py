@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 _MESSAGES = 10_000
 _POLL_SECONDS = 0.1
 _COMMITTING_SECONDS = 0.01
+_WARN_SECONDS = 60
 _LOOK_SECONDS = 0.5
 _REFRESH = "topic.metadata.refresh.interval.ms"
 _OURS = {
@@ -44,7 +45,7 @@ _DEFAULTS = {
     "fetch.queue.backoff.ms": "10",
     "queued.max.messages.kbytes": "32768",
     _REFRESH: "30000",
-    "log_level": "3",
+    "log_level": "0",
 }
 
 
@@ -133,6 +134,7 @@ class _Run:
         self.failed: ZyncError | None = None
         self.moved: set[Source] = set()
         self.done = Ingested()
+        self.warned = -float(_WARN_SECONDS)
         self.looked = 0.0
         self.looked_for_topics = 0.0
         self.subscribed: set[str] = set()
@@ -269,6 +271,10 @@ class _Run:
         """Librdkafka's errors that belong to no partition: it goes on by itself, except after fatal ones."""
         if error.fatal() or error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001
             self.failed = ZyncError(f"Kafka at {self.brokers.servers}: {error.str()}")
+        elif error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT):  # noqa: SLF001 - 20 a second
+            if time.monotonic() - self.warned > _WARN_SECONDS:
+                self.warned = time.monotonic()
+                log.warning("no answer from Kafka at %s (%s); trying on", self.brokers.servers, error.str())
         else:
             log.warning("kafka: %s", error.str())
 
