@@ -42,13 +42,9 @@ def demo(folder: Path, say: Callable[[str], None]) -> None:
         broker.stop()
     say(f"\nThe folder {folder} stays. To look around:")
     say(f"  cd {folder}")
-    for line in (
-        "zync cat raw",
-        "zync cat staging",
-        "zync status",
-        'zync query "SELECT kind, seqno, txn FROM staging"',
-    ):
-        say(f"  {line}")
+    program = "zync" if shutil.which("zync") else Path(sys.executable).with_name("zync")
+    for line in ("cat raw", "cat staging", "status", 'query "SELECT kind, seqno, txn FROM staging"'):
+        say(f"  {program} {line}")
 
 
 def _play(folder: Path, servers: str, say: Callable[[str], None]) -> None:
@@ -57,7 +53,8 @@ def _play(folder: Path, servers: str, say: Callable[[str], None]) -> None:
     for made in admin.create_topics([NewTopic("order", 1, 1), NewTopic("menu", 1, 1)]).values():
         made.result(20)
     _produce(folder / "consume-1.jsonl", servers, say)
-    _run(folder, servers, say, "sync-from", "kafka", "raw", "--until-caught-up")
+    for topic in ("order", "menu"):  # one after the other, so that it goes the same way each time
+        _run(folder, servers, say, "sync-from", "kafka", "raw", "--topic", topic, "--until-caught-up")
     _run(folder, servers, say, "sync", "raw", "staging")
     say("\nTransaction 10000 is whole, so it is there; of 10001 only half has come, so nothing of it is:")
     _run(folder, servers, say, "cat", "staging")

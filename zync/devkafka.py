@@ -43,8 +43,8 @@ log.retention.check.interval.ms=1000
 """
 
 _LOG4J = """\
-status: error
 Configuration:
+  status: error
   Appenders:
     File: {{name: file, fileName: "{log}", append: true, PatternLayout: {{pattern: "%d %p %m (%c)%n"}}}}
   Loggers:

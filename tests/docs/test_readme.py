@@ -327,7 +327,6 @@ def test_the_demo_lands_both_transactions(demonstration: tuple[Path, str]) -> No
     assert DevKafka(where / folder / ".zync" / "broker").pid() is None
 
 
-@pytest.mark.xfail(strict=False, reason="of what came on two topics, either may be taken first: the cursor is 1 or 2")
 def test_the_demo_prints_what_the_readme_quotes(demonstration: tuple[Path, str]) -> None:
     quoted = re.findall(r"`(sync \d: [^`]*)`", README)
     assert quoted
