@@ -12,8 +12,8 @@ from zync.errors import UsageError, ZyncError
 
 DELTA = ("io.delta:delta-spark_4.2_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
 """All that Delta needs beside what Spark has: 10 MB."""
-KAFKA = ("org.apache.kafka:kafka_2.13:4.1.1",)
-"""A Kafka server, for development: 45 jars with what it depends on, 43 MB."""
+KAFKA = ("org.apache.kafka:kafka_2.13:4.1.1", "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3")
+"""A Kafka server, for development: 46 jars with what it depends on, 43 MB; and what makes it write its log."""
 
 _JAVA_LEAST = 17
 
@@ -42,7 +42,7 @@ def java() -> str:
 
 def fetch(artifacts: tuple[str, ...], *, transitive: bool = False) -> list[Path]:
     """The jars of those `group:artifact:version`s, from the cache folder, or from Maven Central the first time."""
-    name = "-".join(artifacts[0].split(":")[1:]) + ("-all" if transitive else "")
+    name = "-".join(artifacts[0].split(":")[1:]) + (f"-all-{len(artifacts)}" if transitive else "")
     folder = cache_folder() / name
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
