@@ -14,7 +14,7 @@ from zync.etl.transform import transform
 from zync.lake import data_files, ensure_table, existing_table
 from zync.spark import Keeper, read_parquet, session
 from zync.staging.commit import commit, write
-from zync.staging.table import SPARK_COLUMNS, STAGING_SCHEMA
+from zync.staging.table import STAGING_SCHEMA
 from zync.sync import Outcome, Syncer
 from zync.transactions.decode import RAW_COLUMNS, decode
 from zync.transactions.done import take_apart
@@ -48,12 +48,8 @@ def run(folder: Path) -> list[Result]:
             out = transform(spark, decoded, pipeline, {}, (), keeper=keeper, spread=True)
             if out is None:
                 raise AssertionError
-            missing = [
-                f"CAST(NULL AS {kind}) AS {name}" for name, kind in SPARK_COLUMNS if name not in (*out.columns, "sync")
-            ]
-            out = out.selectExpr("*", "1L AS sync", *missing).select(*(name for name, _ in SPARK_COLUMNS))
             staging = ensure_table(str(folder / f"plain-{number}"), STAGING_SCHEMA, "output rows")
-            write(out, staging, "sync-1")
+            write(out, staging, "sync-1", 1)
         commit(staging, "sync-1", 1, uuid.uuid4().hex)
         return time.monotonic() - started
 

@@ -32,7 +32,7 @@ SELECT CASE WHEN q.seqno IS NULL THEN 'done' ELSE 'quarantined' END AS kind, com
 FROM whole LEFT JOIN set_aside q ON completes_at = q.seqno
 UNION ALL
 SELECT CASE WHEN since <= {{expired}} THEN 'expired' ELSE 'pending' END, first, NULL, txn, records, count, since,
-  to_json(state, map('ignoreNullFields', 'false', 'timestampFormat', "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX")), bad, NULL
+  to_json(state, {{json_options}}), bad, NULL
 FROM in_flight WHERE NOT untouched
 UNION ALL
 SELECT CASE WHEN fate <> 'alone' THEN fate WHEN fault IS NULL AND q.seqno IS NULL THEN 'done' ELSE 'quarantined' END,

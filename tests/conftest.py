@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from deltalake import DeltaTable
 
 from zync.devkafka import DevKafka
-from zync.spark import data_folder
+from zync.places import data_folder
 
 ZYNC = [sys.executable, "-m", "zync"]
 

@@ -13,7 +13,7 @@ from typing import Annotated, Literal, TypeVar
 import typer
 
 from zync.config import Config, duration, size
-from zync.errors import ZyncError
+from zync.errors import INTERRUPTED, ZyncError
 from zync.output import Output, Verbatim, amount, byte_size, describe
 from zync.places import locate
 
@@ -112,7 +112,7 @@ def _stop_on_signals() -> threading.Event:
 
     def handle(number: int, _frame: object) -> None:
         if stop.is_set() and number == signal.SIGINT:
-            os._exit(130)
+            os._exit(INTERRUPTED)
         stop.set()
 
     signal.signal(signal.SIGTERM, handle)

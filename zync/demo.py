@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from zync.devkafka import DevKafka
 from zync.errors import UsageError, ZyncError
-from zync.spark import data_folder
+from zync.places import data_folder
 
 _FILES = ("zync.yaml", "etl", "consume-1.jsonl", "consume-2.jsonl")
 

@@ -2,6 +2,9 @@
 
 from typing import ClassVar
 
+INTERRUPTED = 130
+"""What a command that Ctrl-C ended exits with, as shells have it."""
+
 
 class ZyncError(Exception):
     """Something zync could not do. `exit_code` is what the command exits with."""

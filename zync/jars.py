@@ -42,8 +42,7 @@ def java() -> str:
 
 def fetch(artifacts: tuple[str, ...], *, transitive: bool = False) -> list[Path]:
     """The jars of those `group:artifact:version`s, from the cache folder, or from Maven Central the first time."""
-    name = "-".join(artifacts[0].split(":")[1:]) + (f"-all-{len(artifacts)}" if transitive else "")
-    folder = cache_folder() / name
+    folder = cache_folder() / "+".join("-".join(artifact.split(":")[1:]) for artifact in artifacts)
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fetch-") as scratch:

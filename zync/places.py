@@ -1,4 +1,4 @@
-"""Where a table is: names and URIs to locations."""
+"""Where things are: tables by their names and URIs, and the files that come with the package."""
 
 import os
 from pathlib import Path
@@ -14,3 +14,10 @@ def locate(table: str, lake: str) -> str:
     if text.startswith("file://"):
         text = unquote(urlparse(text).path)
     return text.rstrip("/") if "://" in text else str(Path(text).absolute())
+
+
+def data_folder(name: str) -> Path:
+    """The folder `sql` or `demo`: inside the wheel, or beside the package in a checkout."""
+    here = Path(__file__).parent
+    packed = here / "_data" / name
+    return packed if packed.is_dir() else here.parent / name

@@ -7,13 +7,15 @@ from zync.errors import UsageError
 from zync.etl.rules import JSON_OPTIONS, VIEW_COLUMNS, bind_lookups, bind_views
 from zync.lake import data_files, open_table
 from zync.places import locate
-from zync.spark import message_of, name, read_parquet
-from zync.staging.table import SPARK_COLUMNS
+from zync.spark import message_of, read_parquet
+from zync.sql import name
+from zync.staging.table import spark_schema
 from zync.transactions.decode import RAW_COLUMNS, decode
 from zync.transactions.done import understand
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 _MEMBERS = """
 SELECT seqno AS settled_at, explode(sequence(range.first, range.last)) AS member
@@ -29,9 +31,8 @@ def query(spark: "SparkSession", config: Config, text: str) -> "DataFrame":
     """
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
-    staging_columns = ", ".join(f"{column} {kind}" for column, kind in SPARK_COLUMNS)
     raw = _bind(spark, "raw", config, RAW_COLUMNS)
-    _bind(spark, "staging", config, staging_columns)
+    _bind(spark, "staging", config, spark_schema())
     if config.topics:
         decoded = decode(spark, raw, config, understand(spark, config))
         structs = [column for column in decoded.columns if column.startswith("as_")]
@@ -50,7 +51,7 @@ def query(spark: "SparkSession", config: Config, text: str) -> "DataFrame":
         raise UsageError(msg) from error
 
 
-def _bind(spark: "SparkSession", table_name: str, config: Config, columns: str) -> "DataFrame":
+def _bind(spark: "SparkSession", table_name: str, config: Config, columns: "str | StructType") -> "DataFrame":
     table = open_table(locate(table_name, config.lake))
     files = [file.uri for file in data_files(table, "seqno")] if table else []
     rows = read_parquet(spark, files, columns)

@@ -1,4 +1,4 @@
-"""The Spark session, made here or the caller's own; and SQL statements from files, with checked expressions."""
+"""The Spark session, made here or the caller's own; and what zync asks of Spark beyond its API."""
 
 import contextlib
 import logging
@@ -7,16 +7,16 @@ import re
 import signal
 import threading
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from zync import jars, startup
-from zync.errors import UsageError, ZyncError
+from zync.errors import INTERRUPTED, ZyncError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 DATA_EXCEPTIONS = ("22", "P0")
 """SQLSTATE classes of errors that the data is at fault for: data exceptions, and errors raised by a rule."""
@@ -44,27 +44,16 @@ _START = {
     "spark.databricks.delta.snapshotPartitions": "1",
 }
 
-_PACE = {
-    True: {
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    },
-    False: {
-        "spark.sql.adaptive.enabled": "true",
-        "spark.sql.codegen.wholeStage": "true",
-        "spark.sql.codegen.factoryMode": "FALLBACK",
-    },
+_SMALL = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-
-
-def data_folder(name: str) -> Path:
-    """The folder `sql` or `demo`: inside the wheel, or beside the package in a checkout."""
-    here = Path(__file__).parent
-    packed = here / "_data" / name
-    return packed if packed.is_dir() else here.parent / name
-
-
+_LARGE = {
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+}
 _BRIEF = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """JVM options for work of some seconds: what starts sooner, and would be slower in the long run."""
 
@@ -126,13 +115,20 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool) -> "S
 def _interrupted_after() -> Iterator[None]:
     """Lets Ctrl-C wait, and leaves it to the caller's handler, which PySpark would put its own in the place of.
 
-    A JVM whose Python goes away before they know each other never ends.
+    A JVM whose Python goes away before they know each other never ends. A second Ctrl-C ends all at once: a
+    cluster that does not answer may keep Spark from starting for minutes.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     handler, came = signal.getsignal(signal.SIGINT), threading.Event()
-    signal.signal(signal.SIGINT, lambda *_: came.set())
+
+    def interrupt(*_: object) -> None:
+        if came.is_set():
+            os._exit(INTERRUPTED)
+        came.set()
+
+    signal.signal(signal.SIGINT, interrupt)
     try:
         yield
     finally:
@@ -146,7 +142,7 @@ def pace(spark: "SparkSession", given: dict[str, str], *, small: bool) -> None:
 
     Properties that are `given` in the config stay as they are.
     """
-    for key, value in _PACE[small].items():
+    for key, value in (_SMALL if small else _LARGE).items():
         if key not in given:
             spark.conf.set(key, value)
 
@@ -166,56 +162,6 @@ def _quiet() -> Iterator[None]:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(nowhere)
-
-
-@lru_cache
-def _text(name: str) -> str:
-    return (data_folder("sql") / f"{name}.sql").read_text()
-
-
-def statement(name: str, **slots: str) -> str:
-    """The SQL of `sql/<name>.sql`, its `{{slots}}` filled with checked expressions or zync's own."""
-    text = _text(name)
-    for slot in set(re.findall(r"\{\{(\w+)\}\}", text)):
-        text = text.replace("{{" + slot + "}}", slots[slot])
-    return text
-
-
-def expression(spark: "SparkSession", text: str, where: str) -> str:
-    """`text` in parentheses, if it is one SQL expression and nothing more: how user text enters a statement."""
-    parse(spark, text, where)
-    return f"({text}\n)"
-
-
-def parse(spark: "SparkSession", text: str, where: str) -> Any:
-    """Spark's parse tree of an expression (a JVM object); UsageError that says `where` it came from otherwise."""
-    from pyspark.errors import ParseException  # noqa: PLC0415
-
-    try:
-        return spark._jsparkSession.sessionState().sqlParser().parseExpression(text)  # noqa: SLF001
-    except ParseException as error:
-        msg = f"{where}: {text!r} is not a SQL expression: {message_of(error)}"
-        raise UsageError(msg) from error
-
-
-def literal(text: str) -> str:
-    """`text` as a SQL string literal."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def name(text: str) -> str:
-    """`text` as a quoted SQL identifier."""
-    return "`" + text.replace("`", "``") + "`"
-
-
-def try_eval(spark: "SparkSession", column: "Column") -> "Column":
-    """`column`, null for rows where evaluating it fails (Catalyst's TryEval, which has no SQL name)."""
-    from pyspark.sql.classic.column import Column  # noqa: PLC0415
-
-    jvm: Any = spark._jvm  # noqa: SLF001
-    utils = jvm.org.apache.spark.sql.classic.ExpressionUtils
-    guarded = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(utils.expression(column._jc))  # noqa: SLF001
-    return Column(utils.column(guarded))
 
 
 class Keeper:
@@ -247,7 +193,7 @@ class Keeper:
         return DataFrame(dataset, self._spark)
 
 
-def read_parquet(spark: "SparkSession", files: list[str], schema: str) -> "DataFrame":
+def read_parquet(spark: "SparkSession", files: list[str], schema: "str | StructType") -> "DataFrame":
     """The rows of exactly those files: a table's files at one version, as the caller found them in its log."""
     return spark.read.schema(schema).parquet(*files) if files else local(spark, [], schema)
 
@@ -275,7 +221,7 @@ def is_data_error(error: BaseException) -> bool:
     return bool(state) and str(state).startswith(DATA_EXCEPTIONS)
 
 
-def local(spark: "SparkSession", rows: "pa.Table | list[tuple[Any, ...]]", schema: str) -> "DataFrame":
+def local(spark: "SparkSession", rows: "pa.Table | list[tuple[Any, ...]]", schema: "str | StructType") -> "DataFrame":
     """The driver's own rows as a DataFrame that is part of the plan itself.
 
     Spark's way for lists takes them through Python workers, which costs half a second a sync.
@@ -285,6 +231,7 @@ def local(spark: "SparkSession", rows: "pa.Table | list[tuple[Any, ...]]", schem
     from pyspark.sql.types import StructType  # noqa: PLC0415
 
     if not isinstance(rows, pa.Table):
-        arrow = to_arrow_schema(cast("StructType", StructType.fromDDL(schema)), timezone="UTC")
+        struct = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+        arrow = to_arrow_schema(cast("StructType", struct), timezone="UTC")
         rows = pa.Table.from_pylist([dict(zip(arrow.names, row, strict=True)) for row in rows], schema=arrow)
     return spark.createDataFrame(rows, schema)

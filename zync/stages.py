@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from zync.config import Config
-from zync.etl.rules import VIEW_COLUMNS, bind_lookups
+from zync.etl.rules import JSON_OPTIONS, VIEW_COLUMNS, bind_lookups
 from zync.etl.transform import Failure, check_limit, find_failures, transform
 from zync.lake import data_files
-from zync.spark import Keeper, is_data_error, local, read_parquet, statement
+from zync.spark import Keeper, is_data_error, local, read_parquet
+from zync.sql import options, statement
 from zync.staging.commit import Written, add_rows, commit, discard, read_back, write
 from zync.staging.cursor import conclude
-from zync.staging.table import SPARK_COLUMNS
 from zync.transactions.assemble import Assembled, assemble, with_state, without_state
 from zync.transactions.decode import RAW_COLUMNS, decode
 from zync.transactions.done import Done
@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SMALL = 30_000
-"""Up to so many new records, their ids are looked at first, and only what is known of those goes to Spark."""
+"""Up to so many new records a sync is small: planning and starting tasks, not rows, is what takes its time.
+
+Then Spark neither compiles nor replans, one task writes all, and only what is known of the ids at hand goes to Spark;
+and a session made for such a sync is one that starts quickly. Measured: at 50,000 both ways take the same time.
+"""
 
 
 @dataclass(frozen=True)
@@ -168,11 +172,7 @@ def _write(sync: Sync, records: "DataFrame", folder: str) -> None:
     outputs = transform(sync.spark, records, sync.config, offsets, sync.failures, keeper=sync.keeper, spread=spread)
     if outputs is not None:
         rows = rows.unionByName(outputs, allowMissingColumns=True)
-    missing = [
-        f"CAST(NULL AS {kind}) AS {column}" for column, kind in SPARK_COLUMNS if column not in (*rows.columns, "sync")
-    ]
-    rows = rows.selectExpr("*", f"{sync.number}L AS sync", *missing).select(*(name for name, _ in SPARK_COLUMNS))
-    write(rows.coalesce(1) if sync.small else rows, sync.staging, folder)
+    write(rows.coalesce(1) if sync.small else rows, sync.staging, folder, sync.number)
 
 
 def _bookkeeping(sync: Sync) -> "DataFrame":
@@ -188,6 +188,7 @@ def _bookkeeping(sync: Sync) -> "DataFrame":
             head=str(sync.known.cursor.head),
             state=state or "'none', CAST(NULL AS STRING)",
             expired=f"timestamp_micros({sync.cutoff})",
+            json_options=options(JSON_OPTIONS),
         )
     )
     if summary.ignored:

@@ -29,7 +29,8 @@ def make_archive() -> None:
 
     from zync.etl.explain import explain  # noqa: PLC0415
     from zync.ingest.load import load  # noqa: PLC0415
-    from zync.spark import data_folder, session  # noqa: PLC0415
+    from zync.places import data_folder  # noqa: PLC0415
+    from zync.spark import session  # noqa: PLC0415
     from zync.sync import Syncer  # noqa: PLC0415
     from zync.yaml import load as load_config  # noqa: PLC0415
 

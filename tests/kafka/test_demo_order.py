@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import TopicMaker, produce, rows
 from tests.kafka.conftest import Lake
-from zync.spark import data_folder
+from zync.places import data_folder
 from zync.sync import Syncer
 from zync.yaml import load as read_config
 

@@ -7,7 +7,8 @@ from zync.config import Lookup
 from zync.errors import UsageError
 from zync.lake import existing_table
 from zync.places import locate
-from zync.spark import message_of, name
+from zync.spark import message_of
+from zync.sql import name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

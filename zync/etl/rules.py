@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from zync.config import Config, OutputRule
 from zync.errors import UsageError
-from zync.spark import literal, message_of, name
+from zync.spark import message_of
+from zync.sql import literal, name
 from zync.transactions.decode import ordered
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ SEQNO, ORDER, DELETE = "seqno", "_order", "_delete"
 _RESERVED = (SEQNO, ORDER, DELETE)
 JSON_OPTIONS = {
     "ignoreNullFields": "false",
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
 """How rows become JSON text: nulls kept, timestamps to the microsecond."""

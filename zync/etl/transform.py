@@ -8,7 +8,8 @@ from zync.config import Config
 from zync.errors import DataError, UsageError
 from zync.etl.rules import RuleError, bind_views, output_rows, run_rule
 from zync.output import amount
-from zync.spark import Keeper, is_data_error, local, statement
+from zync.spark import Keeper, is_data_error, local
+from zync.sql import statement
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

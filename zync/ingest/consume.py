@@ -134,7 +134,7 @@ class _Run:
         self.failed: ZyncError | None = None
         self.moved: set[Source] = set()
         self.done = Ingested()
-        self.warned = -float(_WARN_SECONDS)
+        self.warned = float("-inf")
         self.looked = 0.0
         self.looked_for_topics = 0.0
         self.subscribed: set[str] = set()

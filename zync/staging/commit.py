@@ -36,7 +36,7 @@ from zync.lake import (
     table_files,
 )
 from zync.places import locate
-from zync.staging.table import STAGING_SCHEMA, SYNC
+from zync.staging.table import STAGING_SCHEMA, SYNC, spark_schema
 from zync.transactions.known import read_cursor
 
 if TYPE_CHECKING:
@@ -78,8 +78,19 @@ class Written:
 BOOKKEEPING = ("kind", "seqno", "txn", "records", "count", "since", "state", "reason", "kafka")
 
 
-def write(rows: "DataFrame", table: DeltaTable, folder: str) -> None:
-    """Writes the rows as Parquet into that folder of the table: seen by nobody before the commit."""
+def write(rows: "DataFrame", table: DeltaTable, folder: str, number: int) -> None:
+    """Writes the rows of sync `number` as Parquet into that folder of the table: seen by nobody before the commit.
+
+    Columns of staging that `rows` does not have are null.
+    """
+    from pyspark.sql import functions as sf  # noqa: PLC0415
+
+    rows = rows.withColumn("sync", sf.lit(number).cast("bigint"))
+    columns = [
+        sf.col(field.name) if field.name in rows.columns else sf.lit(None).cast(field.dataType).alias(field.name)
+        for field in spark_schema()
+    ]
+    rows = rows.select(*columns)
     location = table.table_uri.rstrip("/")
     rows.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").parquet(f"{location}/{folder}")
 

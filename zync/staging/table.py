@@ -1,8 +1,13 @@
 """The table `staging`: one schema, `kind` says what a row is."""
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
 
 from zync.ingest.batch import TIMESTAMP
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 _RANGE = pa.struct([pa.field("first", pa.int64()), pa.field("last", pa.int64())])
 
@@ -46,26 +51,9 @@ aggregates, as JSON. full: the sync that last wrote all that is in flight.
 SYNC = "zync/sync"
 """The application id whose version is the number of the newest sync."""
 
-_RANGES = "array<struct<first: bigint, last: bigint>>"
-SPARK_COLUMNS = (
-    ("kind", "string"),
-    ("seqno", "bigint"),
-    ("sync", "bigint"),
-    ("kafka", "struct<topic: string, partition: int, offset: bigint>"),
-    ("key", "string"),
-    ("value", "string"),
-    ("txn", "string"),
-    ("records", _RANGES),
-    ("count", "bigint"),
-    ("since", "timestamp"),
-    ("state", "string"),
-    ("reason", "string"),
-    ("rule", "string"),
-    ("head", "bigint"),
-    ("offsets", "map<string, bigint>"),
-    ("raw", "struct<id: string, version: bigint>"),
-    ("full", "bigint"),
-    ("nonce", "string"),
-    ("digests", "map<string, string>"),
-)
-"""The same for Spark."""
+
+def spark_schema() -> "StructType":
+    """STAGING_SCHEMA for Spark."""
+    from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415
+
+    return from_arrow_schema(STAGING_SCHEMA)

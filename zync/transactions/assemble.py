@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from zync.config import Config
-from zync.spark import Keeper, statement, try_eval
+from zync.spark import Keeper
+from zync.sql import statement, try_eval
 from zync.transactions.done import Done
 
 if TYPE_CHECKING:

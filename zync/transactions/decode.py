@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from zync.config import Config, Topic
-from zync.spark import expression, literal, name, statement, try_eval
+from zync.sql import expression, literal, name, statement, try_eval
 from zync.transactions.done import Done
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from zync.config import Config
 from zync.errors import UsageError
-from zync.spark import expression, message_of, parse
+from zync.spark import message_of
+from zync.sql import expression, parse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,7 +7,8 @@ from deltalake import DeltaTable
 
 from zync.config import Config
 from zync.lake import data_files
-from zync.spark import local, read_parquet, statement
+from zync.spark import local, read_parquet
+from zync.sql import statement
 from zync.transactions.decode import RAW_COLUMNS, decode
 from zync.transactions.done import Done
 
