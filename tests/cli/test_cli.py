@@ -4,11 +4,18 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.conftest import ZYNC, zync
+from zync.errors import UsageError
+from zync.etl.explain import explain
 from zync.output import Output, Verbatim, byte_size
+from zync.yaml import load
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def one_line(done: "subprocess.CompletedProcess[str]", code: int) -> str:
@@ -74,12 +81,25 @@ def test_without_a_config_or_a_table_the_message_says_what_makes_it(tmp_path: Pa
         ("id: value:txn", "DROP TABLE records", "rule r.sql"),
     ],
 )
-def test_a_mistake_in_an_expression_or_a_rule_is_one_line(tmp_path: Path, fields: str, rule: str, said: str) -> None:
-    (tmp_path / "r.sql").write_text(rule)
-    (tmp_path / "zync.yaml").write_text(f"topics:\n  a:\n    {fields}\noutputs: [{{topic: out, sql: r.sql}}]\n")
-    line = one_line(zync("check", cwd=tmp_path, check=False), 2)
-    assert said in line
-    assert "at org.apache" not in line
+def test_a_mistake_in_an_expression_or_a_rule_is_one_line(
+    tmp_path: Path, spark: "SparkSession", fields: str, rule: str, said: str
+) -> None:
+    a_config(tmp_path, fields, rule)
+    with pytest.raises(UsageError) as raised:
+        explain(spark, load(tmp_path / "zync.yaml"))
+    assert said in str(raised.value)
+    assert len(str(raised.value).splitlines()) == 1
+    assert "at org.apache" not in str(raised.value)
+
+
+def test_a_mistake_in_a_rule_exits_2_with_that_line(tmp_path: Path) -> None:
+    a_config(tmp_path, "id: value:txn", "SELECT txn FROM records")
+    assert "must select seqno" in one_line(zync("check", cwd=tmp_path, check=False), 2)
+
+
+def a_config(folder: Path, fields: str, rule: str) -> None:
+    (folder / "r.sql").write_text(rule)
+    (folder / "zync.yaml").write_text(f"topics:\n  a:\n    {fields}\noutputs: [{{topic: out, sql: r.sql}}]\n")
 
 
 def test_check_warns_of_what_makes_output_depend_on_chance(tmp_path: Path) -> None:

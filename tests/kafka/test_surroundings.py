@@ -1,5 +1,6 @@
 """Bad surroundings: one line that says what was found and where, the right exit code, nothing written."""
 
+import signal
 import socket
 import time
 from pathlib import Path
@@ -101,10 +102,16 @@ def test_a_broker_that_goes_and_comes_back_is_waited_for(tmp_path: Path, monkeyp
             assert kafka.start(int(lake.broker.rpartition(":")[2])) == lake.broker
             produce(lake.broker, [("t", 0, b"2")])
             wait_until(lambda: lake.count() == 2)
-            process.terminate()
+            kafka.stop()
+            time.sleep(5)  # in which librdkafka has some hundred errors to tell
+            process.send_signal(signal.SIGINT)
             assert process.wait(30) == 0
         finally:
             process.kill()
     finally:
         kafka.stop()
     assert lake.values() == [b"1", b"2"]
+    said = next(tmp_path.glob("sync-from-*.log")).read_text().splitlines()
+    warnings = [line for line in said if "no answer from Kafka" in line]
+    assert len(warnings) == 1, said
+    assert len(said) <= 6, said
