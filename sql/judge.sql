@@ -1,18 +1,21 @@
--- In: `aggregated`, with `done`: whether the transaction is done with that row. Out: every row with its fate:
+-- In: `aggregated`, with `done`: whether the transaction is done with that row; `known`: whether the row, should its
+--     transaction be settled already, says nothing new. Out: every row with its fate:
 --     whole (its transaction completes at `completes_at`), pending, late, duplicate, alone (a transaction or a bad
 --     record by itself), or again: later than its id is remembered, so the first of a new transaction of that id.
 WITH ended AS (
-  SELECT *, min(CASE WHEN done AND lane = 'txn' AND NOT carried THEN seqno END) OVER (PARTITION BY txn) AS settled_at
+  SELECT *, min(CASE WHEN done THEN seqno END) OVER (PARTITION BY txn) AS settled_at
   FROM aggregated
 )
 SELECT * EXCEPT (lane, done, previous, following),
   CASE WHEN lane = 'alone' THEN seqno WHEN lane = 'txn' AND seqno <= settled_at THEN settled_at END AS completes_at,
   CASE WHEN lane IN ('alone', 'late') THEN lane
        WHEN seqno > settled_at + {{remember}} THEN 'again'
+       WHEN seqno > settled_at AND known THEN 'duplicate'
        WHEN seqno > settled_at THEN 'late'
        WHEN lane = 'duplicate' THEN lane
        WHEN settled_at IS NOT NULL THEN 'whole'
        ELSE 'pending' END AS fate,
+  seqno = settled_at OR lane = 'alone' AS completing,
   previous IS NULL OR previous <> seqno - 1 AS opens_range,
   following IS NULL OR following <> seqno + 1 OR seqno = settled_at AS closes_range
 FROM ended

@@ -5,7 +5,7 @@ SELECT
   count_if(fate = 'duplicate') AS duplicate,
   count_if(fate = 'alone' AND fault = 'ignored') AS ignored,
   count_if(fate = 'alone' AND fault <> 'ignored') AS faulty,
-  count_if(seqno = completes_at AND fault IS NULL) AS completed,
+  count_if(completing AND fault IS NULL) AS completed,
   unix_micros(max(ingested)) AS ingested,
   collect_list(CASE WHEN carried AND fate = 'whole' THEN named_struct('txn', txn, 'first', seqno, 'completes_at', completes_at) END) AS finishing,
   collect_set(CASE WHEN bad IS NOT NULL AND fate = 'whole' THEN named_struct('seqno', completes_at, 'error', bad) END) AS tainted

@@ -17,20 +17,30 @@ RESERVED_TOPIC = "__zync"
 
 @dataclass(frozen=True)
 class Topic:
-    """An input topic: where its records say which transaction they belong to."""
+    """An input topic: where its records say which transaction they belong to.
 
-    id: str
+    `envelope`: its values are those of a Debezium connector (set by the preset, not in the file).
+    """
+
+    id: str = ""
     schema: str | None = None
     as_: str | None = field(default=None, metadata={"key": "as"})
     null_id: Literal["single", "quarantine"] = "quarantine"
     record_id: str | None = None
+    envelope: bool = field(default=False, metadata={"key": None})
 
 
 @dataclass(frozen=True)
 class Transactions:
-    """When a transaction is done, and how long zync waits for it and remembers it."""
+    """When a transaction is done, and how long zync waits for it and remembers it.
+
+    `preset` says it instead of `done`; `topic` is then the one of BEGIN and END.
+    """
 
     done: str = "false"
+    preset: Literal["debezium"] | None = None
+    topic: str | None = None
+    order: Literal["completion", "commit"] = "completion"
     expire_after: timedelta = timedelta(hours=24)
     remember: int = 1_000_000
 
@@ -96,7 +106,7 @@ class Config:
             for rule in self.outputs
         ]
         return {
-            "transactions": _digest([topics, self.transactions.done]),
+            "transactions": _digest([topics, self.transactions.done, self.transactions.preset]),
             "config": _digest([topics, asdict(self.transactions)]),
             "rules": _digest(rules),
         }

@@ -13,6 +13,7 @@ import yaml
 
 from zync.config import Config, Lookup, OutputRule, duration
 from zync.errors import UsageError
+from zync.transactions import debezium
 
 
 def load(path: Path) -> Config:
@@ -36,7 +37,7 @@ def load(path: Path) -> Config:
         replace(rule, python=str(reader.base / rule.python)) if rule.python else rule for rule in config.outputs
     )
     config = replace(config, lake=reader.location(config.lake), outputs=rules, path=path.absolute())
-    return _checked(config, reader, node)
+    return _checked(debezium.expand(_preset(config, reader, node)), reader, node)
 
 
 class _Reader:
@@ -125,6 +126,34 @@ class _Reader:
     def location(self, lake: str) -> str:
         """The lake as an absolute path, or as the URI it is."""
         return lake if "://" in lake else str((self.base / lake).absolute())
+
+
+def _preset(config: Config, reader: _Reader, node: yaml.Node | None) -> Config:
+    """`config`, if it says of every topic where the id is, or leaves that to a preset; UsageError otherwise."""
+    said = config.transactions
+    where = _find(node, "transactions")
+    if said.preset and not (said.topic or "").endswith(".transaction"):
+        raise reader.fail(
+            where, "transactions.topic must name the connector's topic of BEGIN and END: <prefix>.transaction"
+        )
+    if said.preset and _find(node, "transactions", "done") is not where:
+        raise reader.fail(where, "transactions needs one of preset and done")
+    if not said.preset and (said.topic or said.order != "completion"):
+        raise reader.fail(where, "transactions.topic and transactions.order need transactions.preset")
+    for name, topic in config.topics.items():
+        if not topic.id and not debezium.covers(said, name):
+            raise reader.fail(_find(node, "topics", name), f"topics.{name} needs 'id'")
+    return config
+
+
+def _find(node: yaml.Node | None, *keys: str) -> yaml.Node | None:
+    """The node at that path of keys, or the deepest there is on the way."""
+    for key in keys:
+        found = [item for one, item in node.value if one.value == key] if isinstance(node, yaml.MappingNode) else []
+        if not found:
+            return node
+        node = found[0]
+    return node
 
 
 def _checked(config: Config, reader: _Reader, node: yaml.Node | None) -> Config:

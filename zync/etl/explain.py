@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zync.config import Config, OutputRule
+from zync.config import Config, OutputRule, Topic
 from zync.etl.rules import VIEW_COLUMNS, bind_lookups, bind_views, run_rule
 from zync.etl.transform import made_by_topic
 from zync.spark import read_parquet
@@ -60,14 +60,25 @@ def explain(spark: "SparkSession", config: Config) -> Pipeline:
     made_by_topic(spark, config)
     return Pipeline(
         topics=[
-            {"topic": name, "view": one.as_ or name, "id": one.id, "schema": one.schema, "null_id": one.null_id}
+            {
+                "topic": name,
+                "view": one.as_ or name,
+                "id": _id(one, config),
+                "schema": one.schema,
+                "null_id": one.null_id,
+            }
             for name, one in config.topics.items()
         ],
-        done=config.transactions.done,
+        done=done.text,
         mergeable=done.mergeable,
         rules=rules,
         warnings=[*_done_warnings(config, done), *(text for rule in config.outputs for text in _rule_warnings(rule))],
     )
+
+
+def _id(topic: Topic, config: Config) -> str:
+    ours = topic.envelope or topic is config.topics.get(str(config.transactions.topic))
+    return f"that of {config.transactions.preset}" if ours else topic.id
 
 
 def _rule(spark: "SparkSession", rule: OutputRule) -> Rule:
@@ -96,7 +107,7 @@ def _done_warnings(config: Config, done: Done) -> list[str]:
         for one in done.aggregates
         if not one.mergeable
     ]
-    if any(topic.record_id for topic in config.topics.values()):
+    if not done.preset and any(topic.record_id for topic in config.topics.values()):
         found.append("record_id: transactions in flight will be read again by every sync that meets them")
     return found
 

@@ -9,6 +9,7 @@ from zync.config import Config, OutputRule
 from zync.errors import UsageError
 from zync.spark import message_of
 from zync.sql import literal, name
+from zync.transactions import debezium
 from zync.transactions.decode import ordered
 
 if TYPE_CHECKING:
@@ -39,7 +40,11 @@ class RuleError(Exception):
 
 def bind_views(spark: "SparkSession", records: "DataFrame", config: Config) -> None:
     """Makes `records` and a view for each topic of what `records` (VIEW_COLUMNS and schema structs) holds."""
-    records.select(*VIEW_COLUMNS).createOrReplaceTempView("records")
+    envelope = {
+        column: text for column, text in debezium.VIEW.items() if any(one.envelope for one in config.topics.values())
+    }
+    more = [f"{text} AS {column}" for column, text in envelope.items()]
+    records.selectExpr(*VIEW_COLUMNS, *more).createOrReplaceTempView("records")
     claimed: list[str] = []
     for topic in ordered(config):
         one = config.topics[topic]
@@ -47,7 +52,12 @@ def bind_views(spark: "SparkSession", records: "DataFrame", config: Config) -> N
         where = " AND ".join([mine, *(f"NOT ({other})" for other in claimed if topic.startswith("^"))])
         claimed.append(mine)
         value = name(f"as_{list(config.topics).index(topic)}") if one.schema else "value"
-        columns = [f"{value} AS value" if column == "value" else column for column in VIEW_COLUMNS]
+        if one.envelope:
+            where = f"{where} AND {envelope['op']} IS NOT NULL"
+            typed = debezium.typed(value) if one.schema else {}
+            columns = [*VIEW_COLUMNS, *(f"{text} AS {column}" for column, text in {**envelope, **typed}.items())]
+        else:
+            columns = [f"{value} AS value" if column == "value" else column for column in VIEW_COLUMNS]
         records.where(where).selectExpr(*columns).createOrReplaceTempView(name(one.as_ or topic))
 
 

@@ -121,6 +121,9 @@ def _assemble_once(
     rows.createOrReplaceTempView("identified")
     settled.createOrReplaceTempView("settled")
     remember = str(config.transactions.remember)
+    if done.preset:
+        spark.sql(statement(done.text, remember=remember)).createOrReplaceTempView("aggregated")
+        return spark.sql(statement("judge", remember=remember))
     repeated = (
         "record_id IS NOT NULL AND NOT alone AND "
         "row_number() OVER (PARTITION BY txn, alone, late, topic, record_id ORDER BY seqno) > 1"
@@ -131,7 +134,9 @@ def _assemble_once(
         statement("aggregate", remember=remember, repeated=repeated, aggregates="".join(_windowed(done)))
     )
     condition = sf.expr(f"coalesce(({done.condition}\n), false)")
-    aggregated = aggregated.withColumn("done", sf.coalesce(try_eval(spark, condition), sf.lit(False)))
+    holds = sf.coalesce(try_eval(spark, condition), sf.lit(False))
+    aggregated = aggregated.withColumn("done", holds & sf.expr("lane = 'txn' AND NOT carried"))
+    aggregated = aggregated.withColumn("known", sf.lit(False))
     aggregated.createOrReplaceTempView("aggregated")
     return spark.sql(statement("judge", remember=remember))
 

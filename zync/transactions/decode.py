@@ -43,8 +43,8 @@ def decode(spark: "SparkSession", rows: "DataFrame", config: Config, done: Done)
     decoded = decoded.withColumn(
         "found", try_eval(spark, sf.struct(*(sf.expr(text).alias(column) for column, text in expressions)))
     )
-    if done.aggregates:
-        parts = [sf.expr(one.part).alias(f"p{number}") for number, one in enumerate(done.aggregates)]
+    if done.parts:
+        parts = [sf.expr(part).alias(column) for column, part in done.parts.items()]
         decoded = decoded.withColumn("parts", try_eval(spark, sf.struct(*parts)))
     else:
         decoded = decoded.withColumn("parts", sf.lit(True))
@@ -61,7 +61,7 @@ def decode(spark: "SparkSession", rows: "DataFrame", config: Config, done: Done)
             single=_any_topic([t for t, one in config.topics.items() if one.null_id == "single"]),
             record_id="found.record_id" if len(expressions) > 1 else "CAST(NULL AS STRING)",
             unfit=" OR ".join(f"{name(one)}.unfit" for one in structs) or "false",
-            parts="".join(f", parts.p{number}" for number in range(len(done.aggregates))),
+            parts="".join(f", parts.{column}" for column in done.parts),
             structs="".join(f", {name(one)}.value AS {name(one)}" for one in structs),
         )
     )

@@ -12,6 +12,7 @@ from zync.config import Config
 from zync.errors import UsageError
 from zync.spark import message_of
 from zync.sql import expression, parse
+from zync.transactions import debezium
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,16 +44,22 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class Done:
-    """`done` as `condition` over columns `a0`, `a1`, …, one for each of `aggregates`."""
+    """`done` as `condition` over columns `a0`, `a1`, …, one for each of `aggregates`; or a preset's own."""
 
     text: str
     condition: str
-    aggregates: tuple[Aggregate, ...]
+    aggregates: tuple[Aggregate, ...] = ()
+    preset: dict[str, str] | None = None
 
     @property
     def mergeable(self) -> bool:
         """Whether the state of a transaction in flight can be kept instead of reading its records again."""
-        return all(one.mergeable for one in self.aggregates)
+        return self.preset is None and all(one.mergeable for one in self.aggregates)
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """What each record brings, by column: p0, p1, … to the aggregates; the preset's own columns."""
+        return self.preset or {f"p{number}": one.part for number, one in enumerate(self.aggregates)}
 
 
 _RECORD = (
@@ -69,6 +76,8 @@ def understand(spark: "SparkSession", config: Config) -> Done:
         for field, text in (("id", one.id), ("record_id", one.record_id)):
             if text:
                 _type_of(spark, record, text, f"topics.{topic}.{field}")
+    if config.transactions.preset:
+        return Done(config.transactions.preset, "", preset=debezium.parts(config))
     text = config.transactions.done
     done = take_apart(spark, text)
     kind = _type_of(spark, record, text, "transactions.done")

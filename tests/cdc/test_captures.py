@@ -1,0 +1,66 @@
+"""Whatever the order between partitions and wherever syncs cut it, a capture's transactions land whole and once."""
+
+import json
+import random
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cdc.captures import NAMES, SHORT, Capture, image, read, truth
+from tests.conftest import rows
+from zync.ingest.load import load
+from zync.sync import Syncer
+from zync.yaml import load as load_config
+
+RULE = "SELECT seqno, _order, txn, value FROM records WHERE op IS NOT NULL"
+
+
+def pipeline(folder: Path, prefix: str, rule: str = RULE, more: str = "") -> Any:
+    (folder / "rows.sql").write_text(rule)
+    (folder / "zync.yaml").write_text(
+        f"transactions: {{preset: debezium, topic: {prefix}.transaction}}\n"
+        f"outputs: [{{topic: rows, sql: rows.sql}}]\n{more}"
+    )
+    return load_config(folder / "zync.yaml")
+
+
+def sync_in_cuts(folder: Path, capture: Capture, seed: int, spark: Any) -> list[dict[str, Any]]:
+    """Staging after some interleaving of the capture was synced in some cuts."""
+    records = capture.interleaved(seed)
+    chance = random.Random(seed)  # noqa: S311 - a test's
+    cuts = sorted(chance.sample(range(1, len(records)), chance.choice([0, 1, 2])))
+    syncer = Syncer(pipeline(folder, capture.prefix), str(folder / "raw"), str(folder / "staging"), spark)
+    for start, end in zip([0, *cuts], [*cuts, len(records)], strict=True):
+        lines = "".join(json.dumps(record) + "\n" for record in records[start:end])
+        (folder / "in.jsonl").write_text(lines)
+        load(str(folder / "raw"), [str(folder / "in.jsonl")])
+        syncer.sync()
+    return rows(folder / "staging")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_each_transaction_is_out_once_and_whole(tmp_path: Path, spark: Any, name: str, seed: int) -> None:
+    capture = read(name)
+    expected = truth(capture)
+    staging = sync_in_cuts(tmp_path, capture, seed, spark)
+    out: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in staging:
+        if row["kind"] == "output":
+            value = json.loads(row["value"])
+            out[value["txn"]][image(value["value"])] += 1
+    single = {txn for txn in out if "/" in txn}
+    short = {txn for txn, one in expected.transactions.items() if name in SHORT and one.total() == 1128}
+    whole = {txn: one for txn, one in expected.transactions.items() if txn not in short}
+    assert {txn: one for txn, one in out.items() if txn not in single} == {
+        txn: one for txn, one in whole.items() if one
+    }
+    assert len(single) == expected.singles
+    done = Counter(row["txn"] for row in staging if row["kind"] == "done" and row["txn"])
+    assert done == Counter(list(whole))
+    assert {row["txn"] for row in staging if row["kind"] in ("pending", "expired")} >= short
+    kinds = Counter(row["kind"] for row in staging)
+    assert not kinds.keys() & {"late", "quarantined", "ignored"}, [r for r in staging if r["kind"] == "late"][:3]
+    assert len(short) == len(SHORT & {name})

@@ -1,0 +1,220 @@
+"""The preset `debezium`: what its connectors' transactions look like, as expressions and expanded config.
+
+A transaction's rows say so in their envelope; BEGIN and END are records of a topic of their own, and END counts the
+rows, by table. See https://debezium.io/documentation/reference/stable (each connector's "transaction metadata").
+"""
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from zync.config import Config, Topic, Transactions
+from zync.sql import literal
+
+BODY = (
+    "(CASE WHEN variant_get(value, '$.schema', 'variant') IS NOT NULL "
+    "AND variant_get(value, '$.payload', 'variant') IS NOT NULL "
+    "THEN variant_get(value, '$.payload', 'variant') ELSE value END)"
+)
+"""The envelope, or BEGIN or END, with or without the JSON converter's `schema` and `payload` around it."""
+
+
+def field(path: str, kind: str) -> str:
+    """The envelope's field at `path`; SQL NULL where it is not there."""
+    return f"variant_get({BODY}, '$.{path}', '{kind}')"
+
+
+@dataclass(frozen=True)
+class Connector:
+    """What differs from one connector to another.
+
+    identity: a pattern of transaction ids whose first group names the transaction, where the whole id does not.
+    place: a number over the row's `source` that rises in the source's order, 0 where only total_order does.
+    image: what, beside the row's images, tells two rows of one transaction apart.
+    """
+
+    identity: str | None
+    place: str
+    image: str
+
+
+CONNECTORS = {
+    # txId:LSN, and BEGIN, each row and END carry different LSNs
+    "postgresql": Connector("^([0-9]+):[0-9]+$", field("source.lsn", "bigint"), field("source.lsn", "string")),
+    # a GTID, or file=…,pos=… of the transaction's begin
+    "mysql": Connector(
+        None,
+        "0L",
+        f"concat_ws('/', {field('source.file', 'string')}, {field('source.pos', 'string')}, "
+        f"{field('source.row', 'string')})",
+    ),
+    # the commit LSN, like 00000025:00000d08:0025; END comes only when the next transaction begins
+    "sqlserver": Connector(
+        None,
+        "0L",
+        f"concat_ws('/', {field('source.change_lsn', 'string')}, {field('source.event_serial_no', 'string')})",
+    ),
+    # the transaction's id in hexadecimal
+    "oracle": Connector(
+        None,
+        "0L",
+        f"concat_ws('/', {field('source.scn', 'string')}, {field('source.rs_id', 'string')}, "
+        f"{field('source.ssn', 'string')})",
+    ),
+    # a number
+    "mongodb": Connector(
+        None, "0L", f"concat_ws('/', {field('source.ts_ms', 'string')}, {field('source.ord', 'string')})"
+    ),
+}
+"""The connectors that zync knows; `mariadb` is as `mysql`, and what is not here is told apart by its images alone."""
+
+_LIKE = {"mariadb": "mysql"}
+
+
+def _by_connector(what: dict[str, str], otherwise: str) -> str:
+    named = {**what, **{name: what[like] for name, like in _LIKE.items()}}
+    cases = " ".join(f"WHEN '{name}' THEN {expression}" for name, expression in named.items())
+    return f"CASE {field('source.connector', 'string')} {cases} ELSE {otherwise} END"
+
+
+PLACE = _by_connector({name: one.place for name, one in CONNECTORS.items()}, "0L")
+"""A row's place in the source's order; between rows of one place `total_order` decides."""
+
+ORDER = f"named_struct('place', {PLACE}, 'total_order', {field('transaction.total_order', 'bigint')})"
+
+_VERSION = field("source.version", "string")
+_CONTINUES = (
+    f"(try_cast(split_part({_VERSION}, '.', 1) AS INT), try_cast(split_part({_VERSION}, '.', 2) AS INT)) >= (3, 7)"
+)
+"""Whether total_order goes on after a restart inside a transaction, and so tells its rows apart."""
+
+_IMAGE = (
+    f"md5(concat_ws('|', {_by_connector({name: one.image for name, one in CONNECTORS.items()}, 'NULL')}, "
+    f"{field('source.schema', 'string')}, {field('source.table', 'string')}, {field('op', 'string')}, "
+    f"to_json({field('before', 'variant')}), '|', to_json({field('after', 'variant')})))"
+)
+RECORD_ID = (
+    f"CASE WHEN {field('transaction.total_order', 'bigint')} IS NULL THEN NULL "
+    f"WHEN {_CONTINUES} THEN {field('transaction.total_order', 'string')} ELSE {_IMAGE} END"
+)
+"""What a row has in common with what a restart sends again of it, and with no other (but see sql/debezium.sql)."""
+
+RUN = "CAST(get(filter(headers, h -> h.key = '__debezium.context.runId'), 0).value AS STRING)"
+"""Which run of the connector sent the row; null before there was such a header."""
+
+
+def _collection(name: str) -> str:
+    """A number for a table by its schema and its own name: END has more or less before them, by connector.
+
+    A logical message's is called by END after a Java object.
+    """
+    short = rf"regexp_extract({name}, '([^.]*[.])?[^.]*$', 0)"
+    return f"pmod(xxhash64(CASE WHEN {name} LIKE '%LogicalDecodingMessageId@%' THEN '' ELSE {short} END), 1L << 36)"
+
+
+_TABLE = (
+    f"concat_ws('.', {field('source.db', 'string')}, {field('source.schema', 'string')}, "
+    f"coalesce({field('source.table', 'string')}, {field('source.collection', 'string')}))"
+)
+_ROWS_TABLE = (
+    f"CASE WHEN {field('op', 'string')} = 'm' THEN pmod(xxhash64(''), 1L << 36) ELSE {_collection(_TABLE)} END"
+)
+
+
+def parts(config: Config) -> dict[str, str]:
+    """What each record brings to its transaction's completion (see sql/debezium.sql), by column.
+
+    run, total_order, collection (a number for the row's table) of a row; `said` of an END: how many rows it counts,
+    and the sum of their tables' numbers; `position`: the commit's place in the source's order.
+    """
+    status = f"CASE WHEN topic = {literal(str(config.transactions.topic))} THEN {field('status', 'string')} END"
+    counted = field("data_collections", "array<struct<data_collection: string, event_count: bigint>>")
+    total = (
+        f"aggregate(coalesce({counted}, array()), 0L, "
+        f"(total, c) -> total + c.event_count * {_collection('c.data_collection')})"
+    )
+    order = field("transaction.total_order", "bigint")
+    at = f"coalesce(try_cast(regexp_extract({field('id', 'string')}, '^[0-9]+:([0-9]+)$', 1) AS BIGINT), offset)"
+    alone = f"CASE WHEN {field('transaction.id', 'string')} IS NULL AND {PLACE} > 0 THEN {PLACE} END"
+    return {
+        "run": RUN,
+        "total_order": order,
+        "collection": f"CASE WHEN {order} IS NOT NULL THEN {_ROWS_TABLE} END",
+        "said": f"CASE WHEN {status} = 'END' THEN named_struct('count', {field('event_count', 'bigint')}, "
+        f"'total', {total}) END",
+        "begins": f"coalesce({status} = 'BEGIN', false)",
+        "position": f"CASE WHEN {status} = 'END' THEN {at} ELSE {alone} END",
+    }
+
+
+def _image(path: str) -> str:
+    """A row's image; SQL NULL where JSON has null."""
+    found = field(path, "variant")
+    return f"CASE WHEN NOT is_variant_null({found}) THEN {found} END"
+
+
+VIEW = {
+    "op": field("op", "string"),
+    "before": _image("before"),
+    "after": _image("after"),
+    "row": f"coalesce({_image('after')}, {_image('before')})",
+    "source": field("source", "variant"),
+    "ts": f"timestamp_millis({field('ts_ms', 'bigint')})",
+    "_order": ORDER,
+}
+"""The columns that rules see of an envelope, beside those of every record; `row` is the newest image there is."""
+
+
+def typed(value: str) -> dict[str, str]:
+    """The columns of VIEW that are structs where the topic has a schema, `value` being the envelope by it."""
+    before, after = (f"coalesce({value}.payload.{image}, {value}.{image})" for image in ("before", "after"))
+    return {"before": before, "after": after, "row": f"coalesce({after}, {before})"}
+
+
+def transaction_id(topic: str) -> str:
+    """The transaction of a record of the preset's topics, `topic` being that of BEGIN and END; null for none."""
+    own = f"CASE WHEN topic = {literal(topic)} THEN {field('id', 'string')} END"
+    text = f"coalesce({field('transaction.id', 'string')}, {own})"
+    for one in CONNECTORS.values():
+        if one.identity:
+            text = f"regexp_replace({text}, '{one.identity}', '$1')"
+    return text
+
+
+def covers(said: Transactions, topic: str) -> bool:
+    """Whether the preset says all that is to say of that topic (a name or ^regex)."""
+    prefix = str(said.topic).removesuffix(".transaction")
+    return said.preset is not None and topic.startswith((f"{prefix}.", f"^{re.escape(prefix)}"))
+
+
+def expand(config: Config) -> Config:
+    """`config` with all that the preset implies: its topics, where their ids are, and the tables that rules name."""
+    if config.transactions.preset != "debezium":
+        return config
+    topic = str(config.transactions.topic)
+    prefix = topic.removesuffix(".transaction")
+    ours = Topic(id=transaction_id(topic), null_id="single", record_id=RECORD_ID)
+    named = {
+        name: Topic() for rule in config.outputs if rule.sql for name in _names(rule.sql, f"{prefix}.") if name != topic
+    }
+    topics = {}
+    for name, one in {**named, **config.topics}.items():
+        if one.id or not covers(config.transactions, name):
+            topics[name] = one
+        else:
+            topics[name] = replace(ours, schema=one.schema and envelope(one.schema), as_=one.as_, envelope=True)
+    topics[topic] = ours
+    topics.setdefault(f"^{re.escape(prefix)}\\.", replace(ours, envelope=True))
+    return replace(config, topics=topics)
+
+
+def envelope(schema: str) -> str:
+    """The schema of an envelope around rows of that schema."""
+    row = f"STRUCT<{schema}>"
+    return f"before {row}, after {row}, payload STRUCT<before: {row}, after: {row}>"
+
+
+def _names(rule: Path, prefix: str) -> list[str]:
+    """The topics under the prefix whose views a rule names."""
+    text = rule.read_text(encoding="utf-8")
+    return sorted({name for name in re.findall(r"`([^`]+)`", text) if name.startswith(prefix)})
