@@ -1,4 +1,4 @@
-"""The real captures in tests/data/debezium (see the README there), and what of them is to land, counted in plain Python."""
+"""The real captures in tests/data/debezium, and what of each is to land, counted in plain Python."""
 
 import gzip
 import json
