@@ -24,7 +24,7 @@ single AS (
     named_struct('topic', kafka.topic, 'partition', kafka.partition, 'offset', kafka.offset) AS place,
     array(named_struct('first', seqno, 'last', seqno)) AS records
   FROM settling
-  WHERE fate IN ('alone', 'late', 'duplicate') AND NOT (fault <=> 'ignored')
+  WHERE fate IN ('alone', 'late', 'duplicate', 'said') AND NOT (fault <=> 'ignored')
     AND NOT (fate = 'duplicate' AND seqno <= {{head}})
 )
 SELECT CASE WHEN q.seqno IS NULL THEN 'done' ELSE 'quarantined' END AS kind, completes_at AS seqno, NULL AS kafka, txn,
@@ -35,8 +35,13 @@ SELECT CASE WHEN since <= {{expired}} THEN 'expired' ELSE 'pending' END, first, 
   to_json(state, {{json_options}}), bad, NULL
 FROM in_flight WHERE NOT untouched
 UNION ALL
-SELECT CASE WHEN fate <> 'alone' THEN fate WHEN fault IS NULL AND q.seqno IS NULL THEN 'done' ELSE 'quarantined' END,
+SELECT CASE WHEN fate = 'said' THEN 'ignored'
+            WHEN fate <> 'alone' THEN fate
+            WHEN fault IS NULL AND q.seqno IS NULL THEN 'done'
+            ELSE 'quarantined' END,
   completes_at, place, txn, records, 1, NULL, NULL,
-  CASE fate WHEN 'late' THEN 'its transaction was settled already' WHEN 'duplicate' THEN 'its record id came before'
+  CASE fate WHEN 'said' THEN 'BEGIN or END of a transaction that was settled already'
+            WHEN 'late' THEN 'its transaction was settled already'
+            WHEN 'duplicate' THEN 'its record id came before'
             ELSE coalesce(fault, q.reason) END, q.rule
 FROM single LEFT JOIN set_aside q ON completes_at = q.seqno AND fate = 'alone'

@@ -49,9 +49,11 @@ SELECT * EXCEPT (base, nth, is_row, run_count, run_last, run_total, run_until, c
     AND exists(ends, e -> e.seqno <= seqno)
     AND forall(ends, e -> e.seqno > seqno OR e.count = 0 OR exists(spans, s ->
       s.count = e.count AND s.total = e.total AND s.since <= seqno AND (s.until IS NULL OR seqno < s.until))) AS done,
-  -- What comes after its transaction was settled, and says nothing new of it.
-  base = 'txn' AND (begins OR lane = 'duplicate' OR (said IS NOT NULL AND (said.count = 0 OR exists(spans, s ->
-      s.count = said.count AND s.total = said.total AND s.since <= seqno AND (s.until IS NULL OR seqno < s.until))))) AS known,
+  CASE WHEN lane = 'duplicate' THEN lane
+       WHEN begins OR said.count = 0 THEN 'said'
+       WHEN base = 'txn' AND said IS NOT NULL AND exists(spans, s ->
+         s.count = said.count AND s.total = said.total AND s.since <= seqno AND (s.until IS NULL OR seqno < s.until))
+       THEN 'said' END AS known,
   lag(CASE WHEN NOT carried THEN seqno END) OVER (PARTITION BY txn, lane ORDER BY seqno) AS previous,
   lead(seqno) OVER (PARTITION BY txn, lane ORDER BY seqno) AS following
 FROM spans

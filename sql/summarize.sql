@@ -2,8 +2,9 @@
 SELECT
   count_if(fate = 'again') AS again,
   count_if(fate = 'late') AS late,
+  count_if(fate = 'late' AND settled_at IS NULL) AS late_before,
   count_if(fate = 'duplicate') AS duplicate,
-  count_if(fate = 'alone' AND fault = 'ignored') AS ignored,
+  count_if(fate = 'said' OR fate = 'alone' AND fault = 'ignored') AS ignored,
   count_if(fate = 'alone' AND fault <> 'ignored') AS faulty,
   count_if(completing AND fault IS NULL) AS completed,
   unix_micros(max(ingested)) AS ingested,

@@ -17,11 +17,11 @@ from zync.spark import Keeper, is_data_error, local, read_parquet
 from zync.sql import options, statement
 from zync.staging.commit import Written, add_rows, commit, discard, read_back, write
 from zync.staging.cursor import conclude
-from zync.transactions.assemble import Assembled, assemble, with_state, without_state
+from zync.transactions.assemble import Assembled, assemble, late_before, look_again, with_state, without_state
 from zync.transactions.decode import RAW_COLUMNS, decode
 from zync.transactions.done import Done
 from zync.transactions.gather import gather, reread
-from zync.transactions.known import IN_FLIGHT_COLUMNS, Known
+from zync.transactions.known import IN_FLIGHT_COLUMNS, Known, read_settled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -126,6 +126,8 @@ def recall(sync: Sync) -> Sync:
 def judge(sync: Sync) -> Sync:
     """Each record's fate; and the earlier records of transactions that complete now after having been in flight."""
     assembled = assemble(sync.spark, there(sync.identified), there(sync.settled), sync.config, sync.done, sync.keeper)
+    if sync.done.preset and assembled.summary.late_before:
+        assembled = _look_again(sync, assembled)
     sync = replace(sync, assembled=assembled, settling=assembled.rows)
     finishing = {one.txn: one.completes_at for one in assembled.summary.finishing}
     if finishing:
@@ -139,6 +141,15 @@ def judge(sync: Sync) -> Sync:
     failures = tuple(Failure(seqno, reason) for seqno, reason in assembled.summary.tainted)
     check_limit(sync.config, failures, assembled.summary.faulty)
     return replace(sync, failures=failures)
+
+
+def _look_again(sync: Sync, assembled: Assembled) -> Assembled:
+    """Late records beside their transactions' own, which are read again: does what comes late repeat what is there?"""
+    txns = late_before(assembled).select("txn").distinct().toArrow()["txn"]
+    settled = read_settled(sync.staging, sync.known.settled.filter(pc.is_in(sync.known.settled["txn"], txns)))
+    earlier = gather(sync.spark, sync.raw, settled, sync.known.cursor.head, sync.config, sync.done)
+    earlier = earlier.drop("completes_at", "opens_range", "closes_range")
+    return look_again(sync.spark, assembled, earlier, sync.config, sync.done, sync.keeper)
 
 
 def transform_and_write(sync: Sync) -> Sync:

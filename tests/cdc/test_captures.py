@@ -62,5 +62,7 @@ def test_each_transaction_is_out_once_and_whole(tmp_path: Path, spark: Any, name
     assert done == Counter(list(whole))
     assert {row["txn"] for row in staging if row["kind"] in ("pending", "expired")} >= short
     kinds = Counter(row["kind"] for row in staging)
-    assert not kinds.keys() & {"late", "quarantined", "ignored"}, [r for r in staging if r["kind"] == "late"][:3]
+    assert kinds["duplicate"] == expected.repeats
+    assert not kinds.keys() & {"late", "quarantined"}
+    assert all("BEGIN or END" in row["reason"] for row in staging if row["kind"] == "ignored")
     assert len(short) == len(SHORT & {name})

@@ -1,11 +1,11 @@
 """Stage assemble: which transaction completes with which record, what is late, and what stays in flight."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from zync.config import Config
-from zync.spark import Keeper
+from zync.spark import Keeper, local
 from zync.sql import statement, try_eval
 from zync.transactions.done import Done
 
@@ -24,9 +24,13 @@ class Finishing:
 
 @dataclass(frozen=True)
 class Summary:
-    """Counts of records by fate, and what else decides how the sync goes on. `ingested` is in microseconds."""
+    """Counts of records by fate, and what else decides how the sync goes on. `ingested` is in microseconds.
+
+    `late_before`: those of the late ones whose transaction an earlier sync settled.
+    """
 
     late: int = 0
+    late_before: int = 0
     duplicate: int = 0
     ignored: int = 0
     faulty: int = 0
@@ -113,6 +117,47 @@ def assemble(  # noqa: PLR0913 - each is a thing known by now
     return Assembled(whole, _sum(summaries))
 
 
+def late_before(assembled: Assembled) -> "DataFrame":
+    """The records whose transaction an earlier sync settled."""
+    return assembled.rows.where("fate = 'late' AND settled_at IS NULL")
+
+
+def look_again(
+    spark: "SparkSession", assembled: Assembled, earlier: "DataFrame", config: Config, done: Done, keeper: Keeper
+) -> Assembled:
+    """`assembled`, where late records that only repeat what their transaction has are told from those that do not.
+
+    `earlier`: the records of those transactions, as they were when they were settled.
+    """
+    from pyspark.sql import functions as sf  # noqa: PLC0415
+
+    late = late_before(assembled)
+    rows = without_state(earlier.withColumn("earlier_record", sf.lit(True)))
+    rows = rows.unionByName(
+        late.select(*(one for one in rows.columns if one in late.columns)), allowMissingColumns=True
+    )
+    nothing = local(spark, [], "txn string, settled_at bigint")
+    judged = _assemble_once(spark, rows, nothing, config, done).where("earlier_record IS NULL").drop("earlier_record")
+    judged = keeper.keep(
+        judged.withColumns(
+            {
+                "fate": sf.expr("coalesce(known, 'late')"),
+                "completes_at": sf.lit(None).cast("bigint"),
+                "completing": sf.lit(False),
+            }
+        )
+    )
+    fates = {row["fate"]: row["count"] for row in judged.groupBy("fate").count().collect()}
+    others = assembled.rows.where("NOT (fate = 'late' AND settled_at IS NULL)")
+    summary = replace(
+        assembled.summary,
+        late=assembled.summary.late - assembled.summary.late_before + fates.get("late", 0),
+        duplicate=assembled.summary.duplicate + fates.get("duplicate", 0),
+        ignored=assembled.summary.ignored + fates.get("said", 0),
+    )
+    return Assembled(others.unionByName(judged), summary)
+
+
 def _assemble_once(
     spark: "SparkSession", rows: "DataFrame", settled: "DataFrame", config: Config, done: Done
 ) -> "DataFrame":
@@ -136,7 +181,7 @@ def _assemble_once(
     condition = sf.expr(f"coalesce(({done.condition}\n), false)")
     holds = sf.coalesce(try_eval(spark, condition), sf.lit(False))
     aggregated = aggregated.withColumn("done", holds & sf.expr("lane = 'txn' AND NOT carried"))
-    aggregated = aggregated.withColumn("known", sf.lit(False))
+    aggregated = aggregated.withColumn("known", sf.lit(None).cast("string"))
     aggregated.createOrReplaceTempView("aggregated")
     return spark.sql(statement("judge", remember=remember))
 
@@ -157,6 +202,7 @@ def _summarize(spark: "SparkSession", rows: "DataFrame") -> tuple[Summary, int]:
     row: dict[str, Any] = spark.sql(statement("summarize")).collect()[0].asDict(recursive=True)
     return Summary(
         late=row["late"],
+        late_before=row["late_before"],
         duplicate=row["duplicate"],
         ignored=row["ignored"],
         faulty=row["faulty"],
@@ -170,6 +216,7 @@ def _summarize(spark: "SparkSession", rows: "DataFrame") -> tuple[Summary, int]:
 def _sum(summaries: list[Summary]) -> Summary:
     return Summary(
         late=sum(one.late for one in summaries),
+        late_before=sum(one.late_before for one in summaries),
         duplicate=sum(one.duplicate for one in summaries),
         ignored=sum(one.ignored for one in summaries),
         faulty=sum(one.faulty for one in summaries),

@@ -99,6 +99,19 @@ def read_known(table: DeltaTable | None, remember: int) -> Known:
     return Known(cursor, _settled(recent), _newest(_in_flight(since_full), _settled(since_full)))
 
 
+def read_settled(table: DeltaTable, wanted: pa.Table) -> pa.Table:
+    """The records of settled transactions, by (txn, seqno): (txn, first, completes_at, records as ranges)."""
+    seqnos = wanted["seqno"]
+    names = ["kind", "txn", "seqno", "records"]
+    rows = pa.schema([STAGING_SCHEMA.field(name) for name in names]).empty_table()
+    if len(seqnos):
+        files = data_files(table, "seqno", above=pc.min(seqnos).as_py() - 1, upto=pc.max(seqnos).as_py())
+        mine = ds.field("seqno").isin(seqnos.combine_chunks()) & ds.field("kind").isin(list(SETTLED_KINDS))
+        rows = _scan(table, [one.path for one in files], mine & ds.field("txn").is_valid(), names)
+    first = pa.array([ranges[0]["first"] for ranges in rows["records"].to_pylist()], pa.int64())
+    return pa.table({"txn": rows["txn"], "first": first, "completes_at": rows["seqno"], "records": rows["records"]})
+
+
 def _rows(
     table: DeltaTable,
     wanted: ds.Expression,
