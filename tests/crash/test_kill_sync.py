@@ -6,7 +6,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +59,11 @@ def folder(tmp_path: Path, broker: str, topic: TopicMaker) -> Path:
 
 
 @pytest.fixture
-def traffic(folder: Path, broker: str) -> Iterator[threading.Event]:
-    """Transactions of four records, spread over two topics of two partitions, many open at a time, until stopped."""
+def end_traffic(folder: Path, broker: str) -> Iterator[Callable[[], None]]:
+    """Transactions of four records, spread over two topics of two partitions, many open at once, until it is called.
+
+    Then all that were begun are whole in Kafka.
+    """
     stop = threading.Event()
     topics = (folder / "topics").read_text().split()
 
@@ -80,14 +83,18 @@ def traffic(folder: Path, broker: str) -> Iterator[threading.Event]:
         producer.flush(30)
 
     thread = threading.Thread(target=send)
+
+    def end() -> None:
+        stop.set()
+        thread.join()
+
     thread.start()
-    yield stop
-    stop.set()
-    thread.join()
+    yield end
+    end()
 
 
 @pytest.mark.timeout(600)
-def test_a_sync_killed_at_any_moment_neither_loses_nor_repeats(folder: Path, traffic: threading.Event) -> None:
+def test_a_sync_killed_at_any_moment_neither_loses_nor_repeats(folder: Path, end_traffic: Callable[[], None]) -> None:
     ingest = start("sync-from", "kafka", "raw", "--commit-every", "200ms", cwd=folder)
     chance = random.Random(7)
     for number in range(_KILLS):
@@ -103,7 +110,7 @@ def test_a_sync_killed_at_any_moment_neither_loses_nor_repeats(folder: Path, tra
         follow.send_signal(signal.SIGKILL)
         follow.wait()
     killed_at = version(folder / "lake" / "staging")
-    traffic.set()
+    end_traffic()
     ingest.send_signal(signal.SIGTERM)
     assert ingest.wait(60) == 0
     zync("sync-from", "kafka", "raw", "--until-caught-up", cwd=folder)
@@ -117,9 +124,11 @@ def test_a_sync_killed_at_any_moment_neither_loses_nor_repeats(folder: Path, tra
     assert len(state.outputs) == _IN_TRANSACTION * len(state.done)
 
 
-def test_of_two_syncs_started_together_one_works_and_the_other_exits_3(folder: Path, traffic: threading.Event) -> None:
+def test_of_two_syncs_started_together_one_works_and_the_other_exits_3(
+    folder: Path, end_traffic: Callable[[], None]
+) -> None:
     time.sleep(1)
-    traffic.set()
+    end_traffic()
     zync("sync-from", "kafka", "raw", "--until-caught-up", cwd=folder)
     both = [
         subprocess.Popen(
