@@ -1,5 +1,5 @@
 -- In: `settling`: every record with its fate, and `gathered` ones; `set_aside`: transactions (by seqno) that go to
---     quarantine instead of out. Out: staging's bookkeeping rows: one for each transaction, whole or in flight, and
+--     quarantine instead of out; `decided`: operators' decisions, by the seqno at which they act. Out: staging's bookkeeping rows: one for each transaction, whole or in flight, and
 --     one for each record that is alone, late or a duplicate.
 WITH whole AS (
   SELECT txn, completes_at, count(*) AS count,
@@ -24,23 +24,26 @@ single AS (
     named_struct('topic', kafka.topic, 'partition', kafka.partition, 'offset', kafka.offset) AS place,
     array(named_struct('first', seqno, 'last', seqno)) AS records
   FROM settling
-  WHERE fate IN ('alone', 'late', 'duplicate', 'said') AND NOT (fault <=> 'ignored')
+  WHERE fate IN ('alone', 'late', 'duplicate', 'said', 'void') AND NOT (fault <=> 'ignored')
     AND NOT (fate = 'duplicate' AND seqno <= {{head}})
 )
-SELECT CASE WHEN q.seqno IS NULL THEN 'done' ELSE 'quarantined' END AS kind, completes_at AS seqno, NULL AS kafka, txn,
-  records, count, NULL AS since, NULL AS state, q.reason, q.rule
-FROM whole LEFT JOIN set_aside q ON completes_at = q.seqno
+SELECT CASE WHEN q.seqno IS NOT NULL THEN 'quarantined'
+            ELSE CASE d.action WHEN 'discard' THEN 'discarded' WHEN 'release' THEN 'released' ELSE 'done' END END AS kind,
+  completes_at AS seqno, NULL AS kafka, txn, records, count, NULL AS since, NULL AS state,
+  coalesce(q.reason, d.who || ': ' || d.why) AS reason, q.rule
+FROM whole LEFT JOIN set_aside q ON completes_at = q.seqno LEFT JOIN decided d ON completes_at = d.seqno
 UNION ALL
 SELECT CASE WHEN since <= {{expired}} THEN 'expired' ELSE 'pending' END, first, NULL, txn, records, count, since,
   to_json(state, {{json_options}}), bad, NULL
 FROM in_flight WHERE NOT untouched
 UNION ALL
-SELECT CASE WHEN fate = 'said' THEN 'ignored'
+SELECT CASE WHEN fate IN ('said', 'void') THEN 'ignored'
             WHEN fate <> 'alone' THEN fate
             WHEN fault IS NULL AND q.seqno IS NULL THEN 'done'
             ELSE 'quarantined' END,
   completes_at, place, txn, records, 1, NULL, NULL,
   CASE fate WHEN 'said' THEN 'BEGIN or END of a transaction that was settled already'
+            WHEN 'void' THEN 'no such transaction was in flight when that was decided'
             WHEN 'late' THEN 'its transaction was settled already'
             WHEN 'duplicate' THEN 'its record id came before'
             ELSE coalesce(fault, q.reason) END, q.rule

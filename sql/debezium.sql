@@ -7,7 +7,7 @@ WITH met AS (
   FROM (SELECT * FROM identified DISTRIBUTE BY txn) i LEFT JOIN settled s ON i.txn = s.txn AND NOT i.alone
 ),
 based AS (
-  SELECT * EXCEPT (late), CASE WHEN alone THEN 'alone' WHEN late THEN 'late' ELSE 'txn' END AS base FROM met
+  SELECT * EXCEPT (late), CASE WHEN alone THEN 'alone' WHEN decision IS NOT NULL THEN 'decision' WHEN late THEN 'late' ELSE 'txn' END AS base FROM met
 ),
 -- Equal rows of one run are all real; a run that sends them again sends as many: so the nth of a run is the nth of any.
 counted AS (

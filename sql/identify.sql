@@ -2,21 +2,25 @@
 -- Out: each record with its transaction. `alone`: it is in none, or one by itself; `fault`: why it cannot even be that;
 --     `bad`: what is wrong with a record that does belong to a transaction.
 WITH checked AS (
-  SELECT *, coalesce({{configured}}, false) AS configured,
+  SELECT *, coalesce({{configured}}, false) AS configured, topic = '__zync' AS ours,
     coalesce(bad, CASE WHEN {{unfit}} THEN 'value does not fit the schema' END) AS wrong
   FROM decoded
 )
+-- An operator's decision is a record of the reserved topic: it belongs to the transaction that it decides.
 SELECT seqno, kafka, topic, ingested, headers, key, value,
   coalesce(found.id, topic || '/' || partition || '/' || offset) AS txn,
   found.id IS NULL AS alone,
-  CASE WHEN NOT configured THEN 'ignored'
+  CASE WHEN NOT configured AND NOT ours THEN 'ignored'
        WHEN found.id IS NOT NULL THEN NULL
+       WHEN ours THEN 'not a decision of an operator'
        WHEN wrong IS NOT NULL THEN wrong
        WHEN found IS NULL THEN 'the id expression fails on it'
        WHEN NOT ({{single}}) THEN 'no transaction id'
   END AS fault,
-  CASE WHEN found.id IS NOT NULL
+  CASE WHEN found.id IS NOT NULL AND NOT ours
     THEN coalesce(wrong, CASE WHEN parts IS NULL THEN 'the done condition fails on it' END) END AS bad,
+  CASE WHEN ours AND found.id IS NOT NULL THEN named_struct('action', try_variant_get(value, '$.decision', 'string'),
+    'who', try_variant_get(value, '$.who', 'string'), 'why', try_variant_get(value, '$.why', 'string')) END AS decision,
   {{record_id}} AS record_id,
   false AS carried{{parts}}{{structs}}
 FROM checked

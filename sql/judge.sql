@@ -1,17 +1,22 @@
 -- In: `aggregated`, with `done`: whether the transaction is done with that row; `known`: what the row is should its
 --     transaction be settled already and the row say nothing new of it (duplicate, said), or null.
--- Out: every row with its fate: whole (its transaction completes at `completes_at`), pending, late, duplicate, said (a
---     BEGIN or END of what was settled before), alone (a transaction or a bad record by itself), or again: later than
---     its id is remembered, so the first of a new transaction of that id.
-WITH ended AS (
-  SELECT *, min(CASE WHEN done THEN seqno END) OVER (PARTITION BY txn) AS settled_at
-  FROM aggregated
+-- Out: every row with its fate: whole (its transaction is settled at `completes_at`, by itself or by a decision),
+--     pending, late, duplicate, said (a BEGIN or END of what was settled before), alone (a transaction or a bad record
+--     by itself), decision (it settles its transaction) or void (there was none in flight), or again: later than its
+--     id is remembered, so the first of a new transaction of that id.
+WITH begun AS (
+  SELECT *, {{began}} AS began FROM aggregated
+),
+ended AS (
+  SELECT *, min(CASE WHEN done OR (lane = 'decision' AND seqno > began) THEN seqno END) OVER (PARTITION BY txn) AS settled_at
+  FROM begun
 )
-SELECT * EXCEPT (lane, done, previous, following),
+SELECT * EXCEPT (lane, done, previous, following, began),
   CASE WHEN lane = 'alone' THEN seqno WHEN lane = 'txn' AND seqno <= settled_at THEN settled_at END AS completes_at,
   CASE WHEN lane = 'late' AND known = 'said' THEN known
        WHEN lane IN ('alone', 'late') THEN lane
        WHEN seqno > settled_at + {{remember}} THEN 'again'
+       WHEN lane = 'decision' THEN CASE WHEN seqno = settled_at THEN 'decision' ELSE 'void' END
        WHEN seqno > settled_at THEN coalesce(known, 'late')
        WHEN lane = 'duplicate' THEN lane
        WHEN settled_at IS NOT NULL THEN 'whole'

@@ -51,6 +51,8 @@ class State:
     late: list[int] = field(default_factory=list)
     duplicate: list[int] = field(default_factory=list)
     ignored: list[int] = field(default_factory=list)
+    discarded: dict[int, list[int]] = field(default_factory=dict)
+    released: set[int] = field(default_factory=set)
     in_flight: dict[str, InFlight] = field(default_factory=dict)
     settled: dict[str, int] = field(default_factory=dict)
     offsets: dict[str, int] = field(default_factory=dict)
@@ -69,6 +71,9 @@ def run(pipeline: Pipeline, records: list[Record]) -> State:
 def take(pipeline: Pipeline, state: State, record: Record) -> None:
     """One record: ignored, set aside, or a step of its transaction."""
     state.head, state.clock = record.seqno, max(state.clock, record.ingested)
+    if record.topic == "__zync":
+        decide(pipeline, state, record)
+        return
     if record.topic not in pipeline.topics:
         state.ignored.append(record.seqno)
         return
@@ -92,6 +97,20 @@ def take(pipeline: Pipeline, state: State, record: Record) -> None:
         del state.in_flight[txn]
         state.settled[txn] = record.seqno
         settle(pipeline, state, txn, flying.records, record.seqno, flying.bad)
+
+
+def decide(pipeline: Pipeline, state: State, record: Record) -> None:
+    """An operator's decision settles its transaction if that is in flight, with what is there; or does nothing."""
+    flying = state.in_flight.pop(record.value["txn"], None)
+    if flying is None:
+        state.ignored.append(record.seqno)
+        return
+    state.settled[record.value["txn"]] = record.seqno
+    if record.value["decision"] == "discard":
+        state.discarded[record.seqno] = [one.seqno for one in flying.records]
+    else:
+        state.released.add(record.seqno)
+        settle(pipeline, state, record.value["txn"], flying.records, record.seqno, flying.bad)
 
 
 def settle(

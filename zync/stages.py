@@ -1,7 +1,7 @@
 """The stages of a sync, in order: what is known of it grows from one to the next."""
 
 import uuid
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from zync.config import Config
 from zync.etl.rules import JSON_OPTIONS, VIEW_COLUMNS, bind_lookups
 from zync.etl.transform import Failure, check_limit, find_failures, transform
+from zync.ingest.raw import DECISIONS, stored_position
 from zync.lake import data_files
 from zync.spark import Keeper, is_data_error, local, read_parquet
 from zync.sql import options, statement
@@ -72,6 +73,11 @@ class Sync:
         return self.done.mergeable and not any(topic.record_id for topic in self.config.topics.values())
 
     @property
+    def decided(self) -> bool:
+        """Whether there are decisions of operators in raw."""
+        return stored_position(self.raw, DECISIONS) is not None
+
+    @property
     def cutoff(self) -> int:
         """What began at or before this (in microseconds) has expired, by raw's clock: the newest `ingested`."""
         newest = there(there(self.assembled).summary.ingested)
@@ -125,7 +131,15 @@ def recall(sync: Sync) -> Sync:
 
 def judge(sync: Sync) -> Sync:
     """Each record's fate; and the earlier records of transactions that complete now after having been in flight."""
-    assembled = assemble(sync.spark, there(sync.identified), there(sync.settled), sync.config, sync.done, sync.keeper)
+    assembled = assemble(
+        sync.spark,
+        there(sync.identified),
+        there(sync.settled),
+        sync.config,
+        sync.done,
+        sync.keeper,
+        decided=sync.decided,
+    )
     if sync.done.preset and assembled.summary.late_before:
         assembled = _look_again(sync, assembled)
     sync = replace(sync, assembled=assembled, settling=assembled.rows)
@@ -138,7 +152,8 @@ def judge(sync: Sync) -> Sync:
         earlier = gather(sync.spark, sync.raw, wanted, sync.known.cursor.head, sync.config, sync.done)
         earlier = sync.keeper.keep(earlier.selectExpr("*", "'whole' AS fate"))
         sync = replace(sync, settling=assembled.rows.unionByName(earlier, allowMissingColumns=True))
-    failures = tuple(Failure(seqno, reason) for seqno, reason in assembled.summary.tainted)
+    discarded = set(assembled.summary.discarded)
+    failures = tuple(Failure(seqno, reason) for seqno, reason in assembled.summary.tainted if seqno not in discarded)
     check_limit(sync.config, failures, assembled.summary.faulty)
     return replace(sync, failures=failures)
 
@@ -155,6 +170,9 @@ def _look_again(sync: Sync, assembled: Assembled) -> Assembled:
 def transform_and_write(sync: Sync) -> Sync:
     """The rules' rows and the bookkeeping, as files; transactions that a rule fails on are found, and set aside."""
     records = there(sync.settling).where("completes_at IS NOT NULL AND fault IS NULL AND NOT carried")
+    if discarded := there(sync.assembled).summary.discarded:
+        gone = local(sync.spark, [(seqno,) for seqno in discarded], "completes_at bigint")
+        records = records.join(gone.hint("broadcast"), "completes_at", "left_anti")
     structs = [column for column in records.columns if column.startswith("as_")]
     records = records.selectExpr(
         "completes_at AS seqno", "seqno AS record_seqno", *(c for c in VIEW_COLUMNS if "seqno" not in c), *structs
@@ -192,6 +210,9 @@ def _bookkeeping(sync: Sync) -> "DataFrame":
     failures = [(one.seqno, one.reason, one.rule) for one in sync.failures]
     set_aside = local(spark, failures, "seqno bigint, reason string, rule string").hint("broadcast")
     set_aside.createOrReplaceTempView("set_aside")
+    decisions = [astuple(one) for one in summary.decisions]
+    decided = local(spark, decisions, "seqno bigint, action string, who string, why string").hint("broadcast")
+    decided.createOrReplaceTempView("decided")
     state = ", ".join(f"'p{n}', a{n}" for n in range(len(sync.done.aggregates))) if sync.stateful else ""
     rows = spark.sql(
         statement(

@@ -94,11 +94,13 @@ class Syncer:
 
 def _outcome(sync: Sync) -> Outcome:
     after, written, summary = there(sync.after), there(sync.written), there(sync.assembled).summary
+    discarded = len(summary.discarded)
     kinds = after.in_flight["kind"].to_pylist()
     aside = {
         "late": summary.late,
         "duplicate": summary.duplicate,
         "quarantined": summary.faulty + len(sync.failures),
+        "discarded": discarded,
         "ignored": summary.ignored,
     }
     return Outcome(
@@ -106,7 +108,7 @@ def _outcome(sync: Sync) -> Outcome:
         cursor=after.cursor.seqno,
         head=after.cursor.head,
         records=sync.head - sync.known.cursor.head,
-        transactions=summary.completed - len(sync.failures),
+        transactions=summary.completed - len(sync.failures) - discarded,
         outputs=written.outputs,
         in_flight=kinds.count("pending"),
         expired=kinds.count("expired"),

@@ -36,7 +36,16 @@ VALUES = st.one_of(
     st.fixed_dictionaries({"txn": st.none(), "x": st.integers(1, 3)}),
     st.sampled_from(["{broken", '{"txn":1}{"txn":2}', "", "1e400", '{"txn":7,"txn":7}', "[1]]", "1],[2"]),
 )
-RECORDS = st.lists(st.tuples(st.sampled_from(["a", "b", "single", "other"]), VALUES), min_size=30, max_size=90)
+DECISIONS = st.fixed_dictionaries(
+    {
+        "decision": st.sampled_from(["release", "discard"]),
+        "txn": st.integers(1, 7).map(str),
+        "who": st.just("me"),
+        "why": st.just("so"),
+    }
+)
+RECORD = st.tuples(st.sampled_from(["a", "b", "single", "other"]), VALUES)
+RECORDS = st.lists(st.one_of(RECORD, RECORD, RECORD, st.tuples(st.just("__zync"), DECISIONS)), min_size=30, max_size=90)
 
 
 def config(folder: Path, *, done: str, record_id: bool) -> Config:
@@ -89,6 +98,8 @@ def expected(state: model.State) -> dict[str, Any]:
         "output": sorted(state.outputs),
         "done": {seqno: (txn, ranges(members)) for seqno, (txn, members) in state.done.items()},
         "quarantined": {seqno: ranges(members) for seqno, members in state.quarantined.items()},
+        "released": {seqno for seqno in state.released if seqno in state.done},
+        "discarded": {seqno: ranges(members) for seqno, members in state.discarded.items()},
         "late": sorted(state.late),
         "duplicate": sorted(state.duplicate),
         "ignored": sorted(state.ignored),
@@ -106,7 +117,9 @@ def found(staging: list[dict[str, Any]]) -> dict[str, Any]:
     outputs = [(r["seqno"], r["kafka"]["topic"], r["kafka"]["offset"], r["key"], r["value"]) for r in of("output")]
     return {
         "output": sorted(outputs),
-        "done": {row["seqno"]: (row["txn"], members(row)) for row in of("done")},
+        "done": {row["seqno"]: (row["txn"], members(row)) for row in [*of("done"), *of("released")]},
+        "released": {row["seqno"] for row in of("released")},
+        "discarded": {row["seqno"]: members(row) for row in of("discarded")},
         "quarantined": {row["seqno"]: members(row) for row in of("quarantined")},
         "late": sorted(seqno for row in of("late") for seqno in members(row)),
         "duplicate": sorted(seqno for row in of("duplicate") for seqno in members(row)),

@@ -13,9 +13,12 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from zync.config import RESERVED_TOPIC
 from zync.ingest.batch import RECORD_SCHEMA, TIMESTAMP, Source
 from zync.lake import app_transactions, ensure_table
 
+DECISIONS = Source(RESERVED_TOPIC, 0)
+"""Where operators' decisions are in raw: see `zync.decide`."""
 SEQNO = "zync/seqno"
 INGESTED = "zync/ingested"
 

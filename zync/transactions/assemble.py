@@ -23,6 +23,16 @@ class Finishing:
 
 
 @dataclass(frozen=True)
+class Decision:
+    """What an operator decided of a transaction that was in flight; it acts at `seqno`, the decision's own."""
+
+    seqno: int
+    action: str
+    who: str
+    why: str
+
+
+@dataclass(frozen=True)
 class Summary:
     """Counts of records by fate, and what else decides how the sync goes on. `ingested` is in microseconds.
 
@@ -38,6 +48,12 @@ class Summary:
     ingested: int | None = None
     finishing: tuple[Finishing, ...] = ()
     tainted: tuple[tuple[int, str], ...] = ()
+    decisions: tuple[Decision, ...] = ()
+
+    @property
+    def discarded(self) -> list[int]:
+        """The seqnos of transactions that are not to go out."""
+        return [one.seqno for one in self.decisions if one.action == "discard"]
 
 
 @dataclass(frozen=True)
@@ -94,18 +110,25 @@ def state_types(spark: "SparkSession", identified: "DataFrame", done: Done) -> d
 
 
 def assemble(  # noqa: PLR0913 - each is a thing known by now
-    spark: "SparkSession", rows: "DataFrame", settled: "DataFrame", config: Config, done: Done, keeper: Keeper
+    spark: "SparkSession",
+    rows: "DataFrame",
+    settled: "DataFrame",
+    config: Config,
+    done: Done,
+    keeper: Keeper,
+    *,
+    decided: bool,
 ) -> Assembled:
     """Every record of `rows` (from `with_state` or `without_state`) with its fate; see sql/judge.sql.
 
-    `settled`: (txn, settled_at), one row a transaction. The records of an id that was forgotten within
-    this very sync are assembled once more, until none is left.
+    `settled`: (txn, settled_at), one row a transaction. `decided`: there may be decisions of operators among the rows.
+    The records of an id that was forgotten within this very sync are assembled once more, until none is left.
     """
     rounds: list[DataFrame] = []
     summaries: list[Summary] = []
     again = 1
     while again:
-        one = keeper.keep(_assemble_once(spark, rows, settled, config, done))
+        one = keeper.keep(_assemble_once(spark, rows, settled, config, done, decided=decided))
         rounds.append(one)
         summary, again = _summarize(spark, one)
         summaries.append(summary)
@@ -158,17 +181,18 @@ def look_again(
     return Assembled(others.unionByName(judged), summary)
 
 
-def _assemble_once(
-    spark: "SparkSession", rows: "DataFrame", settled: "DataFrame", config: Config, done: Done
+def _assemble_once(  # noqa: PLR0913 - each is a thing known by now
+    spark: "SparkSession", rows: "DataFrame", settled: "DataFrame", config: Config, done: Done, *, decided: bool = False
 ) -> "DataFrame":
     from pyspark.sql import functions as sf  # noqa: PLC0415
 
     rows.createOrReplaceTempView("identified")
     settled.createOrReplaceTempView("settled")
     remember = str(config.transactions.remember)
+    began = "min(CASE WHEN lane = 'txn' THEN seqno END) OVER (PARTITION BY txn)" if decided else "CAST(NULL AS BIGINT)"
     if done.preset:
         spark.sql(statement(done.text, remember=remember)).createOrReplaceTempView("aggregated")
-        return spark.sql(statement("judge", remember=remember))
+        return spark.sql(statement("judge", remember=remember, began=began))
     repeated = (
         "record_id IS NOT NULL AND NOT alone AND "
         "row_number() OVER (PARTITION BY txn, alone, late, topic, record_id ORDER BY seqno) > 1"
@@ -183,7 +207,7 @@ def _assemble_once(
     aggregated = aggregated.withColumn("done", holds & sf.expr("lane = 'txn' AND NOT carried"))
     aggregated = aggregated.withColumn("known", sf.lit(None).cast("string"))
     aggregated.createOrReplaceTempView("aggregated")
-    return spark.sql(statement("judge", remember=remember))
+    return spark.sql(statement("judge", remember=remember, began=began))
 
 
 def _windowed(done: Done) -> Iterator[str]:
@@ -210,6 +234,7 @@ def _summarize(spark: "SparkSession", rows: "DataFrame") -> tuple[Summary, int]:
         ingested=row["ingested"],
         finishing=tuple(Finishing(**one) for one in row["finishing"]),
         tainted=tuple(sorted((one["seqno"], one["error"]) for one in row["tainted"])),
+        decisions=tuple(Decision(**one) for one in row["decisions"]),
     ), row["again"]
 
 
@@ -224,4 +249,5 @@ def _sum(summaries: list[Summary]) -> Summary:
         ingested=max((one.ingested for one in summaries if one.ingested), default=None),
         finishing=tuple(finishing for one in summaries for finishing in one.finishing),
         tainted=tuple(tainted for one in summaries for tainted in one.tainted),
+        decisions=tuple(decision for one in summaries for decision in one.decisions),
     )

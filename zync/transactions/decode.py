@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from zync.config import Config, Topic
+from zync.config import RESERVED_TOPIC, Config, Topic
 from zync.sql import expression, literal, name, statement, try_eval
 from zync.transactions.done import Done
 
@@ -14,6 +14,9 @@ RAW_COLUMNS = (
     "seqno bigint, kafka struct<topic: string, partition: int, offset: bigint, timestamp: timestamp>, "
     "ingested timestamp, key binary, value binary, headers array<struct<key: string, value: binary>>"
 )
+
+_DECIDED = "variant_get(value, '$.txn', 'string')"
+"""The transaction that an operator's decision is about."""
 
 _DIGITS = 38
 """The most that a decimal of Spark can have."""
@@ -32,7 +35,7 @@ def decode(spark: "SparkSession", rows: "DataFrame", config: Config, done: Done)
     rows.createOrReplaceTempView("new_records")
     decoded = spark.sql(statement("decode"))
     expressions = [
-        ("id", _by_topic(config, {t: _as_string(spark, one.id, t, "id") for t, one in config.topics.items()}))
+        ("id", _by_topic(config, {t: _as_string(spark, one.id, t, "id") for t, one in config.topics.items()}, _DECIDED))
     ]
     if any(topic.record_id for topic in config.topics.values()):
         named = {
@@ -75,12 +78,10 @@ def _matches(topic: str) -> str:
     return f"topic RLIKE {literal(topic)}" if topic.startswith("^") else f"topic = {literal(topic)}"
 
 
-def _by_topic(config: Config, by_topic: dict[str, str]) -> str:
-    """One expression that is each topic's own where that topic's records are."""
-    if not by_topic:
-        return "CAST(NULL AS STRING)"
+def _by_topic(config: Config, by_topic: dict[str, str], reserved: str = "CAST(NULL AS STRING)") -> str:
+    """One expression that is each topic's own where that topic's records are; `reserved` for zync's own topic."""
     cases = " ".join(f"WHEN {_matches(topic)} THEN {by_topic[topic]}" for topic in ordered(config))
-    return f"CASE {cases} END"
+    return f"CASE WHEN topic = '{RESERVED_TOPIC}' THEN {reserved} {cases} END"
 
 
 def ordered(config: Config) -> list[str]:
