@@ -15,7 +15,10 @@ from zync.lake import data_files, dataset, existing_table
 from zync.output import Verbatim
 from zync.staging.table import STAGING_SCHEMA
 
-KINDS = ("output", "done", "pending", "expired", "late", "duplicate", "quarantined", "ignored", "cursor")
+KINDS = (
+    *("output", "done", "pending", "expired", "late", "duplicate", "quarantined", "released", "discarded"),
+    *("ignored", "cursor"),
+)
 
 
 def cat(

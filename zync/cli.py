@@ -1,19 +1,18 @@
 """The command line: typed options, one call into the library, one call to output."""
 
-import logging
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 import typer
 
-from zync.config import Config, duration, size
+from zync import cli_broker, cli_operate
 from zync.errors import INTERRUPTED, ZyncError
+from zync.options import AsJson, ConfigFile, Debug, Lake, Length, Size, debugging, read_config
 from zync.output import Output, Verbatim, amount, byte_size, describe
 from zync.places import locate
 
@@ -32,19 +31,11 @@ app = typer.Typer(
     zync sync-from kafka raw      Kafka records to the raw table
     zync sync raw staging         raw records to whole transactions
     zync cat staging              what is there
+    zync txn list                 what is not done, and why
     """,
 )
-broker_app = typer.Typer(no_args_is_help=True, help="A real single-node Kafka, for development and tests only.")
-app.add_typer(broker_app, name="broker")
-
-Lake = Annotated[str | None, typer.Option("--lake", envvar="ZYNC_LAKE", help="Folder or URI of the tables.")]
-ConfigFile = Annotated[Path | None, typer.Option("--config", envvar="ZYNC_CONFIG", help="Default zync.yaml.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Results as JSON, for programs.")]
-Debug = Annotated[
-    bool, typer.Option("--debug", help="Tracebacks and details on errors.", callback=lambda on: _debug(on=on))
-]
-Length = Annotated[timedelta, typer.Option(parser=lambda given: _parsed(duration, given), metavar="TIME")]
-Size = Annotated[int, typer.Option(parser=lambda given: _parsed(size, given), metavar="SIZE")]
+app.add_typer(cli_operate.txn, name="txn")
+app.add_typer(cli_broker.app, name="broker")
 
 
 def main() -> None:
@@ -52,7 +43,7 @@ def main() -> None:
     try:
         app()
     except ZyncError as error:
-        if _debugging():
+        if debugging():
             raise
         Output().error(str(error))
         sys.exit(error.exit_code)
@@ -60,50 +51,12 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except Exception as error:
-        if _debugging():
+        if debugging():
             raise
         Output().error(
             f"unexpected {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''} (--debug)"
         )
         sys.exit(1)
-
-
-def _parsed(parse: Callable[[str], T], given: T | str) -> T:
-    """An option's value; a default comes as the value it is."""
-    if not isinstance(given, str):
-        return given
-    try:
-        return parse(given)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-
-
-def _debug(*, on: bool) -> bool:
-    if on:
-        os.environ["ZYNC_DEBUG"] = "1"
-    ours = logging.StreamHandler()
-    ours.setFormatter(logging.Formatter("zync: %(message)s"))
-    logging.basicConfig(handlers=[ours if on else logging.NullHandler()])  # what libraries say of themselves
-    logging.getLogger("zync").setLevel(logging.DEBUG if on else logging.WARNING)
-    logging.getLogger("zync").handlers = [] if on else [ours]
-    return on
-
-
-def _debugging() -> bool:
-    return bool(os.environ.get("ZYNC_DEBUG"))
-
-
-def _config(path: Path | None, lake: str | None, *, needed: bool = False) -> Config:
-    """The config file's values, --lake over them; without a file the defaults, unless one is `needed` or named."""
-    from dataclasses import replace
-
-    if path is None and not needed and not Path("zync.yaml").exists():
-        config = Config()
-    else:
-        from zync.yaml import load
-
-        config = load(path or Path("zync.yaml"))
-    return replace(config, lake=lake) if lake else config
 
 
 def _stop_on_signals() -> threading.Event:
@@ -144,7 +97,7 @@ def sync_from(
     """
     from zync.ingest.consume import Ingest, sync_from_kafka
 
-    settings, out = _config(config, lake).with_kafka(bootstrap_servers=bootstrap_servers), Output(as_json=as_json)
+    settings, out = read_config(config, lake).with_kafka(bootstrap_servers=bootstrap_servers), Output(as_json=as_json)
     ingest = Ingest(
         location=locate(table, settings.lake),
         kafka=settings.kafka,
@@ -188,7 +141,7 @@ def load(
     """
     from zync.ingest.load import load as load_files
 
-    done = load_files(locate(table, _config(config, lake).lake), files)
+    done = load_files(locate(table, read_config(config, lake).lake), files)
     last = (done.first_seqno or 1) + done.rows - 1
     Output(as_json=as_json).result(
         {"records": done.rows, "bytes": done.num_bytes, "first_seqno": done.first_seqno},
@@ -215,7 +168,7 @@ def sync(
     """
     from zync import sync as engine
 
-    settings, out = _config(config, lake, needed=True), Output(as_json=as_json)
+    settings, out = read_config(config, lake, needed=True), Output(as_json=as_json)
     where = locate(raw, settings.lake), locate(staging, settings.lake)
     if not follow:
         done = engine.sync_once(settings, *where, master=master)
@@ -245,7 +198,7 @@ def cat(
     """
     from zync.cat import cat as read
 
-    location = locate(table, _config(config, lake).lake)
+    location = locate(table, read_config(config, lake).lake)
     Output(as_json=as_json).rows(read(location, kind=kind, topic=topic, since=since, limit=limit))
 
 
@@ -265,7 +218,7 @@ def query(
     from zync import query as engine
     from zync.spark import session
 
-    settings, out = _config(config, lake), Output(as_json=as_json)
+    settings, out = read_config(config, lake), Output(as_json=as_json)
     result = engine.query(session(None, settings.spark, brief=True), settings, text)
     if as_json:
         out.rows(Verbatim(row) for row in engine.rows_of(result))
@@ -278,7 +231,7 @@ def status(lake: Lake = None, config: ConfigFile = None, as_json: AsJson = False
     """Show how far raw and staging are, what is in flight and set aside, and the lag behind Kafka."""
     from zync import status as engine
 
-    settings = _config(config, lake)
+    settings = read_config(config, lake)
     found = engine.status(locate("raw", settings.lake), locate("staging", settings.lake), settings)
     Output(as_json=as_json).result(engine.as_dict(found), engine.describe(found))
 
@@ -291,7 +244,7 @@ def explain(config: ConfigFile = None, as_json: AsJson = False, debug: Debug = F
     from zync.etl import explain as engine
     from zync.spark import session
 
-    settings = _config(config, None, needed=True)
+    settings = read_config(config, None, needed=True)
     pipeline = engine.explain(session(None, settings.spark, brief=True), settings)
     Output(as_json=as_json).result(asdict(pipeline), engine.describe(pipeline))
 
@@ -314,7 +267,7 @@ def check(
     from zync.etl.explain import explain as read
     from zync.spark import session
 
-    settings, out = _config(config, lake, needed=True), Output(as_json=as_json)
+    settings, out = read_config(config, lake, needed=True), Output(as_json=as_json)
     spark = session(None, settings.spark, brief=True)
     found = read(spark, settings)
     different = compare_cuts(spark, settings, locate(data, settings.lake)) if data else None
@@ -351,60 +304,6 @@ def demo(folder: Annotated[Path, typer.Argument(help="It stays.")] = Path("zync-
 
     out = Output()
     play(folder, lambda line: out.result({}, line))
-
-
-BrokerFolder = Annotated[Path, typer.Option("--folder", help="Its data and logs.")]
-_BROKER_FOLDER = Path(".zync/broker")
-
-
-@broker_app.command("start")
-def broker_start(
-    port: Annotated[int | None, typer.Option(help="Default: a free one.")] = None,
-    folder: BrokerFolder = _BROKER_FOLDER,
-    as_json: AsJson = False,
-) -> None:
-    """Start the development broker in the background; returns once it answers."""
-    from zync.devkafka import DevKafka
-
-    servers = DevKafka(folder.absolute()).start(port)
-    Output(as_json=as_json).result(
-        {"bootstrap_servers": servers},
-        f"Kafka answers at {servers} (for development only: one node, no security; data in {folder})",
-    )
-
-
-@broker_app.command("run")
-def broker_run(
-    port: Annotated[int | None, typer.Option(help="Default: a free one.")] = None, folder: BrokerFolder = _BROKER_FOLDER
-) -> None:
-    """Run the development broker in the foreground."""
-    from zync.devkafka import DevKafka
-
-    Output().progress("a Kafka for development only: one node, no security; Ctrl-C ends it")
-    sys.exit(DevKafka(folder.absolute()).run(port))
-
-
-@broker_app.command("stop")
-def broker_stop(folder: BrokerFolder = _BROKER_FOLDER, as_json: AsJson = False) -> None:
-    """End the development broker cleanly."""
-    from zync.devkafka import DevKafka
-
-    stopped = DevKafka(folder.absolute()).stop()
-    Output(as_json=as_json).result({"stopped": stopped}, "stopped" if stopped else "it did not run")
-
-
-@broker_app.command("status")
-def broker_status(folder: BrokerFolder = _BROKER_FOLDER, as_json: AsJson = False) -> None:
-    """Whether the development broker runs, and where."""
-    from zync.devkafka import DevKafka
-
-    broker = DevKafka(folder.absolute())
-    pid = broker.pid()
-    servers = broker.servers() if pid else None
-    Output(as_json=as_json).result(
-        {"bootstrap_servers": servers, "running": pid is not None, "pid": pid},
-        f"runs at {servers} (pid {pid})" if pid else "does not run",
-    )
 
 
 @app.command()

@@ -8,15 +8,19 @@ import getpass
 import json
 import time
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Literal
 
 import pyarrow as pa
 
+from zync.errors import UsageError
 from zync.ingest.append import Appended, Appender
 from zync.ingest.batch import RECORD_SCHEMA, Batch, Slice
 from zync.ingest.raw import DECISIONS, stored_position
+from zync.operate import transactions
 
 Action = Literal["release", "discard"]
+IN_FLIGHT = ("in-flight", "expired")
 
 
 def decide(raw: str, txns: Iterable[str], action: Action, why: str, who: str | None = None) -> Appended:
@@ -27,6 +31,24 @@ def decide(raw: str, txns: Iterable[str], action: Action, why: str, who: str | N
     author = who or _user()
     values = [json.dumps({"decision": action, "txn": txn, "who": author, "why": why}) for txn in txns]
     return Appender(raw).append_planned(lambda table: _batch(values, stored_position(table, DECISIONS)))
+
+
+def undecided(raw: str, staging: str, txns: list[str], state: str | None, older: timedelta | None) -> list[str]:
+    """The ids of `txns`, if all of them are in flight; or, where none is named, of those in that state and age.
+
+    UsageError where one is not in flight, or where it is not said which.
+    """
+    if txns:
+        there = {one.id for name in IN_FLIGHT for one in transactions(raw, staging, state=name)}
+        gone = [txn for txn in txns if txn not in there]
+        if gone:
+            msg = f"no transaction {gone[0]!r} is in flight or expired: `zync txn list` names those that are"
+            raise UsageError(msg)
+        return list(dict.fromkeys(txns))
+    if state not in IN_FLIGHT:
+        msg = f"which transactions? Name their ids, or --state {' or '.join(IN_FLIGHT)} (and --older)"
+        raise UsageError(msg)
+    return [one.id for one in transactions(raw, staging, state=state, older=older)]
 
 
 def _user() -> str:

@@ -24,6 +24,10 @@ class Output:
         """The command's one result: `values` as JSON, or `text`."""
         self._line(self.out, to_json(values) if self.as_json else text)
 
+    def line(self, text: str) -> None:
+        """A line of a result that is for people."""
+        self._line(self.out, text)
+
     def rows(self, rows: Iterable[Mapping[str, Any] | Verbatim]) -> None:
         """Rows as JSON Lines, in both faces."""
         for row in rows:

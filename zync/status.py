@@ -14,7 +14,7 @@ from zync.output import amount
 from zync.staging.table import STAGING_SCHEMA
 from zync.transactions.known import Known, read_known
 
-ASIDE = ("late", "duplicate", "quarantined", "ignored")
+ASIDE = ("late", "duplicate", "quarantined", "discarded", "ignored")
 
 
 @dataclass(frozen=True)

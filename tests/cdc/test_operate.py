@@ -1,0 +1,92 @@
+"""What an operator sees of a transaction that is stuck, and what happens when it is decided."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cdc.captures import read
+from tests.cdc.test_captures import pipeline, sync_in_cuts
+from tests.conftest import rows, zync
+from zync.decide import decide, undecided
+from zync.errors import UsageError
+from zync.operate import show, transactions
+from zync.sync import Syncer
+
+SHORT = "15023"
+
+
+@pytest.fixture
+def stuck(tmp_path: Path, spark: Any) -> Path:
+    """A lake in which one transaction lacks 74 of its rows for good."""
+    sync_in_cuts(tmp_path, read("copy360_kill9_midoffset"), 1, spark)
+    return tmp_path
+
+
+def test_a_stuck_transaction_says_what_it_waits_for(stuck: Path) -> None:
+    raw, staging = str(stuck / "raw"), str(stuck / "staging")
+    (one,) = transactions(raw, staging, state="in-flight")
+    assert (one.id, one.count) == (SHORT, 1128 + 4)  # its rows, two BEGIN and two END
+    assert {topic.rpartition(".")[2]: count for topic, count in one.topics.items()} == {
+        "big": 1126,
+        "slim2": 2,
+        "transaction": 4,
+    }
+    assert transactions(raw, staging, older=timedelta(hours=1)) == []
+    assert transactions(raw, staging, topic="nowhere") == []
+    config = pipeline(stuck, "dbz.copy360_kill9_midoffset")
+    seen = show(raw, staging, SHORT, config)
+    assert "END counts 1200 in m.big, 1126 are here" in seen["missing"]
+    assert [record["seqno"] for record in seen["records"]] == sorted(record["seqno"] for record in seen["records"])
+    with pytest.raises(UsageError, match="no transaction 'nothing'"):
+        show(raw, staging, "nothing", config)
+
+
+@pytest.mark.parametrize(("action", "kind", "rows_out"), [("release", "released", 1128), ("discard", "discarded", 0)])
+def test_a_decision_acts_once_and_stays_on_record(
+    stuck: Path, spark: Any, action: Any, kind: str, rows_out: int
+) -> None:
+    raw, staging = str(stuck / "raw"), str(stuck / "staging")
+    with pytest.raises(UsageError, match="no transaction 'nothing'"):
+        undecided(raw, staging, ["nothing"], None, None)
+    assert undecided(raw, staging, [], "in-flight", None) == [SHORT]
+    seqno = decide(raw, [SHORT, SHORT], action, "agreed with the owners", who="ann").first_seqno
+    before = len([row for row in rows(stuck / "staging") if row["kind"] == "output"])
+    config = pipeline(stuck, "dbz.copy360_kill9_midoffset")
+    outcome = Syncer(config, raw, staging, spark).sync()
+    assert (outcome.in_flight, outcome.cursor) == (0, outcome.head)
+    found = rows(stuck / "staging")
+    (decided,) = [row for row in found if row["kind"] == kind]
+    assert (decided["seqno"], decided["txn"], decided["count"]) == (seqno, SHORT, 1128 + 4)
+    assert decided["reason"] == "ann: agreed with the owners"
+    made = [row for row in found if row["kind"] == "output"]
+    assert len(made) - before == rows_out
+    assert [row for row in found if row["kind"] == "ignored" and row["seqno"] == seqno + 1]  # the second says nothing
+    again = Syncer(config, raw, str(stuck / "again"), spark)
+    again.sync()
+    place = [(row["seqno"], row["kafka"]["offset"], row["value"]) for row in made]
+    assert place == [
+        (row["seqno"], row["kafka"]["offset"], row["value"]) for row in rows(stuck / "again") if row["kind"] == "output"
+    ]
+
+
+def test_the_commands_list_show_and_decide(demo: Path) -> None:
+    zync("load", "raw", "consume-1.jsonl", cwd=demo)
+    zync("sync", "raw", "staging", cwd=demo)
+    (one,) = [json.loads(line) for line in zync("txn", "list", "--json", cwd=demo).stdout.splitlines()]
+    assert (one["txn"], one["state"], one["count"]) == ("10001", "in-flight", 1)
+    assert "10001" in zync("txn", "list", "--state", "in-flight", cwd=demo).stdout
+    assert json.loads(zync("txn", "show", "10001", "--json", cwd=demo).stdout)["records"][0]["topic"] == "order"
+    assert zync("txn", "show", "nobody", cwd=demo, check=False).returncode == 2
+    assert zync("txn", "list", "--state", "nowhere", cwd=demo, check=False).returncode == 2
+    assert zync("txn", "release", "nobody", "--reason", "x", cwd=demo, check=False).returncode == 2
+    declined = zync("txn", "discard", "--state", "in-flight", "--reason", "x", cwd=demo, check=False, input="n\n")
+    assert declined.returncode == 1
+    assert "1 transaction" in declined.stderr
+    said = zync("txn", "discard", "--state", "in-flight", "--reason", "x", "--yes", "--json", cwd=demo).stdout
+    assert json.loads(said) == {"decision": "discard", "transactions": ["10001"]}
+    zync("sync", "raw", "staging", cwd=demo)
+    (one,) = [json.loads(line) for line in zync("txn", "list", "--json", cwd=demo).stdout.splitlines()]
+    assert one["state"] == "discarded"

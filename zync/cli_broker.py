@@ -1,0 +1,65 @@
+"""`zync broker`: the development broker's commands."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zync.options import AsJson
+from zync.output import Output
+
+app = typer.Typer(no_args_is_help=True, help="A real single-node Kafka, for development and tests only.")
+
+BrokerFolder = Annotated[Path, typer.Option("--folder", help="Its data and logs.")]
+_BROKER_FOLDER = Path(".zync/broker")
+
+
+@app.command("start")
+def broker_start(
+    port: Annotated[int | None, typer.Option(help="Default: a free one.")] = None,
+    folder: BrokerFolder = _BROKER_FOLDER,
+    as_json: AsJson = False,
+) -> None:
+    """Start the development broker in the background; returns once it answers."""
+    from zync.devkafka import DevKafka
+
+    servers = DevKafka(folder.absolute()).start(port)
+    Output(as_json=as_json).result(
+        {"bootstrap_servers": servers},
+        f"Kafka answers at {servers} (for development only: one node, no security; data in {folder})",
+    )
+
+
+@app.command("run")
+def broker_run(
+    port: Annotated[int | None, typer.Option(help="Default: a free one.")] = None, folder: BrokerFolder = _BROKER_FOLDER
+) -> None:
+    """Run the development broker in the foreground."""
+    from zync.devkafka import DevKafka
+
+    Output().progress("a Kafka for development only: one node, no security; Ctrl-C ends it")
+    sys.exit(DevKafka(folder.absolute()).run(port))
+
+
+@app.command("stop")
+def broker_stop(folder: BrokerFolder = _BROKER_FOLDER, as_json: AsJson = False) -> None:
+    """End the development broker cleanly."""
+    from zync.devkafka import DevKafka
+
+    stopped = DevKafka(folder.absolute()).stop()
+    Output(as_json=as_json).result({"stopped": stopped}, "stopped" if stopped else "it did not run")
+
+
+@app.command("status")
+def broker_status(folder: BrokerFolder = _BROKER_FOLDER, as_json: AsJson = False) -> None:
+    """Whether the development broker runs, and where."""
+    from zync.devkafka import DevKafka
+
+    broker = DevKafka(folder.absolute())
+    pid = broker.pid()
+    servers = broker.servers() if pid else None
+    Output(as_json=as_json).result(
+        {"bootstrap_servers": servers, "running": pid is not None, "pid": pid},
+        f"runs at {servers} (pid {pid})" if pid else "does not run",
+    )

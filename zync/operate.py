@@ -1,0 +1,202 @@
+"""What operators see of transactions that are not simply done, and why they are not. Read without Spark."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+
+from zync.cat import shown
+from zync.config import Config
+from zync.errors import UsageError
+from zync.ingest.raw import RAW_SCHEMA
+from zync.lake import data_files, dataset, existing_table
+from zync.output import amount
+from zync.staging.table import STAGING_SCHEMA
+from zync.transactions import debezium
+from zync.transactions.known import read_known
+
+STATES = {
+    "in-flight": "pending",
+    "expired": "expired",
+    "quarantined": "quarantined",
+    "late": "late",
+    "released": "released",
+    "discarded": "discarded",
+}
+"""States of a transaction by the names that commands use, and the kinds of rows that staging has for them."""
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """A transaction that is not simply done. `id` is its place in Kafka where it has no other.
+
+    seqno: of its first record in flight, or of what settled it. records: seqnos as (first, last). since: when its
+    first record was ingested. topics: where its records are, counted.
+    """
+
+    id: str
+    state: str
+    seqno: int
+    records: tuple[tuple[int, int], ...]
+    count: int
+    since: datetime | None = None
+    reason: str | None = None
+    rule: str | None = None
+    topics: dict[str, int] = field(default_factory=dict)
+
+
+def transactions(
+    raw: str,
+    staging: str,
+    *,
+    state: str | None = None,
+    older: timedelta | None = None,
+    topic: str | None = None,
+    limit: int | None = None,
+) -> list[Transaction]:
+    """Those of that state (all that are not done, if none is named), oldest first.
+
+    `older`: whose first record was ingested at least so long ago. `topic`: with a record in that topic.
+    """
+    if state is not None and state not in STATES:
+        msg = f"there is no state {state!r}: states are {', '.join(STATES)}"
+        raise UsageError(msg)
+    raw_table = existing_table(raw, "zync sync-from kafka raw")
+    found: list[Transaction] = []
+    for one in sorted(_all(existing_table(staging, "zync sync raw staging"), state), key=lambda one: one.seqno):
+        if limit is not None and len(found) >= limit:
+            break
+        full = _with_places(one, raw_table)
+        aged = full.since is not None and (older is None or datetime.now(UTC) - full.since >= older)
+        if aged and (topic is None or topic in full.topics):
+            found.append(full)
+    return found
+
+
+def show(raw: str, staging: str, txn: str, config: Config) -> dict[str, Any]:
+    """All that is known of one transaction: its state, its records in order, and what it waits for.
+
+    UsageError where staging knows of no such transaction that is not done.
+    """
+    raw_table, table = existing_table(raw, "zync sync-from kafka raw"), existing_table(staging, "zync sync raw staging")
+    mine = [one for one in _all(table, None, everything=True) if one.id == txn]
+    if not mine:
+        msg = f"no transaction {txn!r} is in flight, set aside, or settled in {staging}: `zync txn list` names some"
+        raise UsageError(msg)
+    newest = max(mine, key=lambda one: (one.state != "late", one.seqno))
+    records = [*_raw_rows(raw_table, newest.records)]
+    one = _with_places(newest, raw_table)
+    return {
+        "txn": one.id,
+        "state": one.state,
+        "seqno": one.seqno,
+        "since": one.since,
+        "reason": one.reason,
+        "rule": one.rule,
+        "missing": _missing(records, one, config),
+        "topics": one.topics,
+        "late": [seqno for other in mine if other.state == "late" for seqno in _seqnos(other.records)],
+        "records": [_record(row) for row in records],
+    }
+
+
+def describe(one: dict[str, Any]) -> str:
+    """What `show` found, as lines for people."""
+    lines = [f"transaction {one['txn']}: {one['state']} since {one['since']}, {amount(len(one['records']), 'record')}"]
+    if one["reason"]:
+        lines.append(f"  because {one['reason']}" + (f" (rule {one['rule']})" if one["rule"] else ""))
+    lines += [f"  missing: {text}" for text in one["missing"]]
+    lines += [f"  {place}: {amount(count, 'record')}" for place, count in one["topics"].items()]
+    if one["late"]:
+        lines.append(f"  late, seqno {', '.join(map(str, one['late']))}")
+    lines += [f"  {r['seqno']} {r['topic']}/{r['partition']}/{r['offset']} {r['value']}" for r in one["records"]]
+    return "\n".join(lines)
+
+
+def _all(table: DeltaTable, state: str | None, *, everything: bool = False) -> Iterator[Transaction]:
+    names = {kind: name for name, kind in STATES.items()}
+    wanted = {STATES[state]} if state else set(STATES.values())
+    for row in read_known(table, 0).in_flight.to_pylist():
+        if row["kind"] in wanted:
+            yield _transaction(row, names[row["kind"]])
+    kinds = [kind for kind in wanted if kind not in ("pending", "expired")] + (["done"] if everything else [])
+    columns = ["kind", "seqno", "txn", "kafka", "records", "count", "reason", "rule"]
+    paths = [file.path for file in data_files(table, "seqno")]
+    if paths and kinds:
+        rows = dataset(table, paths, STAGING_SCHEMA).to_table(columns=columns, filter=ds.field("kind").isin(kinds))
+        for row in rows.to_pylist():
+            yield _transaction({**row, "since": None}, names.get(row["kind"], row["kind"]))
+
+
+def _transaction(row: dict[str, Any], state: str) -> Transaction:
+    place = row.get("kafka")
+    by_place = f"{place['topic']}/{place['partition']}/{place['offset']}" if place else ""
+    ranges = tuple((one["first"], one["last"]) for one in row["records"])
+    reason, rule = row["reason"], row.get("rule")
+    return Transaction(row["txn"] or by_place, state, row["seqno"], ranges, row["count"], row["since"], reason, rule)
+
+
+def _with_places(one: Transaction, raw: DeltaTable) -> Transaction:
+    """With what raw says of its records."""
+    counted: Counter[str] = Counter()
+    since = one.since
+    for row in _raw_rows(raw, one.records, ["seqno", "kafka", "ingested"]):
+        counted[row["kafka"]["topic"]] += 1
+        since = since or row["ingested"]
+    return Transaction(one.id, one.state, one.seqno, one.records, one.count, since, one.reason, one.rule, dict(counted))
+
+
+def _raw_rows(
+    raw: DeltaTable, ranges: tuple[tuple[int, int], ...], columns: list[str] | None = None
+) -> Iterator[dict[str, Any]]:
+    """Raw's rows with those seqnos, in order; only files that can hold some are read."""
+    for file in data_files(raw, "seqno", above=min(ranges)[0] - 1, upto=max(ranges)[1]) if ranges else ():
+        mine = [(first, last) for first, last in ranges if first <= file.highest and last >= file.lowest]
+        if mine:
+            seqnos = pa.array(list(_seqnos(tuple(mine))), pa.int64())
+            rows = dataset(raw, [file.path], RAW_SCHEMA).to_table(
+                columns=columns, filter=(ds.field("seqno") >= mine[0][0]) & (ds.field("seqno") <= mine[-1][1])
+            )
+            yield from rows.filter(pc.is_in(rows["seqno"], seqnos)).sort_by("seqno").to_pylist()
+
+
+def _seqnos(ranges: tuple[tuple[int, int], ...]) -> Iterator[int]:
+    for first, last in ranges:
+        yield from range(first, last + 1)
+
+
+def _missing(records: list[dict[str, Any]], one: Transaction, config: Config) -> list[str]:
+    if one.state not in ("in-flight", "expired"):
+        return []
+    if config.transactions.preset == "debezium":
+        return debezium.missing([_debezium_record(row) for row in records], str(config.transactions.topic))
+    return [f"with these records it does not hold that {config.transactions.done}"]
+
+
+def _debezium_record(row: dict[str, Any]) -> debezium.Seen:
+    try:
+        value = json.loads(row["value"]) if row["value"] else None
+    except ValueError:
+        value = None
+    run = next((h["value"] for h in row["headers"] or () if h["key"] == "__debezium.context.runId"), b"")
+    return debezium.Seen(row["kafka"]["topic"], value if isinstance(value, dict) else {}, (run or b"").decode())
+
+
+def _record(row: dict[str, Any]) -> dict[str, Any]:
+    place = row["kafka"]
+    return {
+        "seqno": row["seqno"],
+        "topic": place["topic"],
+        "partition": place["partition"],
+        "offset": place["offset"],
+        "ingested": row["ingested"],
+        "key": shown(row["key"]),
+        "value": shown(row["value"]),
+    }

@@ -1,0 +1,68 @@
+"""What the commands share: their options, and the config that these say."""
+
+import logging
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from zync.config import Config, duration, size
+
+T = TypeVar("T")
+
+Lake = Annotated[str | None, typer.Option("--lake", envvar="ZYNC_LAKE", help="Folder or URI of the tables.")]
+ConfigFile = Annotated[Path | None, typer.Option("--config", envvar="ZYNC_CONFIG", help="Default zync.yaml.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Results as JSON, for programs.")]
+Debug = Annotated[
+    bool, typer.Option("--debug", help="Tracebacks and details on errors.", callback=lambda on: _debug(on=on))
+]
+Length = Annotated[timedelta, typer.Option(parser=lambda given: _parsed(duration, given), metavar="TIME")]
+Older = Annotated[
+    timedelta | None,
+    typer.Option(
+        parser=lambda given: _parsed(duration, given), metavar="TIME", help="Begun at least so long ago, like 1h or 7d."
+    ),
+]
+Size = Annotated[int, typer.Option(parser=lambda given: _parsed(size, given), metavar="SIZE")]
+
+
+def _parsed(parse: Callable[[str], T], given: T | str) -> T:
+    """An option's value; a default comes as the value it is."""
+    if not isinstance(given, str):
+        return given
+    try:
+        return parse(given)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _debug(*, on: bool) -> bool:
+    if on:
+        os.environ["ZYNC_DEBUG"] = "1"
+    ours = logging.StreamHandler()
+    ours.setFormatter(logging.Formatter("zync: %(message)s"))
+    logging.basicConfig(handlers=[ours if on else logging.NullHandler()])  # what libraries say of themselves
+    logging.getLogger("zync").setLevel(logging.DEBUG if on else logging.WARNING)
+    logging.getLogger("zync").handlers = [] if on else [ours]
+    return on
+
+
+def debugging() -> bool:
+    """Whether --debug was given: tracebacks are shown."""
+    return bool(os.environ.get("ZYNC_DEBUG"))
+
+
+def read_config(path: Path | None, lake: str | None, *, needed: bool = False) -> Config:
+    """The config file's values, --lake over them; without a file the defaults, unless one is `needed` or named."""
+    from dataclasses import replace
+
+    if path is None and not needed and not Path("zync.yaml").exists():
+        config = Config()
+    else:
+        from zync.yaml import load
+
+        config = load(path or Path("zync.yaml"))
+    return replace(config, lake=lake) if lake else config
