@@ -35,6 +35,9 @@ app = typer.Typer(
     """,
 )
 app.add_typer(cli_operate.txn, name="txn")
+app.command()(cli_operate.replay)
+app.command()(cli_operate.diff)
+app.command()(cli_operate.verify)
 app.add_typer(cli_broker.app, name="broker")
 
 

@@ -1,0 +1,120 @@
+"""Staging made anew is the same; what differs is shown; what is damaged is found."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from tests.conftest import rows, zync
+from zync.again import diff, replay
+from zync.errors import UsageError
+from zync.ingest.load import load
+from zync.sync import Syncer
+from zync.verify import verify
+from zync.yaml import load as load_config
+
+
+@pytest.fixture
+def lake(demo: Path, spark: Any) -> Path:
+    """The demo's lake, in two syncs."""
+    config = load_config(demo / "zync.yaml")
+    lake = Path(config.lake)
+    syncer = Syncer(config, str(lake / "raw"), str(lake / "staging"), spark)
+    for part in ("consume-1.jsonl", "consume-2.jsonl"):
+        load(str(lake / "raw"), [str(demo / part)])
+        syncer.sync()
+    return lake
+
+
+def outputs(staging: Path) -> list[Any]:
+    return [(r["seqno"], r["kafka"], r["key"], r["value"]) for r in rows(staging) if r["kind"] == "output"]
+
+
+def test_a_replay_gives_the_same_and_another_rule_shows_as_a_difference(lake: Path, demo: Path, spark: Any) -> None:
+    config = load_config(demo / "zync.yaml")
+    raw, staging, other = str(lake / "raw"), str(lake / "staging"), str(lake / "other")
+    done = replay(spark, config, raw, other, None, staging, lambda _: None)
+    assert (done.transactions, done.different) == (2, [])
+    assert outputs(lake / "other") == outputs(lake / "staging")
+    assert diff(spark, staging, other, 5) == {}
+    with pytest.raises(UsageError, match="is there already"):
+        replay(spark, config, raw, other, None, staging, lambda _: None)
+    rule = demo / "etl" / "order.sql"
+    rule.write_text(rule.read_text().replace("AS total", "* 2 AS total"))
+    changed = replay(spark, load_config(demo / "zync.yaml"), raw, str(lake / "third"), 3, staging, lambda _: None)
+    assert (changed.head, changed.different) == (3, ["rules"])
+    found = diff(spark, staging, str(lake / "third"), 5)["order"]
+    assert (found.changed, found.only_in_one, found.only_in_other) == (1, 1, 0)
+    assert found.examples[0]["columns"] == {"total": [3.98, 7.96]}
+
+
+def broken(lake: Path, demo: Path) -> list[str]:
+    """The claims that do not hold."""
+    config = load_config(demo / "zync.yaml")
+    claims = verify(str(lake / "raw"), str(lake / "staging"), config, every_version=True, kafka=False)
+    return [claim.text.split(": ")[-1] for claim in claims if claim.violations]
+
+
+def files(table: Path, kind: str | None) -> list[Path]:
+    """The newest version's data files; with a row of that kind, if one is named."""
+    paths = [Path(uri.removeprefix("file://")) for uri in DeltaTable(str(table)).file_uris()]
+    return [path for path in paths if kind is None or kind in pq.read_table(path)["kind"].to_pylist()]
+
+
+def rewrite(table: Path, kind: str | None, change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> None:
+    for path in files(table, kind):
+        there = pq.read_table(path)
+        pq.write_table(pa.Table.from_pylist(change(there.to_pylist()), schema=there.schema), path)
+
+
+def forward(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**row, "seqno": row["seqno"] + 2 * (row["kind"] == "cursor" and row["sync"] == 1)} for row in found]
+
+
+def without(kind: str) -> Callable[[list[dict[str, Any]]], list[dict[str, Any]]]:
+    return lambda found: [row for row in found if row["kind"] != kind]
+
+
+def doubled(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return found + [row for row in found if row.get("kind") in (None, "output")]
+
+
+DAMAGE: dict[str, Any] = {
+    "a file of raw is gone": ("raw", None, None, "files of"),
+    "a file of staging is gone": ("staging", "output", None, "files of"),
+    "a row of raw is there twice": ("raw", None, doubled, "seqno rises by one"),
+    "a row of raw is lost": ("raw", None, lambda found: found[1:], "files of"),
+    "a lost output row": ("staging", "output", without("output"), "output offsets"),
+    "a doubled output row": ("staging", "output", doubled, "output offsets"),
+    "a lost transaction": ("staging", "done", without("done"), "each record up to head"),
+    "a cursor set forward": ("staging", None, forward, "the cursor is before"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_verify_finds_damage(lake: Path, demo: Path, name: str) -> None:
+    table, kind, change, claim = DAMAGE[name]
+    assert broken(lake, demo) == []
+    if change is None:
+        files(lake / table, kind)[0].unlink()
+    else:
+        rewrite(lake / table, kind, change)
+    assert any(text.startswith(claim) for text in broken(lake, demo)), broken(lake, demo)
+
+
+def test_the_commands_exit_1_on_a_difference_or_damage(lake: Path, demo: Path) -> None:
+    assert json.loads(zync("verify", "--every-version", "--json", cwd=demo).stdout)["ok"] is True
+    shutil.copytree(lake / "staging", lake / "copy")
+    assert json.loads(zync("diff", "staging", "copy", "--json", cwd=demo).stdout) == {"same": True, "topics": {}}
+    zync("replay", "raw", "--into", "short", "--to-seqno", "3", cwd=demo)
+    done = zync("diff", "staging", "short", cwd=demo, check=False)
+    assert done.returncode == 1
+    assert "order: 0 changed, 1 only in the first, 0 only in the second" in done.stdout
+    files(lake / "raw", None)[0].unlink()
+    assert zync("verify", cwd=demo, check=False).returncode == 1

@@ -1,0 +1,242 @@
+"""`zync verify`: proves of raw and staging, as they are, what zync promises; or says what is damaged, and where."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from zync.config import Config
+from zync.errors import ZyncError
+from zync.ingest.batch import Source
+from zync.ingest.raw import RAW_SCHEMA, positions
+from zync.lake import DataFile, data_files, dataset, existing_table, first_line, table_files
+from zync.staging.table import STAGING_SCHEMA, SYNC
+from zync.transactions.known import SETTLED_KINDS, read_known
+
+_SHOWN = 20
+"""Violations of one claim that are listed; more are counted."""
+
+
+@dataclass
+class Claim:
+    """Something that must hold: of how many it was shown, and where it does not."""
+
+    text: str
+    count: int = 0
+    violations: list[str] = field(default_factory=list)
+    more: int = 0
+
+    def broken(self, where: str) -> None:
+        """Notes a place where it does not hold."""
+        if len(self.violations) < _SHOWN:
+            self.violations.append(where)
+        else:
+            self.more += 1
+
+
+def verify(raw: str, staging: str | None, config: Config, *, every_version: bool, kafka: bool) -> list[Claim]:
+    """The claims about both tables (raw alone, if `staging` is None); those with violations do not hold."""
+    table = existing_table(raw, "zync sync-from kafka raw")
+    claims = [*_raw(table)]
+    if kafka:
+        claims.append(_against_kafka(table, config))
+    if staging is not None:
+        newest = existing_table(staging, "zync sync raw staging")
+        versions = range(newest.version()) if every_version else ()
+        for version in versions:
+            old = DeltaTable(staging, version=version)
+            if old.transaction_version(SYNC) is not None:
+                claims += _named(f"version {version}: ", _staging(old, config))
+        claims += _staging(newest, config)
+    return claims
+
+
+def _named(prefix: str, claims: Iterator[Claim]) -> Iterator[Claim]:
+    for claim in claims:
+        if claim.violations:
+            claim.text = prefix + claim.text
+            yield claim
+
+
+def _files(table: DeltaTable, column: str) -> tuple[Claim, list[DataFile]]:
+    """Files of the log that are there with the rows and the bounds that the log says."""
+    claim, sound = Claim(f"files of {table.table_uri} are there, with the rows and bounds that the log says"), []
+    files = table_files(table)
+    for file in data_files(table, column):
+        claim.count += 1
+        try:
+            with files.open_input_file(file.path) as source:
+                content = pq.read_table(source, columns=[column])[column]
+        except (OSError, pa.ArrowException) as error:
+            claim.broken(f"{file.path}: {type(error).__name__}: {str(error).splitlines()[0]}")
+            continue
+        bounds = pc.min_max(content).as_py()
+        said = (file.rows, file.lowest, file.highest)
+        if said != (len(content), bounds["min"], bounds["max"]):
+            claim.broken(f"{file.path}: log {said}, file {(len(content), bounds['min'], bounds['max'])}")
+        sound.append(file)
+    return claim, sound
+
+
+def _raw(table: DeltaTable) -> Iterator[Claim]:
+    stored = positions(table)
+    files, sound = _files(table, "seqno")
+    yield files
+    seqnos = Claim("seqno rises by one")
+    offsets = Claim("offsets rise within each partition")
+    clock = Claim("ingested never falls")
+    agree = Claim("stored positions are beyond the rows")
+    expected, newest = 1, None
+    last: dict[Source, int] = {}
+    anew = {gap.source for gap in stored.gaps if gap.end < gap.start}
+    for file in sound:
+        rows = dataset(table, [file.path], RAW_SCHEMA).to_table(columns=["seqno", "kafka", "ingested"])
+        numbers = rows["seqno"].to_numpy()
+        if not len(numbers):
+            continue
+        wanted = np.arange(expected, expected + len(numbers))
+        for index in np.flatnonzero(numbers != wanted)[:1]:
+            seqnos.broken(f"{file.path}: {numbers[index]} stands where {wanted[index]} should")
+        seqnos.count += len(numbers)
+        expected = int(numbers[-1]) + 1
+        stamps = rows["ingested"].cast(pa.int64()).to_numpy()
+        clock.count += len(stamps)
+        if (np.diff(stamps) < 0).any() or (newest is not None and stamps[0] < newest):
+            clock.broken(file.path)
+        newest = stamps[-1]
+        offsets.count += len(numbers)
+        for source, mine in _by_partition(rows["kafka"].combine_chunks()):
+            if source not in anew and ((np.diff(mine) <= 0).any() or mine[0] <= last.get(source, -1)):
+                offsets.broken(f"{file.path}: {source}, offsets {mine[0]} to {mine[-1]}")
+            last[source] = int(mine[-1])
+    if expected != stored.seqno:
+        seqnos.broken(f"the log's next seqno is {stored.seqno}, the rows' is {expected}")
+    for source, offset in last.items():
+        agree.count += 1
+        if source not in anew and stored.next.get(source, -1) <= offset:
+            agree.broken(f"{source}: position {stored.next.get(source)}, but a row of offset {offset}")
+    yield from (seqnos, offsets, clock, agree)
+
+
+def _by_partition(places: Any) -> Iterator[tuple[Source, Any]]:
+    topics, partitions = places.field("topic").dictionary_encode(), places.field("partition").to_numpy()
+    offsets, codes = places.field("offset").to_numpy(), topics.indices.to_numpy()
+    for code, topic in enumerate(topics.dictionary.to_pylist()):
+        for partition in np.unique(partitions[codes == code]):
+            yield Source(topic, int(partition)), offsets[(codes == code) & (partitions == partition)]
+
+
+def _against_kafka(table: DeltaTable, config: Config) -> Claim:
+    from zync.ingest.broker import Brokers  # noqa: PLC0415 - only where a broker is asked
+
+    claim = Claim("positions are within what Kafka has")
+    brokers = Brokers(config.kafka)
+    there = brokers.topics()
+    stored = positions(table).next
+    for source, bounds in brokers.bounds([source for source in stored if source.topic in there]).items():
+        claim.count += 1
+        if not bounds.earliest <= stored[source] <= bounds.stable:
+            claim.broken(
+                f"{source}: raw's next offset is {stored[source]}, Kafka has {bounds.earliest} to {bounds.stable}"
+            )
+    return claim
+
+
+def _staging(table: DeltaTable, config: Config) -> Iterator[Claim]:
+    files, sound = _files(table, "seqno")
+    yield files
+    columns = ["kind", "seqno", "sync", "kafka", "txn", "records"]
+    paths = [file.path for file in sound]
+    rows = dataset(table, paths, STAGING_SCHEMA).to_table(columns=columns) if paths else STAGING_SCHEMA.empty_table()
+    yield _syncs(table, rows)
+    try:
+        known = read_known(table, 0)
+    except (ZyncError, OSError) as error:
+        yield Claim("staging's bookkeeping can be read", 0, [first_line(error)])
+        return
+    cursor = known.cursor
+    settled = rows.filter(pc.is_in(rows["kind"], pa.array([*SETTLED_KINDS, "late", "duplicate", "ignored"])))
+    yield _settled_once(settled, known.in_flight, cursor.head)
+    yield _once(rows, config.transactions.remember)
+    yield _outputs(rows, cursor.offsets)
+    holding = [one["seqno"] for one in known.in_flight.to_pylist() if one["kind"] == "pending"]
+    claim = Claim("the cursor is before the first record in flight", 1)
+    wanted = min(holding) - 1 if holding else cursor.head
+    if cursor.seqno != wanted:
+        claim.broken(f"sync {cursor.sync}: the cursor is {cursor.seqno}, by what is in flight it is {wanted}")
+    yield claim
+
+
+def _syncs(table: DeltaTable, rows: pa.Table) -> Claim:
+    numbers = sorted(rows.filter(pc.equal(rows["kind"], "cursor"))["sync"].to_pylist())
+    claim = Claim("each sync has one cursor row", len(numbers))
+    last = table.transaction_version(SYNC)
+    if numbers != list(range(1, (last or 0) + 1)):
+        claim.broken(f"the log's last sync is {last}, the cursor rows are of {numbers[:3]} … {numbers[-3:]}")
+    return claim
+
+
+def _settled_once(settled: pa.Table, in_flight: pa.Table, head: int) -> Claim:
+    """Every record up to head belongs to one settled row, or is in flight."""
+    claim = Claim("each record up to head is settled once, or in flight", head)
+    steps = np.zeros(head + 2, dtype=np.int32)
+    for part in (settled["records"], in_flight["records"]):
+        ranges = part.combine_chunks().flatten()
+        np.add.at(steps, ranges.field("first").to_numpy(), 1)
+        np.add.at(steps, ranges.field("last").to_numpy() + 1, -1)
+    decided = settled.filter(pc.is_in(settled["kind"], pa.array(["released", "discarded"])))["seqno"].to_numpy()
+    times = np.cumsum(steps)[: head + 1]
+    np.add.at(times, decided, 1)  # a decision is settled by what it decides
+    for seqno in np.flatnonzero(times[1:] != 1) + 1:
+        claim.broken(f"seqno {seqno} is settled or in flight {times[seqno]} times")
+    return claim
+
+
+def _once(rows: pa.Table, remember: int) -> Claim:
+    """No id is settled twice while it is remembered."""
+    settled = rows.filter(pc.and_(pc.is_in(rows["kind"], pa.array(SETTLED_KINDS)), pc.is_valid(rows["txn"])))
+    claim = Claim("each transaction is settled once", settled.num_rows)
+    again = settled.group_by("txn").aggregate([("seqno", "count")])
+    for txn in again.filter(pc.greater(again["seqno_count"], 1))["txn"].to_pylist():
+        seqnos = sorted(settled.filter(pc.equal(settled["txn"], txn))["seqno"].to_pylist())
+        if any(later - earlier <= remember for earlier, later in zip(seqnos, seqnos[1:], strict=False)):
+            claim.broken(f"transaction {txn} is settled at seqnos {', '.join(map(str, seqnos))}")
+    return claim
+
+
+def _outputs(rows: pa.Table, next_offsets: dict[str, int]) -> Claim:
+    """Offsets of each output topic are 0, 1, 2 … in order of transaction; each transaction with output is done."""
+    out = rows.filter(pc.equal(rows["kind"], "output"))
+    claim = Claim("output offsets rise by one, in order of transaction, and each transaction is done", out.num_rows)
+    done = rows.filter(pc.is_in(rows["kind"], pa.array(["done", "released"])))["seqno"].unique()
+    strange = out.filter(pc.invert(pc.is_in(out["seqno"], done)))["seqno"].unique().to_pylist()
+    for seqno in strange:
+        claim.broken(f"output of seqno {seqno}, which is no transaction that is done")
+    place = out["kafka"].combine_chunks()
+    table = pa.table({"topic": place.field("topic"), "offset": place.field("offset"), "seqno": out["seqno"]})
+    for topic in sorted({*table["topic"].unique().to_pylist(), *next_offsets}):
+        mine = table.filter(pc.equal(table["topic"], topic)).sort_by("offset")
+        offsets, seqnos = mine["offset"].to_numpy(), mine["seqno"].to_numpy()
+        for index in np.flatnonzero(offsets != np.arange(len(offsets)))[:1]:
+            claim.broken(f"{topic}: offset {offsets[index]} stands where {index} should")
+        for index in np.flatnonzero(np.diff(seqnos) < 0)[:1]:
+            claim.broken(f"{topic}: seqno falls after offset {offsets[index]}")
+        if len(offsets) != next_offsets.get(topic, 0):
+            claim.broken(f"{topic}: {len(offsets)} rows, but the cursor's next offset is {next_offsets.get(topic, 0)}")
+    return claim
+
+
+def describe(claims: list[Claim]) -> str:
+    """What was proved, and what not, as lines for people."""
+    lines = []
+    for one in claims:
+        lines.append(f"{'FAILED' if one.violations else 'ok    '} {one.text}: {one.count:,}")
+        lines += [f"         {where}" for where in one.violations]
+        if one.more:
+            lines.append(f"         and {one.more:,} more")
+    return "\n".join(lines)
