@@ -26,12 +26,18 @@ single AS (
   FROM settling
   WHERE fate IN ('alone', 'late', 'duplicate', 'said', 'void') AND NOT (fault <=> 'ignored')
     AND NOT (fate = 'duplicate' AND seqno <= {{head}})
+    AND NOT (fate = 'void' AND seqno IN (SELECT seqno FROM decided))
 )
 SELECT CASE WHEN q.seqno IS NOT NULL THEN 'quarantined'
             ELSE CASE d.action WHEN 'discard' THEN 'discarded' WHEN 'release' THEN 'released' ELSE 'done' END END AS kind,
-  completes_at AS seqno, NULL AS kafka, txn, records, count, NULL AS since, NULL AS state,
-  coalesce(q.reason, d.who || ': ' || d.why) AS reason, q.rule
+  completes_at AS seqno, NULL AS kafka, whole.txn,
+  CASE WHEN d.seqno IS NULL THEN records ELSE records || array(named_struct('first', d.seqno, 'last', d.seqno)) END AS records,
+  count, NULL AS since, NULL AS state, coalesce(q.reason, d.who || ': ' || d.why) AS reason, q.rule
 FROM whole LEFT JOIN set_aside q ON completes_at = q.seqno LEFT JOIN decided d ON completes_at = d.seqno
+UNION ALL
+SELECT 'discarded', seqno, NULL, txn, array(named_struct('first', seqno, 'last', seqno)), 0, NULL, NULL,
+  who || ': ' || why, NULL
+FROM decided WHERE action = 'drop'
 UNION ALL
 SELECT CASE WHEN since <= {{expired}} THEN 'expired' ELSE 'pending' END, first, NULL, txn, records, count, since,
   to_json(state, {{json_options}}), bad, NULL

@@ -107,17 +107,23 @@ def decide(pipeline: Pipeline, state: State, record: Record) -> None:
         return
     state.settled[record.value["txn"]] = record.seqno
     if record.value["decision"] == "discard":
-        state.discarded[record.seqno] = [one.seqno for one in flying.records]
+        state.discarded[record.seqno] = [*(one.seqno for one in flying.records), record.seqno]
     else:
         state.released.add(record.seqno)
-        settle(pipeline, state, record.value["txn"], flying.records, record.seqno, flying.bad)
+        settle(pipeline, state, record.value["txn"], flying.records, record.seqno, flying.bad, [record.seqno])
 
 
 def settle(
-    pipeline: Pipeline, state: State, txn: str | None, records: list[Record], seqno: int, bad: str | None
+    pipeline: Pipeline,
+    state: State,
+    txn: str | None,
+    records: list[Record],
+    seqno: int,
+    bad: str | None,
+    decision: list[int] | None = None,
 ) -> None:
     """A whole transaction goes out, with the next offsets; or, if its rule fails, to quarantine, whole."""
-    members = [one.seqno for one in records]
+    members = [*(one.seqno for one in records), *(decision or [])]
     try:
         if bad:
             raise ArithmeticError(bad)

@@ -35,6 +35,7 @@ app = typer.Typer(
     """,
 )
 app.add_typer(cli_operate.txn, name="txn")
+app.add_typer(cli_operate.dlq, name="dlq")
 app.command()(cli_operate.replay)
 app.command()(cli_operate.diff)
 app.command()(cli_operate.verify)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 txn = typer.Typer(no_args_is_help=True, help="Look at transactions that are not done, and decide about them.")
 
+dlq = typer.Typer(no_args_is_help=True, help="Look at what is in quarantine, and send it out or drop it.")
+
 State = Annotated[str | None, typer.Option(help="in-flight, expired, quarantined, late, released or discarded.")]
 Reason = Annotated[str, typer.Option(help="Why: it stays on record.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
@@ -129,17 +131,100 @@ def _decide(
     config: Path | None,
     as_json: bool,
 ) -> None:
-    from zync.decide import decide, undecided
+    from zync.decide import IN_FLIGHT, decide, undecided
 
     settings, out = read_config(config, lake), Output(as_json=as_json)
     raw, staging = locate("raw", settings.lake), locate("staging", settings.lake)
-    chosen = undecided(raw, staging, txn_ids, state, older)
+    among = IN_FLIGHT if action in ("release", "discard") else ("quarantined",)
+    chosen = undecided(raw, staging, txn_ids, state, older, among)
     if not txn_ids and chosen and not yes:
         typer.confirm(f"{action} {amount(len(chosen), 'transaction')} ({state})?", abort=True, err=True)
     if chosen:
         decide(raw, chosen, action, reason)
     text = f"{action}: {amount(len(chosen), 'transaction')} on record; the next sync acts on it" if chosen else "none"
     out.result({"decision": action, "transactions": chosen}, text)
+
+
+@dlq.command("list")
+def dlq_list(lake: Lake = None, config: ConfigFile = None, as_json: AsJson = False, debug: Debug = False) -> None:
+    """List what is in quarantine, by error: records that do not decode, and transactions whose rule failed.
+
+    \b
+    zync dlq list
+    """
+    from zync.operate import groups
+
+    settings, out = read_config(config, lake), Output(as_json=as_json)
+    found = groups(locate("raw", settings.lake), locate("staging", settings.lake))
+    if as_json:
+        out.rows(found)
+        return
+    for one in found:
+        by = f"rule {one['rule']}: " if one["rule"] else ""
+        more = ", …" if one["count"] > len(one["ids"]) else ""
+        out.line(f"{one['count']:,}  {by}{one['error']}  (ids {', '.join(one['ids'])}{more}; at {one['places'][0]})")
+    if not found:
+        out.line("quarantine is empty")
+
+
+@dlq.command("show")
+def dlq_show(
+    txn_id: Annotated[str, typer.Argument(metavar="ID", help="The transaction's id, or topic/partition/offset.")],
+    lake: Lake = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Show one transaction or record in quarantine: the error, the rule, its records and their places in Kafka.
+
+    \b
+    zync dlq show order/0/17
+    """
+    show(txn_id, lake, config, as_json, debug)
+
+
+All = Annotated[bool, typer.Option("--all", help="All that is in quarantine.")]
+
+
+@dlq.command()
+def redrive(
+    reason: Reason,
+    txn_ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...")] = None,
+    everything: All = False,
+    yes: Yes = False,
+    lake: Lake = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Send transactions out of quarantine through the rules as they are now, at the next offsets.
+
+    \b
+    zync dlq redrive order/0/17 --reason "the cast is mended"
+    zync dlq redrive --all --reason "the cast is mended" --yes
+    """
+    state = "quarantined" if everything else None
+    _decide("redrive", txn_ids or [], reason, state, None, yes, lake, config, as_json)
+
+
+@dlq.command()
+def drop(
+    reason: Reason,
+    txn_ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...")] = None,
+    everything: All = False,
+    yes: Yes = False,
+    lake: Lake = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Take transactions out of quarantine without output.
+
+    \b
+    zync dlq drop order/0/17 --reason "a probe"
+    """
+    state = "quarantined" if everything else None
+    _decide("drop", txn_ids or [], reason, state, None, yes, lake, config, as_json)
 
 
 def replay(

@@ -19,7 +19,7 @@ from zync.ingest.batch import RECORD_SCHEMA, Batch, Slice
 from zync.ingest.raw import DECISIONS, stored_position
 from zync.operate import transactions
 
-Action = Literal["release", "discard"]
+Action = Literal["release", "discard", "redrive", "drop"]
 IN_FLIGHT = ("in-flight", "expired")
 
 
@@ -33,20 +33,27 @@ def decide(raw: str, txns: Iterable[str], action: Action, why: str, who: str | N
     return Appender(raw).append_planned(lambda table: _batch(values, stored_position(table, DECISIONS)))
 
 
-def undecided(raw: str, staging: str, txns: list[str], state: str | None, older: timedelta | None) -> list[str]:
-    """The ids of `txns`, if all of them are in flight; or, where none is named, of those in that state and age.
+def undecided(
+    raw: str,
+    staging: str,
+    txns: list[str],
+    state: str | None,
+    older: timedelta | None = None,
+    among: tuple[str, ...] = IN_FLIGHT,
+) -> list[str]:
+    """The ids of `txns`, if all of them are in one of the states `among`; or, where none is named, of those in `state`.
 
-    UsageError where one is not in flight, or where it is not said which.
+    UsageError where one is in no such state, or where it is not said which.
     """
     if txns:
-        there = {one.id for name in IN_FLIGHT for one in transactions(raw, staging, state=name)}
+        there = {one.id for name in among for one in transactions(raw, staging, state=name)}
         gone = [txn for txn in txns if txn not in there]
         if gone:
-            msg = f"no transaction {gone[0]!r} is in flight or expired: `zync txn list` names those that are"
+            msg = f"no transaction {gone[0]!r} is {' or '.join(among)}: `zync txn list` names those that are"
             raise UsageError(msg)
         return list(dict.fromkeys(txns))
-    if state not in IN_FLIGHT:
-        msg = f"which transactions? Name their ids, or --state {' or '.join(IN_FLIGHT)} (and --older)"
+    if state not in among:
+        msg = f"which transactions? Name their ids, or --state {' or '.join(among)} (and --older)"
         raise UsageError(msg)
     return [one.id for one in transactions(raw, staging, state=state, older=older)]
 

@@ -1,10 +1,12 @@
 """What operators see of transactions that are not simply done, and why they are not. Read without Spark."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -126,13 +128,63 @@ def _all(table: DeltaTable, state: str | None, *, everything: bool = False) -> I
     for row in read_known(table, 0).in_flight.to_pylist():
         if row["kind"] in wanted:
             yield _transaction(row, names[row["kind"]])
-    kinds = [kind for kind in wanted if kind not in ("pending", "expired")] + (["done"] if everything else [])
-    columns = ["kind", "seqno", "txn", "kafka", "records", "count", "reason", "rule"]
+    kinds = [kind for kind in wanted if kind not in ("pending", "expired", "quarantined")]
+    for row in _rows(table, ds.field("kind").isin(pa.array([*kinds, *(["done"] if everything else [])], pa.string()))):
+        yield _transaction(row, names.get(row["kind"], row["kind"]))
+    if "quarantined" in wanted:
+        yield from _quarantined(table)
+
+
+def _quarantined(table: DeltaTable) -> Iterator[Transaction]:
+    """Those that are in quarantine now: with the error of the last time, and the records of the first."""
+    found: dict[str, Transaction] = {}
+    for row in _rows(table, ds.field("kind") == "quarantined"):
+        one = _transaction(row, "quarantined")
+        found[one.id] = replace(one, records=found[one.id].records) if one.id in found else one
+    if found:
+        settled = ds.field("kind").isin(["done", "released", "discarded"]) & ds.field("txn").isin(list(found))
+        for row in _rows(table, settled):
+            if row["seqno"] > found[row["txn"]].seqno:
+                del found[row["txn"]]
+    yield from found.values()
+
+
+def _rows(table: DeltaTable, wanted: ds.Expression) -> list[dict[str, Any]]:
     paths = [file.path for file in data_files(table, "seqno")]
-    if paths and kinds:
-        rows = dataset(table, paths, STAGING_SCHEMA).to_table(columns=columns, filter=ds.field("kind").isin(kinds))
-        for row in rows.to_pylist():
-            yield _transaction({**row, "since": None}, names.get(row["kind"], row["kind"]))
+    if not paths:
+        return []
+    columns = ["kind", "seqno", "txn", "kafka", "records", "count", "reason", "rule", "since"]
+    rows = dataset(table, paths, STAGING_SCHEMA).to_table(columns=columns, filter=wanted)
+    return rows.sort_by("seqno").to_pylist()  # type: ignore[no-any-return]
+
+
+def groups(raw: str, staging: str) -> list[dict[str, Any]]:
+    """What is in quarantine, by rule and error (its numbers and quoted parts aside), the most frequent first.
+
+    Each with a count, an example of the error, some ids, and where the first one's records are in Kafka.
+    """
+    raw_table = existing_table(raw, "zync sync-from kafka raw")
+    found: dict[tuple[str | None, str], list[Transaction]] = {}
+    for one in _quarantined(existing_table(staging, "zync sync raw staging")):
+        found.setdefault((one.rule, kind_of(one.reason or "")), []).append(one)
+    return [
+        {
+            "count": len(mine),
+            "rule": rule,
+            "error": mine[0].reason,
+            "ids": [one.id for one in mine[:5]],
+            "places": [
+                "{topic}/{partition}/{offset}".format(**row["kafka"])
+                for row in islice(_raw_rows(raw_table, mine[0].records, ["seqno", "kafka"]), 5)
+            ],
+        }
+        for (rule, _), mine in sorted(found.items(), key=lambda item: -len(item[1]))
+    ]
+
+
+def kind_of(error: str) -> str:
+    """The error without what differs from record to record."""
+    return re.sub(r"'[^']*'|\"[^\"]*\"|\d+", "…", error)
 
 
 def _transaction(row: dict[str, Any], state: str) -> Transaction:

@@ -1,7 +1,7 @@
 """The stages of a sync, in order: what is known of it grows from one to the next."""
 
 import uuid
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,11 +18,11 @@ from zync.spark import Keeper, is_data_error, local, read_parquet
 from zync.sql import options, statement
 from zync.staging.commit import Written, add_rows, commit, discard, read_back, write
 from zync.staging.cursor import conclude
-from zync.transactions.assemble import Assembled, assemble, late_before, look_again, with_state, without_state
+from zync.transactions.assemble import Assembled, Decision, assemble, late_before, look_again, with_state, without_state
 from zync.transactions.decode import RAW_COLUMNS, decode
 from zync.transactions.done import Done
-from zync.transactions.gather import gather, reread
-from zync.transactions.known import IN_FLIGHT_COLUMNS, Known, read_settled
+from zync.transactions.gather import gather, regather, reread
+from zync.transactions.known import IN_FLIGHT_COLUMNS, Known, read_quarantined, read_settled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,6 +33,10 @@ SMALL = 30_000
 Then Spark neither compiles nor replans, one task writes all, and only what is known of the ids at hand goes to Spark;
 and a session made for such a sync is one that starts quickly. Measured: at 50,000 both ways take the same time.
 """
+
+
+REVISITING = ("redrive", "drop")
+"""Decisions about what is in quarantine."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +146,11 @@ def judge(sync: Sync) -> Sync:
     )
     if sync.done.preset and assembled.summary.late_before:
         assembled = _look_again(sync, assembled)
-    sync = replace(sync, assembled=assembled, settling=assembled.rows)
+    settling = assembled.rows
+    if any(one.action in REVISITING and not one.acts for one in assembled.summary.decisions):
+        assembled, redriven = _revisit(sync, assembled)
+        settling = settling.unionByName(redriven, allowMissingColumns=True)
+    sync = replace(sync, assembled=assembled, settling=settling)
     finishing = {one.txn: one.completes_at for one in assembled.summary.finishing}
     if finishing:
         in_flight = sync.known.in_flight
@@ -151,7 +159,7 @@ def judge(sync: Sync) -> Sync:
         wanted = _wanted(in_flight, completes_at)
         earlier = gather(sync.spark, sync.raw, wanted, sync.known.cursor.head, sync.config, sync.done)
         earlier = sync.keeper.keep(earlier.selectExpr("*", "'whole' AS fate"))
-        sync = replace(sync, settling=assembled.rows.unionByName(earlier, allowMissingColumns=True))
+        sync = replace(sync, settling=settling.unionByName(earlier, allowMissingColumns=True))
     discarded = set(assembled.summary.discarded)
     failures = tuple(Failure(seqno, reason) for seqno, reason in assembled.summary.tainted if seqno not in discarded)
     check_limit(sync.config, failures, assembled.summary.faulty)
@@ -165,6 +173,35 @@ def _look_again(sync: Sync, assembled: Assembled) -> Assembled:
     earlier = gather(sync.spark, sync.raw, settled, sync.known.cursor.head, sync.config, sync.done)
     earlier = earlier.drop("completes_at", "opens_range", "closes_range")
     return look_again(sync.spark, assembled, earlier, sync.config, sync.done, sync.keeper)
+
+
+def _revisit(sync: Sync, assembled: Assembled) -> "tuple[Assembled, DataFrame]":
+    """Decisions about transactions in quarantine: those that act; and the records of those that are to go out anew."""
+    asked = [one for one in assembled.summary.decisions if one.action in REVISITING and not one.acts]
+    quarantined = read_quarantined(sync.staging, {one.txn for one in asked})
+    acting: dict[str, Decision] = {}
+    for one in sorted(asked, key=lambda one: one.seqno):
+        if one.txn in quarantined:
+            acting.setdefault(one.txn, one)
+    decisions = tuple(
+        replace(one, acts=True) if acting.get(one.txn) is one else one for one in assembled.summary.decisions
+    )
+    ranges = [
+        (txn, one.seqno, part["first"], part["last"])
+        for txn, one in acting.items()
+        if one.action == "redrive"
+        for part in quarantined[txn]
+    ]
+    records = sync.keeper.keep(regather(sync.spark, sync.raw, ranges, sync.config, sync.done))
+    bad = [(row["completes_at"], row["bad"]) for row in records.where("bad IS NOT NULL").toLocalIterator()]
+    summary = replace(
+        assembled.summary,
+        decisions=decisions,
+        ignored=assembled.summary.ignored - len(acting),
+        completed=assembled.summary.completed + len(acting),
+        tainted=(*assembled.summary.tainted, *dict(sorted(bad)).items()),
+    )
+    return replace(assembled, summary=summary), records
 
 
 def transform_and_write(sync: Sync) -> Sync:
@@ -210,8 +247,9 @@ def _bookkeeping(sync: Sync) -> "DataFrame":
     failures = [(one.seqno, one.reason, one.rule) for one in sync.failures]
     set_aside = local(spark, failures, "seqno bigint, reason string, rule string").hint("broadcast")
     set_aside.createOrReplaceTempView("set_aside")
-    decisions = [astuple(one) for one in summary.decisions]
-    decided = local(spark, decisions, "seqno bigint, action string, who string, why string").hint("broadcast")
+    decisions = [(one.seqno, one.txn, one.action, one.who, one.why) for one in summary.decisions if one.acts]
+    columns = "seqno bigint, txn string, action string, who string, why string"
+    decided = local(spark, decisions, columns).hint("broadcast")
     decided.createOrReplaceTempView("decided")
     state = ", ".join(f"'p{n}', a{n}" for n in range(len(sync.done.aggregates))) if sync.stateful else ""
     rows = spark.sql(

@@ -24,8 +24,13 @@ class Finishing:
 
 @dataclass(frozen=True)
 class Decision:
-    """What an operator decided of a transaction that was in flight; it acts at `seqno`, the decision's own."""
+    """What an operator decided of a transaction; it acts at `seqno`, the decision's own.
 
+    `acts`: whether the transaction was in flight there, so that the decision settles it.
+    """
+
+    acts: bool
+    txn: str
     seqno: int
     action: str
     who: str
@@ -53,7 +58,7 @@ class Summary:
     @property
     def discarded(self) -> list[int]:
         """The seqnos of transactions that are not to go out."""
-        return [one.seqno for one in self.decisions if one.action == "discard"]
+        return [one.seqno for one in self.decisions if one.acts and one.action in ("discard", "drop")]
 
 
 @dataclass(frozen=True)

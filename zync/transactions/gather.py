@@ -40,6 +40,32 @@ def reread(spark: "SparkSession", raw: DeltaTable, in_flight: pa.Table) -> "Data
     )
 
 
+def regather(
+    spark: "SparkSession", raw: DeltaTable, ranges: list[tuple[str, int, int, int]], config: Config, done: Done
+) -> "DataFrame":
+    """The records with seqnos in (txn, completes_at, first, last), as records of that transaction, which they complete.
+
+    What is wrong with them, if anything, is in `bad`.
+    """
+    wanted = local(spark, ranges, "redriven string, completes_at bigint, first bigint, last bigint").hint("broadcast")
+    rows = read_parquet(spark, _files(raw, [[{"first": one[2], "last": one[3]} for one in ranges]]), RAW_COLUMNS)
+    within = (rows["seqno"] >= wanted["first"]) & (rows["seqno"] <= wanted["last"])
+    rows = rows.join(wanted.drop("completes_at", "redriven"), within, "left_semi")
+    records = decode(spark, rows, config, done)
+    within = (records["seqno"] >= wanted["first"]) & (records["seqno"] <= wanted["last"])
+    joined = records.join(wanted, within).drop("first", "last")
+    return joined.selectExpr(
+        "* EXCEPT (redriven, txn, bad, fault, alone)",
+        "redriven AS txn",
+        "coalesce(bad, fault) AS bad",
+        "CAST(NULL AS STRING) AS fault",
+        "false AS alone",
+        "'whole' AS fate",
+        "false AS opens_range",
+        "false AS closes_range",
+    )
+
+
 def _files(raw: DeltaTable, records: list[list[dict[str, Any]]]) -> list[str]:
     ranges = sorted((one["first"], one["last"]) for each in records for one in each)
     if not ranges:

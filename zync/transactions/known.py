@@ -112,6 +112,26 @@ def read_settled(table: DeltaTable, wanted: pa.Table) -> pa.Table:
     return pa.table({"txn": rows["txn"], "first": first, "completes_at": rows["seqno"], "records": rows["records"]})
 
 
+def read_quarantined(table: DeltaTable, wanted: set[str]) -> dict[str, list[dict[str, int]]]:
+    """The records, as ranges, of those of the transactions that are in quarantine now; by id, or place in Kafka.
+
+    What was redriven and failed again has its records in the row of the first time.
+    """
+    paths = [one.path for one in data_files(table, "seqno")]
+    kinds = ds.field("kind").isin(list(SETTLED_KINDS))
+    mine = ds.field("txn").isin(pa.array(wanted, pa.string())) | ds.field("txn").is_null()
+    columns = ["kind", "seqno", "txn", "kafka", "records"]
+    found: dict[str, list[dict[str, int]]] = {}
+    for row in _scan(table, paths, kinds & mine, columns).sort_by("seqno").to_pylist():
+        place = row["kafka"] or {}
+        txn = row["txn"] or "/".join(str(place.get(name)) for name in ("topic", "partition", "offset"))
+        if row["kind"] == "quarantined":
+            found.setdefault(txn, row["records"])
+        else:
+            found.pop(txn, None)
+    return {txn: records for txn, records in found.items() if txn in wanted}
+
+
 def _rows(
     table: DeltaTable,
     wanted: ds.Expression,

@@ -1,0 +1,98 @@
+"""What is in quarantine is there to be read, mended and sent out; or dropped, on record."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import rows, zync
+from zync.decide import decide, undecided
+from zync.ingest.load import load
+from zync.operate import groups, show
+from zync.sync import Syncer
+from zync.verify import verify
+from zync.yaml import load as load_config
+
+_LINES = [
+    {"topic": "a", "value": {"txn": 1, "x": "one"}},
+    {"topic": "a", "value": {"txn": 2, "x": "2"}},
+    {"topic": "a", "value": {"txn": 3, "x": "three"}},
+    {"topic": "a", "value": "{broken"},
+]
+
+
+@pytest.fixture
+def lake(tmp_path: Path, spark: Any) -> Path:
+    """A lake where the rule failed on two transactions, and a record did not decode."""
+    (tmp_path / "out.sql").write_text("SELECT seqno, txn, CAST(value:x::string AS INT) AS x FROM records")
+    (tmp_path / "zync.yaml").write_text(
+        "topics: {a: {id: value:txn}}\ntransactions: {done: count(*) = 1}\noutputs: [{topic: out, sql: out.sql}]\n"
+    )
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in _LINES))
+    load(str(tmp_path / "lake" / "raw"), [str(tmp_path / "in.jsonl")])
+    sync(tmp_path, spark)
+    return tmp_path
+
+
+def sync(folder: Path, spark: Any) -> Any:
+    lake = folder / "lake"
+    return Syncer(load_config(folder / "zync.yaml"), str(lake / "raw"), str(lake / "staging"), spark).sync()
+
+
+def out(folder: Path) -> list[Any]:
+    return [
+        (row["seqno"], row["kafka"]["offset"], json.loads(row["value"]))
+        for row in rows(folder / "lake" / "staging")
+        if row["kind"] == "output"
+    ]
+
+
+def sound(folder: Path) -> bool:
+    lake, config = folder / "lake", load_config(folder / "zync.yaml")
+    claims = verify(str(lake / "raw"), str(lake / "staging"), config, every_version=True, kafka=False)
+    return not [claim for claim in claims if claim.violations]
+
+
+def test_quarantine_is_grouped_by_error(lake: Path) -> None:
+    raw, staging = str(lake / "lake" / "raw"), str(lake / "lake" / "staging")
+    first, second = groups(raw, staging)
+    assert (first["count"], first["rule"], first["ids"]) == (2, "out.sql", ["1", "3"])
+    assert (second["count"], second["ids"], second["places"]) == (1, ["a/0/3"], ["a/0/3"])
+    seen = show(raw, staging, "1", load_config(lake / "zync.yaml"))
+    assert (seen["state"], seen["rule"], seen["records"][0]["offset"]) == ("quarantined", "out.sql", 0)
+
+
+def test_a_redriven_transaction_goes_out_once_after_the_rule_is_mended(lake: Path, spark: Any) -> None:
+    raw, staging = str(lake / "lake" / "raw"), str(lake / "lake" / "staging")
+    decide(raw, ["1"], "redrive", "try", who="ann")
+    outcome = sync(lake, spark)
+    assert (outcome.transactions, outcome.set_aside) == (0, {"quarantined": 1})
+    assert [one["count"] for one in groups(raw, staging)] == [2, 1]  # it failed again
+    (lake / "out.sql").write_text("SELECT seqno, txn, TRY_CAST(value:x::string AS INT) AS x FROM records")
+    assert undecided(raw, staging, [], "quarantined", among=("quarantined",)) == ["3", "a/0/3", "1"]
+    decide(raw, ["1", "1", "3", "2", "a/0/3"], "redrive", "mended", who="ann")
+    outcome = sync(lake, spark)
+    assert (outcome.transactions, outcome.in_flight) == (2, 0)
+    assert outcome.set_aside == {"quarantined": 1, "ignored": 2}  # broken is broken; 1 twice, and 2 is done
+    assert out(lake) == [
+        (2, 0, {"txn": "2", "x": 2}),
+        (6, 1, {"txn": "1", "x": None}),
+        (8, 2, {"txn": "3", "x": None}),
+    ]
+    assert [one["ids"] for one in groups(raw, staging)] == [["a/0/3"]]
+    assert sound(lake)
+    decide(raw, ["a/0/3"], "drop", "a probe", who="ann")
+    assert sync(lake, spark).set_aside == {"discarded": 1}
+    assert groups(raw, staging) == []
+    assert [row["reason"] for row in rows(lake / "lake" / "staging") if row["kind"] == "discarded"] == ["ann: a probe"]
+    assert sound(lake)
+
+
+def test_the_commands(lake: Path) -> None:
+    listed = [json.loads(line) for line in zync("dlq", "list", "--json", cwd=lake).stdout.splitlines()]
+    assert [one["count"] for one in listed] == [2, 1]
+    assert "rule out.sql" in zync("dlq", "show", "3", cwd=lake).stdout
+    assert zync("dlq", "redrive", "2", "--reason", "x", cwd=lake, check=False).returncode == 2
+    said = zync("dlq", "drop", "--all", "--reason", "x", "--yes", "--json", cwd=lake).stdout
+    assert json.loads(said) == {"decision": "drop", "transactions": ["1", "3", "a/0/3"]}
