@@ -145,7 +145,7 @@ def test_staging_is_what_one_pass_over_raw_says(
     monkeypatch.setattr(transform, "_BUCKET", 16)
 
     @settings(
-        max_examples=8,
+        max_examples=5,
         deadline=None,
         derandomize=True,
         suppress_health_check=list(HealthCheck),
