@@ -236,6 +236,10 @@ def _write(sync: Sync, records: "DataFrame", folder: str) -> None:
     rows = _bookkeeping(sync)
     offsets, spread = sync.known.cursor.offsets, not sync.small
     outputs = transform(sync.spark, records, sync.config, offsets, sync.failures, keeper=sync.keeper, spread=spread)
+    if outputs is not None and sync.done.preset:
+        whole = there(sync.settling).where("completes_at IS NOT NULL")
+        positions = whole.groupBy("completes_at").agg({"position": "max"}).toDF("seqno", "position")
+        outputs = outputs.join(positions, "seqno", "left")
     if outputs is not None:
         rows = rows.unionByName(outputs, allowMissingColumns=True)
     write(rows.coalesce(1) if sync.small else rows, sync.staging, folder, sync.number)

@@ -51,21 +51,29 @@ def read(name: str) -> Capture:
 
 @dataclass(frozen=True)
 class Truth:
-    """What a capture is: of each transaction its different rows (with how often), single rows, repeats, tombstones."""
+    """What a capture is: of each transaction its different rows (with how often), single rows, repeats, tombstones.
+
+    commits: the LSN at which each transaction was committed, which its END says.
+    """
 
     transactions: dict[str, "Counter[str]"]
     singles: int
     repeats: int
     empty: int
+    commits: dict[str, int]
 
 
 def truth(capture: Capture) -> Truth:
     """By the README's identity: transaction, LSN, table, operation, image; a repeat within one run is a real row."""
     by_run: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+    commits: dict[str, int] = {}
     singles = empty = rows = 0
     for record, value in _values(capture):
         if record["topic"].endswith(".transaction"):
-            by_run[value["id"].split(":")[0]]  # noqa: B018 - it is there, also without rows
+            txn, _, lsn = value["id"].partition(":")
+            by_run[txn]  # noqa: B018 - it is there, also without rows
+            if value["status"] == "END":
+                commits[txn] = int(lsn)
         elif value is None:
             empty += 1
         elif value.get("transaction") is None:
@@ -80,7 +88,8 @@ def truth(capture: Capture) -> Truth:
         for one in runs.values():
             together |= one
         transactions[txn] = together
-    return Truth(transactions, singles, rows - sum(one.total() for one in transactions.values()), empty)
+    repeats = rows - sum(one.total() for one in transactions.values())
+    return Truth(transactions, singles, repeats, empty, commits)
 
 
 def _values(capture: Capture) -> Iterator[tuple[dict[str, Any], Any]]:

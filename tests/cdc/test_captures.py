@@ -51,6 +51,14 @@ def test_each_transaction_is_out_once_and_whole(tmp_path: Path, spark: Any, name
         if row["kind"] == "output":
             value = json.loads(row["value"])
             out[value["txn"]][image(value["value"])] += 1
+    by_txn: dict[str, set[int]] = defaultdict(set)
+    for row in staging:
+        if row["kind"] == "output":
+            by_txn[json.loads(row["value"])["txn"]].add(row["position"])
+    assert {txn: at for txn, at in by_txn.items() if txn in expected.commits} == {
+        txn: {at} for txn, at in expected.commits.items() if txn in by_txn
+    }
+    assert all(at is not None for places in by_txn.values() for at in places)
     single = {txn for txn in out if "/" in txn}
     short = {txn for txn, one in expected.transactions.items() if name in SHORT and one.total() == 1128}
     whole = {txn: one for txn, one in expected.transactions.items() if txn not in short}

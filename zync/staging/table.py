@@ -24,6 +24,7 @@ STAGING_SCHEMA = pa.schema(
         ),
         pa.field("key", pa.string()),
         pa.field("value", pa.string()),
+        pa.field("position", pa.int64()),
         pa.field("txn", pa.string()),
         pa.field("records", pa.list_(_RANGE)),
         pa.field("count", pa.int64()),
@@ -44,7 +45,8 @@ STAGING_SCHEMA = pa.schema(
 kind: output, done, pending, expired, late, duplicate, quarantined, ignored or cursor. seqno: the transaction's
 (pending, expired: of its first record; late, quarantined records: the record's; cursor: the cursor).
 sync: the number of the sync that wrote the row. kafka: the place in the output topic (records set aside: where
-they came from). records: seqnos as ranges. since: when the first record was ingested. state: of `done`'s
+they came from). position: of an output row, where its transaction's commit is in the source's order (with a
+preset). records: seqnos as ranges. since: when the first record was ingested. state: of `done`'s
 aggregates, as JSON. full: the sync that last wrote all that is in flight.
 """
 
