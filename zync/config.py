@@ -71,9 +71,18 @@ class OutputRule:
 
 @dataclass(frozen=True)
 class Limits:
-    """How much may be set aside before a sync stops instead."""
+    """How much may be set aside before a sync stops instead.
 
-    max_quarantined: int = 100
+    max_quarantined: so many transactions and records by themselves; or, a float (in the file 5%), that share of
+    those that the sync settles.
+    """
+
+    max_quarantined: float | int = 100
+
+    def quarantined(self, settled: int) -> int:
+        """The most that may go to quarantine of so many transactions and records by themselves."""
+        given = self.max_quarantined
+        return int(given * settled) if isinstance(given, float) else given
 
 
 @dataclass(frozen=True)

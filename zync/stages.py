@@ -88,6 +88,12 @@ class Sync:
         return newest - self.config.transactions.expire_after // timedelta(microseconds=1)
 
     @property
+    def limit(self) -> int:
+        """The most transactions and records by themselves that may go to quarantine."""
+        summary = there(self.assembled).summary
+        return self.config.limits.quarantined(summary.completed + summary.faulty)
+
+    @property
     def changed(self) -> bool:
         """Whether ids or `done` are not what they were, so that all that is in flight is to be judged anew."""
         before = self.known.cursor.digests.get("transactions")
@@ -162,7 +168,7 @@ def judge(sync: Sync) -> Sync:
         sync = replace(sync, settling=settling.unionByName(earlier, allowMissingColumns=True))
     discarded = set(assembled.summary.discarded)
     failures = tuple(Failure(seqno, reason) for seqno, reason in assembled.summary.tainted if seqno not in discarded)
-    check_limit(sync.config, failures, assembled.summary.faulty)
+    check_limit(sync.limit, failures, assembled.summary.faulty)
     return replace(sync, failures=failures)
 
 
@@ -224,7 +230,7 @@ def transform_and_write(sync: Sync) -> Sync:
             if not is_data_error(error):
                 raise
             faulty = there(sync.assembled).summary.faulty
-            found = find_failures(sync.spark, records, sync.config, sync.failures, faulty, sync.keeper)
+            found = find_failures(sync.spark, records, sync.config, sync.failures, faulty, sync.limit, sync.keeper)
             if len(found) == len(sync.failures):
                 raise
             sync = replace(sync, failures=found)

@@ -106,10 +106,13 @@ class _Reader:
         try:
             if kind is timedelta:
                 return duration(text)
-            if kind is int:
+            if kind is float and text.endswith("%"):
+                return float(text[:-1]) / 100
+            if kind in (int, float):
                 return int(text.replace("_", ""))
         except ValueError as error:
-            wanted = f"{text!r} is not a whole number" if kind is int else str(error)
+            number = f"{text!r} is not a whole number" + " or a share like 5%" * (kind is float)
+            wanted = str(error) if kind is timedelta else number
             raise self.fail(node, f"{where}: {wanted}") from None
         return self.base / text if kind is Path else text
 

@@ -178,6 +178,17 @@ def test_too_many_failures_stop_the_sync_and_nothing_is_committed(pipeline: Pipe
     assert not pipeline.of("cursor") if (pipeline.staging / "_delta_log").exists() else True
 
 
+def test_the_limit_may_be_a_share_of_the_sync(pipeline: Pipeline, txn: Any) -> None:
+    pipeline.rules(out="SELECT seqno, 1 DIV value:x::int AS x FROM records")
+    pipeline.change(limits=Limits(max_quarantined=0.1))
+    pipeline.load(*[("a", txn(t, x=min(t, 1))) for t in range(9)])
+    with pytest.raises(DataError, match=r"more than 0 would"):
+        pipeline.sync()
+    pipeline.load(("a", txn(9, x=1)))
+    outcome = pipeline.sync()
+    assert (outcome.transactions, outcome.set_aside) == (9, {"quarantined": 1})
+
+
 def test_an_id_that_finds_nothing_does_not_set_the_world_aside(pipeline: Pipeline, txn: Any) -> None:
     pipeline.change(topics={"a": Topic("value:tnx")})
     pipeline.load(*[("a", txn(t)) for t in range(101)])

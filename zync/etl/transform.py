@@ -75,11 +75,12 @@ def find_failures(  # noqa: PLR0913 - each is a thing known by now
     config: Config,
     known: tuple[Failure, ...],
     faulty: int,
+    limit: int,
     keeper: Keeper,
 ) -> tuple[Failure, ...]:
     """`known`, and the other transactions that a rule fails on: found by trying smaller and smaller parts.
 
-    Raises DataError when they are more than `max_quarantined`, together with `faulty` records.
+    Raises DataError when they are more than `limit`, together with `faulty` records.
     """
     records = _without(spark, records, known, keeper)
     seqnos = sorted(row.seqno for row in records.select("seqno").distinct().collect())
@@ -91,7 +92,7 @@ def find_failures(  # noqa: PLR0913 - each is a thing known by now
             return
         if len(some) == 1:
             found.append(Failure(some[0], str(error), error.rule.name))
-            check_limit(config, found, faulty)
+            check_limit(limit, found, faulty)
             return
         step = -(-len(some) // _MANY_PIECES)
         for start in range(0, len(some), step):
@@ -102,12 +103,11 @@ def find_failures(  # noqa: PLR0913 - each is a thing known by now
     return tuple(found)
 
 
-def check_limit(config: Config, failures: Sequence[Failure], faulty: int = 0) -> None:
-    """DataError when one sync would set aside more than the config lets it.
+def check_limit(limit: int, failures: Sequence[Failure], faulty: int = 0) -> None:
+    """DataError when one sync would set aside more than `limit`.
 
     `failures`: transactions; `faulty`: records that belong to none, counted beside them.
     """
-    limit = config.limits.max_quarantined
     if len(failures) + faulty <= limit:
         return
     what = f"{amount(faulty, 'record')} and at least {amount(len(failures), 'transaction')}"
