@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test lint bench lock clean
+.PHONY: setup demo test test-cdc lint bench lock clean
 
 setup: $(VENV)/.ready
 
@@ -26,7 +26,13 @@ lint: setup
 	$(BIN)/mypy
 
 test: lint
+	@sh scripts/postgres.sh
 	$(BIN)/pytest
+
+# The bank on a real PostgreSQL and a real Debezium, at length; `make test` has a short form of it.
+test-cdc: setup
+	@sh scripts/postgres.sh
+	ZYNC_TEST_CDC_TRANSACTIONS=1000 $(BIN)/pytest -n 0 tests/cdc/test_bank.py
 
 bench: setup
 	$(BIN)/python -m bench

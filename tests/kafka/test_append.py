@@ -4,6 +4,7 @@ import multiprocessing
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -176,3 +177,10 @@ def test_a_raw_that_several_processes_make_at_once_is_made_once(tmp_path: Path) 
         maker.join(60)
     assert [maker.exitcode for maker in makers] == [0, 0, 0]
     assert {DeltaTable(location).version() for location in locations} == {0}
+
+
+def test_rows_stand_in_their_file_in_order_of_seqno(plain: Lake) -> None:
+    Appender(plain.raw).append(batch(*((Source("a", partition), None, 5_000) for partition in range(10))))
+    (file,) = plain.table().file_uris()
+    seqnos = pq.read_table(file.removeprefix("file://"), columns=["seqno"])["seqno"].to_pylist()
+    assert seqnos == [*range(1, 50_001)]

@@ -178,7 +178,8 @@ class Appender:
 
 
 def _numbered(batch: Batch, first: int, ingested: int) -> pa.Table:
-    rows = pa.Table.from_batches(batch.rows)
+    """The batch's rows as raw's, in one chunk: delta-rs writes several chunks in any order."""
+    rows = pa.Table.from_batches(batch.rows).combine_chunks()
     count = rows.num_rows
     columns = {name: rows[name] for name in rows.column_names}
     columns["seqno"] = pa.array(np.arange(first, first + count))

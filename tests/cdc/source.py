@@ -1,0 +1,174 @@
+"""A real PostgreSQL and a real Debezium (Kafka Connect, standalone), started by a test in folders of their own."""
+
+import json
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from zync import jars
+
+CONNECT = ("org.apache.kafka:connect-runtime:4.1.1", "org.slf4j:slf4j-simple:1.7.36")
+DEBEZIUM = ("io.debezium:debezium-connector-postgres:3.7.0.Final",)
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("localhost", 0))
+        return int(one.getsockname()[1])
+
+
+def _tool(name: str) -> str:
+    found = [*sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}")), *filter(None, [shutil.which(name)])]
+    assert found, f"PostgreSQL's {name} is not installed: `sh scripts/postgres.sh` installs it on Debian"
+    return str(found[-1])
+
+
+@dataclass
+class Postgres:
+    """A cluster in `folder`, with logical decoding, for the user `postgres`; it trusts whoever asks on localhost."""
+
+    folder: Path
+    port: int = field(default_factory=free_port)
+
+    def _as_owner(self) -> dict[str, Any]:
+        if os.getuid():
+            return {}
+        owner = pwd.getpwnam("postgres")
+        return {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
+
+    def _run(self, name: str, *args: str) -> None:
+        done = subprocess.run(
+            [_tool(name), *args], cwd=self.folder, capture_output=True, text=True, check=False, **self._as_owner()
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def start(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if self._as_owner():
+            shutil.chown(self.folder, "postgres")
+        self._run("initdb", "-D", "data", "-A", "trust", "-U", "postgres", "--no-sync")
+        options = f"-p {self.port} -k {self.folder} -c wal_level=logical -c fsync=off -c listen_addresses=localhost"
+        self._run("pg_ctl", "-D", "data", "-w", "-l", "log", "-o", options, "start")
+
+    def stop(self) -> None:
+        self._run("pg_ctl", "-D", "data", "-m", "immediate", "stop")
+
+    def sql(self, text: str) -> list[list[str]]:
+        """The rows of the last statement, as text."""
+        command = [
+            _tool("psql"),
+            "-h",
+            "localhost",
+            "-p",
+            str(self.port),
+            "-U",
+            "postgres",
+            "-AtqX",
+            "-v",
+            "ON_ERROR_STOP=1",
+        ]
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return [line.split("|") for line in done.stdout.splitlines()]
+
+    def pgbench(self, script: Path, clients: int, transactions: int) -> "subprocess.Popen[bytes]":
+        """Clients that each run the script so many times."""
+        command = [_tool("pgbench"), "-n", "-h", "localhost", "-p", str(self.port), "-U", "postgres"]
+        command += ["-c", str(clients), "-t", str(transactions), "-f", str(script), "postgres"]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+@dataclass
+class Debezium:
+    """The connector over all tables of that PostgreSQL, topics beginning with `prefix`, of three partitions each."""
+
+    folder: Path
+    broker: str
+    postgres: Postgres
+    prefix: str
+    process: "subprocess.Popen[bytes] | None" = None
+
+    def start(self) -> None:
+        """Starts Connect, or starts it again where it was killed; returns once the connector runs."""
+        port = free_port()
+        plugins = jars.fetch(DEBEZIUM, transitive=True)[0].parent
+        (self.folder / "plugins").mkdir(parents=True, exist_ok=True)
+        if not (self.folder / "plugins" / "debezium").exists():
+            (self.folder / "plugins" / "debezium").symlink_to(plugins)
+        worker = {
+            "bootstrap.servers": self.broker,
+            "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+            "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+            "key.converter.schemas.enable": "false",
+            "value.converter.schemas.enable": "false",
+            "offset.storage.file.filename": str(self.folder / "offsets"),
+            "offset.flush.interval.ms": "500",
+            "plugin.path": str(self.folder / "plugins"),
+            "plugin.discovery": "service_load",
+            "listeners": f"http://localhost:{port}",
+        }
+        connector = {
+            "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+            "plugin.name": "pgoutput",
+            "topic.prefix": self.prefix,
+            "slot.name": "zync",
+            "publication.name": "zync",
+            "publication.autocreate.mode": "all_tables",
+            "snapshot.mode": "initial",
+            "provide.transaction.metadata": "true",
+            "decimal.handling.mode": "string",
+            "database.hostname": "localhost",
+            "database.port": str(self.postgres.port),
+            "database.user": "postgres",
+            "database.password": "",
+            "database.dbname": "postgres",
+            "topic.creation.default.replication.factor": "1",
+            "topic.creation.default.partitions": "3",
+        }
+        (self.folder / "worker.properties").write_text("".join(f"{key}={value}\n" for key, value in worker.items()))
+        (self.folder / "connector.json").write_text(json.dumps({"name": "bank", "config": connector}))
+        lib = jars.fetch(CONNECT, transitive=True)[0].parent
+        command = [jars.java(), "-Xmx512m", "-XX:+UseSerialGC", "-cp", f"{lib}/*"]
+        command += ["org.apache.kafka.connect.cli.ConnectStandalone", "worker.properties", "connector.json"]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        until = time.monotonic() + 90
+        while not self._runs(port):
+            assert self.process.poll() is None, f"Connect ended: see {self.folder}/log"
+            assert time.monotonic() < until, f"Connect did not start: see {self.folder}/log"
+            time.sleep(0.2)
+
+    def _runs(self, port: int) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://localhost:{port}/connectors/bank/status", timeout=2) as answer:
+                states = [task["state"] for task in json.load(answer)["tasks"]]
+        except (urllib.error.URLError, OSError, ValueError):
+            return False
+        return states == ["RUNNING"]
+
+    def kill(self) -> None:
+        """kill -9."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+
+    def wait_until_streamed(self) -> None:
+        """Waits until Kafka has all that PostgreSQL has committed by now."""
+        ((wanted,),) = self.postgres.sql("SELECT pg_current_wal_insert_lsn()")
+        until = time.monotonic() + 120
+        behind = f"SELECT count(*) FROM pg_replication_slots WHERE confirmed_flush_lsn >= '{wanted}'::pg_lsn"
+        while self.postgres.sql(behind) != [["1"]]:
+            self.postgres.sql("INSERT INTO pulse VALUES (1)")  # so that there is something to confirm
+            assert time.monotonic() < until, f"Debezium does not get on: see {self.folder}/log"
+            time.sleep(0.5)

@@ -1,0 +1,154 @@
+"""A bank in a real PostgreSQL, through a real Debezium, Kafka and zync, each killed with -9 on the way."""
+
+import json
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cdc.source import Debezium, Postgres
+from tests.conftest import rows, start, zync
+from tests.kafka.conftest import wait_until
+from zync.lake import open_table
+
+CLIENTS = 4
+EACH = int(os.environ.get("ZYNC_TEST_CDC_TRANSACTIONS", "50"))
+MANY = 20_000
+
+SCHEMA = """
+CREATE TABLE branches (bid int PRIMARY KEY, balance int);
+CREATE TABLE tellers (tid int PRIMARY KEY, bid int, balance int);
+CREATE TABLE accounts (aid int PRIMARY KEY, bid int, balance int);
+CREATE TABLE history (xid text DEFAULT pg_current_xact_id()::text, tid int, bid int, aid int, delta int);
+CREATE TABLE big (id int PRIMARY KEY, x int);
+CREATE TABLE pulse (x int);
+INSERT INTO branches VALUES (1, 0);
+INSERT INTO tellers SELECT n, 1, 0 FROM generate_series(1, 10) n;
+INSERT INTO accounts SELECT n, 1, 0 FROM generate_series(1, 200) n;
+"""
+TRANSFER = r"""
+\set aid random(1, 200)
+\set tid random(1, 10)
+\set delta random(-5000, 5000)
+BEGIN;
+UPDATE accounts SET balance = balance + :delta WHERE aid = :aid;
+UPDATE tellers SET balance = balance + :delta WHERE tid = :tid;
+UPDATE branches SET balance = balance + :delta WHERE bid = 1;
+INSERT INTO history (tid, bid, aid, delta) VALUES (:tid, 1, :aid, :delta);
+END;
+"""
+ODD = f"""
+BEGIN; INSERT INTO big SELECT n, n FROM generate_series(1, {MANY}) n; COMMIT;
+BEGIN; INSERT INTO big VALUES (0, 0); ROLLBACK;
+BEGIN; UPDATE big SET x = -1 WHERE id = 1; SAVEPOINT s; UPDATE big SET x = -2 WHERE id = 2; ROLLBACK TO s; COMMIT;
+UPDATE big SET id = -3 WHERE id = 3;
+DELETE FROM big WHERE id = 4;
+"""
+CONFIG = """\
+kafka: {{bootstrap.servers: "{broker}"}}
+transactions: {{preset: debezium, topic: {prefix}.transaction}}
+outputs: [{{topic: rows, sql: rows.sql}}]
+"""
+RULE = "SELECT seqno, _order, txn, op, source:table::string AS name, before, after FROM records WHERE op IS NOT NULL"
+
+
+@pytest.fixture
+def postgres() -> Iterator[Postgres]:
+    folder = Path(tempfile.mkdtemp(prefix="zync-postgres-"))
+    folder.chmod(0o755)
+    one = Postgres(folder)
+    one.start()
+    yield one
+    one.stop()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.timeout(900)
+def test_every_transaction_of_the_bank_lands_once_and_whole(tmp_path: Path, broker: str, postgres: Postgres) -> None:
+    prefix = f"bank{os.getpid()}"
+    debezium = Debezium(tmp_path / "connect", broker, postgres, prefix)
+    (tmp_path / "zync.yaml").write_text(CONFIG.format(broker=broker, prefix=prefix))
+    (tmp_path / "rows.sql").write_text(RULE)
+    (tmp_path / "transfer.sql").write_text(TRANSFER)
+    postgres.sql(SCHEMA)
+    processes: dict[str, Any] = {}
+
+    def run(*command: str) -> None:
+        processes[command[0]] = start(*command, cwd=tmp_path)
+
+    def kill(command: str) -> None:
+        processes[command].send_signal(signal.SIGKILL)
+        processes[command].wait()
+
+    try:
+        debezium.start()
+        run("sync-from", "kafka", "raw", "--commit-every", "200ms")
+        run("sync", "raw", "staging", "--follow")
+        load = postgres.pgbench(tmp_path / "transfer.sql", CLIENTS, EACH)
+        wait_until(lambda: open_table(str(tmp_path / "lake" / "staging")) is not None, 120)
+        postgres.sql(ODD)
+        time.sleep(1)
+        debezium.kill()
+        kill("sync-from")
+        kill("sync")
+        debezium.start()
+        run("sync-from", "kafka", "raw", "--commit-every", "200ms")
+        run("sync", "raw", "staging", "--follow")
+        assert load.wait(120) == 0
+        again = postgres.pgbench(tmp_path / "transfer.sql", CLIENTS, EACH)
+        assert again.wait(120) == 0
+        debezium.wait_until_streamed()
+    finally:
+        debezium.kill()
+        for process in processes.values():
+            process.terminate()
+        ended = [process.wait(60) for process in processes.values()]
+    assert ended == [0, 0]
+    zync("sync-from", "kafka", "raw", "--until-caught-up", cwd=tmp_path)
+    said = json.loads(zync("sync", "raw", "staging", "--json", cwd=tmp_path).stdout)
+    assert said["in_flight"] == 0, zync("txn", "list", cwd=tmp_path).stdout
+    assert json.loads(zync("verify", "--every-version", "--kafka", "--json", cwd=tmp_path).stdout)["ok"]
+    assert_the_same_bank(rows(tmp_path / "lake" / "staging"), postgres)
+
+
+def assert_the_same_bank(staging: list[dict[str, Any]], postgres: Postgres) -> None:
+    out: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    syncs: dict[str, set[int]] = defaultdict(set)
+    for row in sorted((row for row in staging if row["kind"] == "output"), key=lambda row: row["kafka"]["offset"]):
+        value = {**json.loads(row["value"]), "position": row["position"]}
+        out[value["txn"]].append(value)
+        syncs[value["txn"]].add(row["sync"])
+    assert all(len(one) == 1 for one in syncs.values())  # so at no version is a transaction partly there
+    transfers = {txn: mine for txn, mine in out.items() if any(one["name"] == "history" for one in mine)}
+    truth = {xid: int(delta) for xid, delta in postgres.sql("SELECT xid, delta FROM history")}
+    assert transfers.keys() == truth.keys()
+    for txn, mine in transfers.items():
+        assert sorted(one["name"] for one in mine) == ["accounts", "branches", "history", "tellers"]
+        (delta,) = [one["after"]["delta"] for one in mine if one["name"] == "history"]
+        assert delta == truth[txn]
+    assert len(truth) == 2 * CLIENTS * EACH
+    assert sorted(len(mine) for mine in out.values())[-1] == MANY
+    for table, key in (("accounts", "aid"), ("tellers", "tid"), ("branches", "bid"), ("big", "id")):
+        assert replayed(out, table, key) == {
+            int(row[0]): [int(cell) for cell in row] for row in postgres.sql(f"SELECT * FROM {table}")
+        }, table
+    assert not [row for row in staging if row["kind"] in ("late", "quarantined")]
+
+
+def replayed(out: dict[str, list[dict[str, Any]]], table: str, key: str) -> dict[int, list[int]]:
+    """The table that the output rows make, in the source's order of commits."""
+    found: dict[int, list[int]] = {}
+    for mine in sorted(out.values(), key=lambda mine: mine[0]["position"]):
+        for one in mine:
+            if one["name"] == table and one["op"] == "d":
+                found.pop(one["before"][key])
+            elif one["name"] == table:
+                found[one["after"][key]] = list(one["after"].values())
+    return found
