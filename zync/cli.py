@@ -105,7 +105,7 @@ def sync_from(
     ingest = Ingest(
         location=locate(table, settings.lake),
         kafka=settings.kafka,
-        topics=tuple(topic or settings.topics),
+        topics=tuple(topic or settings.sources),
         until_caught_up=until_caught_up,
         commit_every=commit_every,
         commit_rows=commit_rows,

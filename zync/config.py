@@ -104,6 +104,14 @@ class Config:
         """The folder that relative paths in this config are relative to."""
         return self.path.parent if self.path else Path.cwd()
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Topics to read, as names and ^regexes; a name that a regex covers is not among them: it may come later."""
+        regexes = [name for name in self.topics if name.startswith("^")]
+        return tuple(
+            name for name in self.topics if name in regexes or not any(re.search(regex, name) for regex in regexes)
+        )
+
     def digests(self) -> dict[str, str]:
         """Short digests of what decides the output: they tell when a difference comes from there.
 

@@ -136,19 +136,18 @@ def assert_the_same_bank(staging: list[dict[str, Any]], postgres: Postgres) -> N
     assert len(truth) == 2 * CLIENTS * EACH
     assert sorted(len(mine) for mine in out.values())[-1] == MANY
     for table, key in (("accounts", "aid"), ("tellers", "tid"), ("branches", "bid"), ("big", "id")):
-        assert replayed(out, table, key) == {
-            int(row[0]): [int(cell) for cell in row] for row in postgres.sql(f"SELECT * FROM {table}")
-        }, table
+        there = [json.loads("|".join(row)) for row in postgres.sql(f"SELECT row_to_json(t) FROM {table} t")]
+        assert replayed(out, table, key) == {row[key]: row for row in there}, table
     assert not [row for row in staging if row["kind"] in ("late", "quarantined")]
 
 
-def replayed(out: dict[str, list[dict[str, Any]]], table: str, key: str) -> dict[int, list[int]]:
+def replayed(out: dict[str, list[dict[str, Any]]], table: str, key: str) -> dict[int, dict[str, int]]:
     """The table that the output rows make, in the source's order of commits."""
-    found: dict[int, list[int]] = {}
+    found: dict[int, dict[str, int]] = {}
     for mine in sorted(out.values(), key=lambda mine: mine[0]["position"]):
         for one in mine:
             if one["name"] == table and one["op"] == "d":
                 found.pop(one["before"][key])
             elif one["name"] == table:
-                found[one["after"][key]] = list(one["after"].values())
+                found[one["after"][key]] = one["after"]
     return found
