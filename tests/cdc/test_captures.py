@@ -74,3 +74,25 @@ def test_each_transaction_is_out_once_and_whole(tmp_path: Path, spark: Any, name
     assert not kinds.keys() & {"late", "quarantined"}
     assert all("BEGIN or END" in row["reason"] for row in staging if row["kind"] == "ignored")
     assert len(short) == len(SHORT & {name})
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["plain", "schema and payload"])
+def test_rules_see_each_table_with_typed_images(tmp_path: Path, spark: Any, wrapped: bool) -> None:
+    records = [one for mine in read("pgbench").partitions.values() for one in mine]
+    topic = "dbz.pgbench.public.pgbench_accounts"
+    rule = (
+        f"SELECT seqno, _order, txn, op, row.aid AS aid, after.abalance - before.abalance AS delta, ts FROM `{topic}`"
+    )
+    more = f'topics: {{{topic}: {{schema: "aid INT, abalance DECIMAL(12,2)"}}}}\n'
+    config = pipeline(tmp_path, "dbz.pgbench", rule, more)
+    if wrapped:
+        for record in records:
+            record["value"] = record["value"] and json.dumps({"schema": {}, "payload": json.loads(record["value"])})
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    load(str(tmp_path / "raw"), [str(tmp_path / "in.jsonl")])
+    outcome = Syncer(config, str(tmp_path / "raw"), str(tmp_path / "staging"), spark).sync()
+    assert (outcome.in_flight, outcome.set_aside) == (0, {})
+    made = [json.loads(row["value"]) for row in rows(tmp_path / "staging") if row["kind"] == "output"]
+    updates = [row for row in made if row["op"] == "u"]
+    assert len(updates) == 200
+    assert all(isinstance(row["aid"], int) and row["ts"].endswith("Z") for row in made)
