@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -71,15 +72,14 @@ def transactions(
         msg = f"there is no state {state!r}: states are {', '.join(STATES)}"
         raise UsageError(msg)
     raw_table = existing_table(raw, "zync sync-from kafka raw")
-    found: list[Transaction] = []
-    for one in sorted(_all(existing_table(staging, "zync sync raw staging"), state), key=lambda one: one.seqno):
-        if limit is not None and len(found) >= limit:
-            break
-        full = _with_places(one, raw_table)
-        aged = full.since is not None and (older is None or datetime.now(UTC) - full.since >= older)
-        if aged and (topic is None or topic in full.topics):
-            found.append(full)
-    return found
+    found = sorted(_all(existing_table(staging, "zync sync raw staging"), state), key=lambda one: one.seqno)
+    now = datetime.now(UTC)
+    found = [one for one in found if older is None or one.since is None or now - one.since >= older]
+    if older is None and topic is None:
+        return _with_places(found[:limit], raw_table)
+    found = _with_places(found, raw_table)
+    found = [one for one in found if older is None or (one.since is not None and now - one.since >= older)]
+    return [one for one in found if topic is None or topic in one.topics][:limit]
 
 
 def show(raw: str, staging: str, txn: str, config: Config) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def show(raw: str, staging: str, txn: str, config: Config) -> dict[str, Any]:
         raise UsageError(msg)
     newest = max(mine, key=lambda one: (one.state != "late", one.seqno))
     records = [*_raw_rows(raw_table, newest.records)]
-    one = _with_places(newest, raw_table)
+    (one,) = _with_places([newest], raw_table)
     return {
         "txn": one.id,
         "state": one.state,
@@ -103,7 +103,7 @@ def show(raw: str, staging: str, txn: str, config: Config) -> dict[str, Any]:
         "reason": one.reason,
         "rule": one.rule,
         "missing": _missing(records, one, config),
-        "topics": one.topics,
+        "partitions": dict(Counter(f"{row['kafka']['topic']}/{row['kafka']['partition']}" for row in records)),
         "late": [seqno for other in mine if other.state == "late" for seqno in _seqnos(other.records)],
         "records": [_record(row) for row in records],
     }
@@ -115,7 +115,7 @@ def describe(one: dict[str, Any]) -> str:
     if one["reason"]:
         lines.append(f"  because {one['reason']}" + (f" (rule {one['rule']})" if one["rule"] else ""))
     lines += [f"  missing: {text}" for text in one["missing"]]
-    lines += [f"  {place}: {amount(count, 'record')}" for place, count in one["topics"].items()]
+    lines += [f"  {place}: {amount(count, 'record')}" for place, count in one["partitions"].items()]
     if one["late"]:
         lines.append(f"  late, seqno {', '.join(map(str, one['late']))}")
     lines += [f"  {r['seqno']} {r['topic']}/{r['partition']}/{r['offset']} {r['value']}" for r in one["records"]]
@@ -195,14 +195,24 @@ def _transaction(row: dict[str, Any], state: str) -> Transaction:
     return Transaction(row["txn"] or by_place, state, row["seqno"], ranges, row["count"], row["since"], reason, rule)
 
 
-def _with_places(one: Transaction, raw: DeltaTable) -> Transaction:
-    """With what raw says of its records."""
-    counted: Counter[str] = Counter()
-    since = one.since
-    for row in _raw_rows(raw, one.records, ["seqno", "kafka", "ingested"]):
-        counted[row["kafka"]["topic"]] += 1
-        since = since or row["ingested"]
-    return Transaction(one.id, one.state, one.seqno, one.records, one.count, since, one.reason, one.rule, dict(counted))
+def _with_places(some: list[Transaction], raw: DeltaTable) -> list[Transaction]:
+    """With what raw says of their records: in which topics they are, and when the first was ingested."""
+    lengths = [sum(last - first + 1 for first, last in one.records) for one in some]
+    owners = np.repeat(np.arange(len(some)), lengths)
+    seqnos = np.fromiter((seqno for one in some for seqno in _seqnos(one.records)), np.int64, len(owners))
+    topics: list[Counter[str]] = [Counter() for _ in some]
+    since = [one.since for one in some]
+    for file in data_files(raw, "seqno", above=int(seqnos.min()) - 1, upto=int(seqnos.max())) if len(seqnos) else ():
+        mine = np.flatnonzero((seqnos >= file.lowest) & (seqnos <= file.highest))
+        if not len(mine):
+            continue
+        rows = dataset(raw, [file.path], RAW_SCHEMA).to_table(columns=["seqno", "kafka", "ingested"]).sort_by("seqno")
+        rows = rows.take(np.searchsorted(rows["seqno"].to_numpy(), seqnos[mine]))
+        names = pc.struct_field(rows["kafka"].combine_chunks(), "topic").to_pylist()
+        for owner, name, ingested in zip(owners[mine].tolist(), names, rows["ingested"].to_pylist(), strict=True):
+            topics[owner][name] += 1
+            since[owner] = since[owner] or ingested
+    return [replace(one, since=at, topics=dict(where)) for one, at, where in zip(some, since, topics, strict=True)]
 
 
 def _raw_rows(

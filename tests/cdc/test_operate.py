@@ -38,6 +38,7 @@ def test_a_stuck_transaction_says_what_it_waits_for(stuck: Path) -> None:
     assert transactions(raw, staging, topic="nowhere") == []
     config = pipeline(stuck, "dbz.copy360_kill9_midoffset")
     seen = show(raw, staging, SHORT, config)
+    assert seen["partitions"]["dbz.copy360_kill9_midoffset.m.big/0"] == 1126
     assert "END counts 1200 in m.big, 1126 are here" in seen["missing"]
     assert [record["seqno"] for record in seen["records"]] == sorted(record["seqno"] for record in seen["records"])
     with pytest.raises(UsageError, match="no transaction 'nothing'"):
