@@ -1,0 +1,133 @@
+"""The rule for completion in plain Python, and Spark beside it, over histories madder than any connector's."""
+
+import json
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cdc.test_captures import pipeline
+from tests.conftest import rows
+from zync.ingest.load import load
+from zync.sync import Syncer
+
+
+@dataclass
+class Transaction:
+    """What has come of one: rows as (run, total_order, table), those that are no repeats, and what each END said."""
+
+    seen: list[tuple[str, int, str]] = field(default_factory=list)
+    used: list[tuple[str, int, str]] = field(default_factory=list)
+    times: "Counter[Any]" = field(default_factory=Counter)
+    ends: list[dict[str, int]] = field(default_factory=list)
+    members: list[int] = field(default_factory=list)
+
+    def row(self, run: str, total_order: int, table: str, identity: Any) -> bool:
+        """Takes a row; whether it is no repeat: the nth of its run is the same row as the nth of another."""
+        self.seen.append((run, total_order, table))
+        self.times[run, identity] += 1
+        nth = self.times[run, identity]
+        new = not any(count >= nth for (r, i), count in self.times.items() if i == identity and r != run)
+        if new:
+            self.used.append((run, total_order, table))
+        return new
+
+    def done(self) -> bool:
+        """Whether every END is satisfied, each by one run or by all different rows."""
+        runs = {run for run, _, _ in self.seen}
+        return bool(self.ends) and all(
+            not sum(end.values())
+            or counted(self.used) == end
+            or any(self.whole_run([one for one in self.seen if one[0] == run], end) for run in runs)
+            for end in self.ends
+        )
+
+    @staticmethod
+    def whole_run(mine: list[tuple[str, int, str]], end: dict[str, int]) -> bool:
+        return len(mine) == max(order for _, order, _ in mine) and counted(mine) == end
+
+
+def counted(some: list[tuple[str, int, str]]) -> dict[str, int]:
+    return dict(Counter(table for _, _, table in some))
+
+
+def history(chance: random.Random, version: str) -> list[dict[str, Any]]:
+    """Records of three transactions, two runs and two tables, at random."""
+    found: list[dict[str, Any]] = []
+    for _ in range(200):
+        txn, kind = chance.randint(1, 50), chance.random()
+        record: dict[str, Any]
+        if kind < 0.3:
+            counts = {table: n for table in "tu" if (n := chance.choice([0, 1, 1, 2]))}
+            said = [{"data_collection": f"s.{table}", "event_count": n} for table, n in counts.items()]
+            value = {"status": "END", "id": f"{txn}:9", "event_count": sum(counts.values()), "data_collections": said}
+            record = {"topic": "p.transaction", "value": value}
+        elif kind < 0.4:
+            record = {"topic": "p.transaction", "value": {"status": "BEGIN", "id": f"{txn}:1"}}
+        else:
+            table, lsn = chance.choice("tu"), chance.choice([1, 2])
+            source = {"version": version, "connector": "postgresql", "schema": "s", "table": table, "lsn": lsn}
+            order = {"id": f"{txn}:{lsn}", "total_order": chance.choice([1, 1, 2, 2, 3])}
+            value = {"op": "c", "after": {"x": chance.choice([1, 2])}, "source": source, "transaction": order}
+            run = [["__debezium.context.runId", chance.choice("AAB")]]
+            record = {"topic": f"p.s.{table}", "value": value, "headers": run}
+        found.append(record)
+    return found
+
+
+def expected(records: list[dict[str, Any]], version: str) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+    """The members of each transaction that is done (by its seqno) and of each in flight (by its id)."""
+    flying: dict[str, Transaction] = {}
+    done: dict[str, list[int]] = {}
+    settled: set[str] = set()
+    for seqno, record in enumerate(records, start=1):
+        value = record["value"]
+        txn = (value["id"] if "status" in value else value["transaction"]["id"]).split(":")[0]
+        if txn in settled:
+            continue
+        mine = flying.setdefault(txn, Transaction())
+        new = True
+        if value.get("status") == "END":
+            mine.ends.append({one["data_collection"][2:]: one["event_count"] for one in value["data_collections"]})
+        elif "status" not in value:
+            source, order = value["source"], value["transaction"]["total_order"]
+            identity = order if version.startswith("3.7") else (source["lsn"], source["table"], value["after"]["x"])
+            new = mine.row(record["headers"][0][1], order, source["table"], identity)
+        if new:
+            mine.members.append(seqno)
+        if mine.done():
+            done[f"{txn}@{seqno}"] = mine.members
+            settled.add(txn)
+            del flying[txn]
+    return done, {txn: one.members for txn, one in flying.items()}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_spark_completes_what_the_rule_says_and_when(tmp_path: Path, spark: Any, seed: int) -> None:
+    chance = random.Random(seed)
+    version = "3.7.0.Final" if seed % 2 else "3.6.0.Final"
+    records = history(chance, version)
+    syncer = Syncer(pipeline(tmp_path, "p"), str(tmp_path / "raw"), str(tmp_path / "staging"), spark)
+    cut = chance.randrange(1, len(records))
+    for part in (records[:cut], records[cut:]):
+        (tmp_path / "in.jsonl").write_text("".join(json.dumps(record) + "\n" for record in part))
+        load(str(tmp_path / "raw"), [str(tmp_path / "in.jsonl")])
+        syncer.sync()
+    done, flying = expected(records, version)
+    assert len(done) >= 3
+    staging = rows(tmp_path / "staging")
+    assert {f"{row['txn']}@{row['seqno']}": members(row) for row in staging if row["kind"] == "done"} == done
+    assert syncer.known is not None
+    assert {one["txn"]: members(one) for one in syncer.known.in_flight.to_pylist()} == {
+        txn: mine for txn, mine in flying.items() if mine
+    }
+    aside = sorted(n for row in staging if row["kind"] in ("late", "duplicate", "ignored") for n in members(row))
+    placed = {n for mine in [*done.values(), *flying.values()] for n in mine}
+    assert aside == [n for n in range(1, len(records) + 1) if n not in placed]
+
+
+def members(row: dict[str, Any]) -> list[int]:
+    return [n for one in row["records"] for n in range(one["first"], one["last"] + 1)]
