@@ -7,7 +7,11 @@ WITH met AS (
 ),
 laned AS (
   SELECT * EXCEPT (late),
-    CASE WHEN alone THEN 'alone' WHEN decision IS NOT NULL THEN 'decision' WHEN late THEN 'late' WHEN {{repeated}} THEN 'duplicate' ELSE 'txn' END AS lane
+    CASE WHEN alone THEN 'alone'
+         WHEN decision IS NOT NULL THEN 'decision'
+         WHEN late THEN 'late'
+         WHEN {{repeated}} THEN 'duplicate'
+         ELSE 'txn' END AS lane
   FROM met
 )
 SELECT *, {{aggregates}}

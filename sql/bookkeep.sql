@@ -1,6 +1,7 @@
--- In: `settling`: every record with its fate, and `gathered` ones; `set_aside`: transactions (by seqno) that go to
---     quarantine instead of out; `decided`: operators' decisions, by the seqno at which they act. Out: staging's bookkeeping rows: one for each transaction, whole or in flight, and
---     one for each record that is alone, late or a duplicate.
+-- In: `settling`: every record with its fate, and those gathered; `set_aside`: transactions (by seqno) that go to
+--     quarantine instead of out; `decided`: operators' decisions, by the seqno at which they act.
+-- Out: staging's bookkeeping rows: one for each transaction, whole or in flight, and one for each record that is
+--     alone, late or a duplicate.
 WITH whole AS (
   SELECT txn, completes_at, count(*) AS count,
     zip_with(array_sort(collect_list(CASE WHEN opens_range THEN seqno END)),
@@ -8,16 +9,22 @@ WITH whole AS (
              (a, b) -> named_struct('first', a, 'last', b)) AS records
   FROM settling WHERE fate = 'whole' AND NOT carried GROUP BY txn, completes_at
 ),
+-- What was sent again of a transaction in flight is no member of it, but may be part of a run that completes it.
+flying AS (
+  SELECT *, fate = 'pending' AS member FROM settling
+  WHERE fate = 'pending' OR fate = 'duplicate' AND settled_at IS NULL
+),
 in_flight AS (
-  SELECT txn, min(seqno) AS first, bool_and(carried) AS untouched, min_by(ingested, seqno) AS since,
-    count_if(NOT carried) + coalesce(sum(earlier_count), 0) AS count,
+  SELECT txn, min(CASE WHEN member THEN seqno END) AS first, bool_and(carried) AS untouched,
+    min_by(ingested, seqno) FILTER (WHERE member) AS since,
+    count_if(member AND NOT carried) + coalesce(sum(earlier_count), 0) AS count,
     concat(flatten(collect_list(earlier)),
-      zip_with(array_sort(collect_list(CASE WHEN NOT carried AND opens_range THEN seqno END)),
-               array_sort(collect_list(CASE WHEN NOT carried AND closes_range THEN seqno END)),
+      zip_with(array_sort(collect_list(CASE WHEN member AND NOT carried AND opens_range THEN seqno END)),
+               array_sort(collect_list(CASE WHEN member AND NOT carried AND closes_range THEN seqno END)),
                (a, b) -> named_struct('first', a, 'last', b))) AS records,
-    max_by(named_struct({{state}}), seqno) AS state,
+    {{state}} AS state,
     min_by(bad, seqno) FILTER (WHERE bad IS NOT NULL) AS bad
-  FROM settling WHERE fate = 'pending' GROUP BY txn
+  FROM flying GROUP BY txn
 ),
 single AS (
   SELECT fate, seqno, fault, CASE WHEN fate <> 'alone' THEN txn END AS txn, seqno AS completes_at,
@@ -29,9 +36,12 @@ single AS (
     AND NOT (fate = 'void' AND seqno IN (SELECT seqno FROM decided))
 )
 SELECT CASE WHEN q.seqno IS NOT NULL THEN 'quarantined'
-            ELSE CASE d.action WHEN 'discard' THEN 'discarded' WHEN 'release' THEN 'released' ELSE 'done' END END AS kind,
+            WHEN d.action = 'discard' THEN 'discarded'
+            WHEN d.action = 'release' THEN 'released'
+            ELSE 'done' END AS kind,
   completes_at AS seqno, NULL AS kafka, whole.txn,
-  CASE WHEN d.seqno IS NULL THEN records ELSE records || array(named_struct('first', d.seqno, 'last', d.seqno)) END AS records,
+  concat(records, CASE WHEN d.seqno IS NULL THEN array()
+                       ELSE array(named_struct('first', d.seqno, 'last', d.seqno)) END) AS records,
   count, NULL AS since, NULL AS state, coalesce(q.reason, d.who || ': ' || d.why) AS reason, q.rule
 FROM whole LEFT JOIN set_aside q ON completes_at = q.seqno LEFT JOIN decided d ON completes_at = d.seqno
 UNION ALL

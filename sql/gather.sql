@@ -4,5 +4,5 @@ SELECT i.*, f.completes_at,
   coalesce(lag(i.seqno) OVER one <> i.seqno - 1, true) AS opens_range,
   coalesce(lead(i.seqno) OVER one <> i.seqno + 1, true) AS closes_range
 FROM identified i JOIN finishing f ON i.txn = f.txn AND i.seqno >= f.first AND i.seqno <= {{head}}
-WHERE NOT i.alone
+WHERE NOT i.alone AND i.decision IS NULL
 WINDOW one AS (PARTITION BY i.txn ORDER BY i.seqno)

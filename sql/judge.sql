@@ -8,7 +8,9 @@ WITH begun AS (
   SELECT *, {{began}} AS began FROM aggregated
 ),
 ended AS (
-  SELECT *, min(CASE WHEN done OR (lane = 'decision' AND decision.action IN ('release', 'discard') AND seqno > began) THEN seqno END) OVER (PARTITION BY txn) AS settled_at
+  SELECT *,
+    min(CASE WHEN done OR (lane = 'decision' AND decision.action IN ('release', 'discard') AND seqno > began)
+             THEN seqno END) OVER (PARTITION BY txn) AS settled_at
   FROM begun
 )
 SELECT * EXCEPT (lane, done, previous, following, began),

@@ -7,8 +7,13 @@ SELECT
   count_if(fate IN ('said', 'void') OR fate = 'alone' AND fault = 'ignored') AS ignored,
   count_if(fate = 'alone' AND fault <> 'ignored') AS faulty,
   count_if(completing AND fault IS NULL) AS completed,
-  collect_list(CASE WHEN fate IN ('decision', 'void') THEN named_struct('acts', fate = 'decision', 'txn', txn, 'seqno', seqno, 'action', decision.action, 'who', decision.who, 'why', decision.why) END) AS decisions,
+  collect_list(CASE WHEN fate IN ('decision', 'void') THEN named_struct(
+    'acts', fate = 'decision', 'txn', txn, 'seqno', seqno,
+    'action', decision.action, 'who', decision.who, 'why', decision.why) END) AS decisions,
   unix_micros(max(ingested)) AS ingested,
-  collect_list(CASE WHEN carried AND fate = 'whole' THEN named_struct('txn', txn, 'first', seqno, 'completes_at', completes_at) END) AS finishing,
-  collect_set(CASE WHEN bad IS NOT NULL AND fate = 'whole' THEN named_struct('seqno', completes_at, 'error', bad) END) AS tainted
+  collect_list(CASE WHEN carried AND fate = 'whole' THEN named_struct(
+    'txn', txn, 'first', seqno, 'completes_at', completes_at) END) AS finishing,
+  collect_set(CASE WHEN bad IS NOT NULL AND fate = 'whole' THEN named_struct(
+    'seqno', completes_at, 'error', bad) END) AS tainted,
+  collect_set(CASE WHEN torn THEN txn END) AS torn
 FROM assembled

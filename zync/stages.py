@@ -18,6 +18,7 @@ from zync.spark import Keeper, is_data_error, local, read_parquet
 from zync.sql import options, statement
 from zync.staging.commit import Written, add_rows, commit, discard, read_back, write
 from zync.staging.cursor import conclude
+from zync.transactions import runs
 from zync.transactions.assemble import Assembled, Decision, assemble, late_before, look_again, with_state, without_state
 from zync.transactions.decode import RAW_COLUMNS, decode
 from zync.transactions.done import Done
@@ -41,7 +42,10 @@ REVISITING = ("redrive", "drop")
 
 @dataclass(frozen=True)
 class Sync:
-    """One sync under way: what is known of it by now. Each stage fills in its part."""
+    """One sync under way: what is known of it by now. Each stage fills in its part.
+
+    identified: the new records. met: of `known.in_flight`, those that the new records may belong to.
+    """
 
     spark: "SparkSession"
     keeper: Keeper
@@ -53,6 +57,7 @@ class Sync:
     head: int
     lookups: dict[str, str] = field(default_factory=dict)
     identified: "DataFrame | None" = None
+    met: pa.Table | None = None
     settled: "DataFrame | None" = None
     assembled: Assembled | None = None
     settling: "DataFrame | None" = None
@@ -74,7 +79,8 @@ class Sync:
     @property
     def stateful(self) -> bool:
         """Whether in-flight transactions come as the state of their aggregates, not as their records."""
-        return self.done.mergeable and not any(topic.record_id for topic in self.config.topics.values())
+        named = any(topic.record_id for topic in self.config.topics.values())
+        return self.done.preset is not None or (self.done.mergeable and not named)
 
     @property
     def decided(self) -> bool:
@@ -115,7 +121,7 @@ def read_new(sync: Sync) -> Sync:
 
 
 def recall(sync: Sync) -> Sync:
-    """What staging knows of these records' transactions: when they were settled, and what of them is in flight."""
+    """What staging knows of these records' transactions: when they were settled, and which of them are in flight."""
     settled, in_flight, identified = sync.known.settled, sync.known.in_flight, there(sync.identified)
     if sync.small and (settled.num_rows or in_flight.num_rows):
         identified = sync.keeper.keep(identified)
@@ -123,33 +129,36 @@ def recall(sync: Sync) -> Sync:
         settled = settled.filter(pc.is_in(settled["txn"], ids))
         in_flight = in_flight.filter(pc.is_in(in_flight["txn"], ids))
     newest = settled.group_by("txn").aggregate([("seqno", "max")]).rename_columns({"seqno_max": "settled_at"})
-    if sync.stateful and in_flight.num_rows:
-        states = local(sync.spark, in_flight, IN_FLIGHT_COLUMNS)
-        identified = with_state(sync.spark, identified, states, sync.done)
-    else:
-        if in_flight.num_rows:
-            wanted = _wanted(in_flight, pa.nulls(in_flight.num_rows, pa.int64()))
-            head = sync.known.cursor.head
-            earlier = gather(sync.spark, sync.raw, wanted, head, sync.config, sync.done)
-            identified = identified.unionByName(earlier.drop("completes_at", "opens_range", "closes_range"))
-        identified = without_state(identified)
     settled_rows = local(sync.spark, newest.select(["txn", "settled_at"]), "txn string, settled_at bigint")
     if newest.num_rows <= SMALL:
         settled_rows = settled_rows.hint("broadcast")
-    return replace(sync, identified=identified, settled=settled_rows)
+    return replace(sync, identified=identified, met=in_flight, settled=settled_rows)
+
+
+def _with_met(sync: Sync, torn: tuple[str, ...] = ()) -> "DataFrame":
+    """The new records with what is in flight of their transactions: as one row with its state, or record by record.
+
+    `torn`: transactions whose records are needed; so are those whose state says so.
+    """
+    met, identified = there(sync.met), there(sync.identified)
+    one_by_one = met
+    if sync.stateful:
+        apart = pc.or_(pc.is_in(met["txn"], pa.array(torn, pa.string())), runs.torn(met["state"]))
+        one_by_one, met = met.filter(apart), met.filter(pc.invert(apart))
+    if one_by_one.num_rows:
+        wanted = _wanted(one_by_one, pa.nulls(one_by_one.num_rows, pa.int64()))
+        earlier = gather(sync.spark, sync.raw, wanted, sync.known.cursor.head, sync.config, sync.done)
+        identified = identified.unionByName(earlier.drop("completes_at", "opens_range", "closes_range"))
+    if sync.stateful and met.num_rows:
+        return with_state(sync.spark, identified, local(sync.spark, met, IN_FLIGHT_COLUMNS), sync.done)
+    return without_state(identified)
 
 
 def judge(sync: Sync) -> Sync:
     """Each record's fate; and the earlier records of transactions that complete now after having been in flight."""
-    assembled = assemble(
-        sync.spark,
-        there(sync.identified),
-        there(sync.settled),
-        sync.config,
-        sync.done,
-        sync.keeper,
-        decided=sync.decided,
-    )
+    assembled = _assemble(sync, _with_met(sync))
+    if torn := assembled.summary.torn:
+        assembled = _assemble(sync, _with_met(sync, torn))
     if sync.done.preset and assembled.summary.late_before:
         assembled = _look_again(sync, assembled)
     settling = assembled.rows
@@ -170,6 +179,11 @@ def judge(sync: Sync) -> Sync:
     failures = tuple(Failure(seqno, reason) for seqno, reason in assembled.summary.tainted if seqno not in discarded)
     check_limit(sync.limit, failures, assembled.summary.faulty)
     return replace(sync, failures=failures)
+
+
+def _assemble(sync: Sync, rows: "DataFrame") -> Assembled:
+    settled = there(sync.settled)
+    return assemble(sync.spark, rows, settled, sync.config, sync.done, sync.keeper, decided=sync.decided)
 
 
 def _look_again(sync: Sync, assembled: Assembled) -> Assembled:
@@ -261,12 +275,11 @@ def _bookkeeping(sync: Sync) -> "DataFrame":
     columns = "seqno bigint, txn string, action string, who string, why string"
     decided = local(spark, decisions, columns).hint("broadcast")
     decided.createOrReplaceTempView("decided")
-    state = ", ".join(f"'p{n}', a{n}" for n in range(len(sync.done.aggregates))) if sync.stateful else ""
     rows = spark.sql(
         statement(
             "bookkeep",
             head=str(sync.known.cursor.head),
-            state=state or "'none', CAST(NULL AS STRING)",
+            state=sync.done.state_now if sync.stateful else "named_struct('none', CAST(NULL AS STRING))",
             expired=f"timestamp_micros({sync.cutoff})",
             json_options=options(JSON_OPTIONS),
         )
@@ -301,8 +314,9 @@ def conclude_and_commit(sync: Sync) -> Sync:
 
 
 def _wanted(in_flight: pa.Table, completes_at: pa.Array) -> pa.Table:
+    """What `gather` takes, of transactions in flight."""
     columns = {"txn": in_flight["txn"], "first": in_flight["seqno"], "completes_at": completes_at}
-    return pa.table({**columns, "records": in_flight["records"]})
+    return pa.table({**columns, "records": in_flight["records"], "state": in_flight["state"]})
 
 
 T = TypeVar("T")

@@ -27,15 +27,17 @@ def pipeline(folder: Path, prefix: str, rule: str = RULE, more: str = "") -> Any
 
 
 def sync_in_cuts(folder: Path, capture: Capture, seed: int, spark: Any) -> list[dict[str, Any]]:
-    """Staging after some interleaving of the capture was synced in some cuts."""
+    """Staging after some interleaving of the capture was synced in some cuts, with few or many records in a file."""
     records = capture.interleaved(seed)
     chance = random.Random(seed)  # noqa: S311 - a test's
     cuts = sorted(chance.sample(range(1, len(records)), chance.choice([0, 1, 2])))
     syncer = Syncer(pipeline(folder, capture.prefix), str(folder / "raw"), str(folder / "staging"), spark)
+    size = chance.choice([30, len(records)])
     for start, end in zip([0, *cuts], [*cuts, len(records)], strict=True):
-        lines = "".join(json.dumps(record) + "\n" for record in records[start:end])
-        (folder / "in.jsonl").write_text(lines)
-        load(str(folder / "raw"), [str(folder / "in.jsonl")])
+        for first in range(start, end, size):
+            lines = "".join(json.dumps(record) + "\n" for record in records[first : min(first + size, end)])
+            (folder / "in.jsonl").write_text(lines)
+            load(str(folder / "raw"), [str(folder / "in.jsonl")])
         syncer.sync()
     return rows(folder / "staging")
 

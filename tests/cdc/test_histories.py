@@ -4,6 +4,7 @@ import json
 import random
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -105,17 +106,24 @@ def expected(records: list[dict[str, Any]], version: str) -> tuple[dict[str, lis
     return done, {txn: one.members for txn, one in flying.items()}
 
 
-@pytest.mark.parametrize("seed", range(6))
+def sync_small_files(folder: Path, records: list[dict[str, Any]], cuts: set[int], spark: Any) -> Syncer:
+    """Syncs after each of the numbers of records in `cuts`, and after the last; raw has three records a file."""
+    syncer = Syncer(pipeline(folder, "p"), str(folder / "raw"), str(folder / "staging"), spark)
+    for start, end in pairwise(sorted({0, *cuts, len(records)})):
+        for first in range(start, end, 3):
+            part = records[first : min(first + 3, end)]
+            (folder / "in.jsonl").write_text("".join(json.dumps(record) + "\n" for record in part))
+            load(str(folder / "raw"), [str(folder / "in.jsonl")])
+        syncer.sync()
+    return syncer
+
+
+@pytest.mark.parametrize("seed", range(4))
 def test_spark_completes_what_the_rule_says_and_when(tmp_path: Path, spark: Any, seed: int) -> None:
     chance = random.Random(seed)
     version = "3.7.0.Final" if seed % 2 else "3.6.0.Final"
     records = history(chance, version)
-    syncer = Syncer(pipeline(tmp_path, "p"), str(tmp_path / "raw"), str(tmp_path / "staging"), spark)
-    cut = chance.randrange(1, len(records))
-    for part in (records[:cut], records[cut:]):
-        (tmp_path / "in.jsonl").write_text("".join(json.dumps(record) + "\n" for record in part))
-        load(str(tmp_path / "raw"), [str(tmp_path / "in.jsonl")])
-        syncer.sync()
+    syncer = sync_small_files(tmp_path, records, {chance.randrange(1, len(records)) for _ in range(2)}, spark)
     done, flying = expected(records, version)
     assert len(done) >= 3
     staging = rows(tmp_path / "staging")
@@ -127,6 +135,32 @@ def test_spark_completes_what_the_rule_says_and_when(tmp_path: Path, spark: Any,
     aside = sorted(n for row in staging if row["kind"] in ("late", "duplicate", "ignored") for n in members(row))
     placed = {n for mine in [*done.values(), *flying.values()] for n in mine}
     assert aside == [n for n in range(1, len(records) + 1) if n not in placed]
+
+
+def test_rows_sent_again_count_for_their_run_in_later_syncs(tmp_path: Path, spark: Any) -> None:
+    def end(**counts: int) -> dict[str, Any]:
+        said = [{"data_collection": f"s.{table}", "event_count": n} for table, n in counts.items()]
+        return {
+            "topic": "p.transaction",
+            "value": {"status": "END", "id": "1:9", "event_count": 2, "data_collections": said},
+        }
+
+    def row(run: str, order: int, table: str, x: int) -> dict[str, Any]:
+        source = {"version": "3.6.0.Final", "connector": "postgresql", "schema": "s", "table": table, "lsn": 1}
+        value = {"op": "c", "after": {"x": x}, "source": source, "transaction": {"id": "1:1", "total_order": order}}
+        return {"topic": f"p.s.{table}", "value": value, "headers": [["__debezium.context.runId", run]]}
+
+    records = [
+        end(t=2),
+        end(t=1, u=1),
+        row("A", 1, "t", 1),
+        row("A", 2, "t", 2),
+        row("B", 1, "t", 2),
+        row("B", 2, "u", 3),
+    ]
+    sync_small_files(tmp_path, records, set(range(len(records))), spark)
+    (done,) = [row for row in rows(tmp_path / "staging") if row["kind"] == "done"]
+    assert (done["seqno"], members(done)) == (6, [1, 2, 3, 4, 6])
 
 
 def members(row: dict[str, Any]) -> list[int]:

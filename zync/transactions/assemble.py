@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from zync.config import Config
 from zync.spark import Keeper, local
 from zync.sql import statement, try_eval
+from zync.transactions import runs
 from zync.transactions.done import Done
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ class Decision:
 class Summary:
     """Counts of records by fate, and what else decides how the sync goes on. `ingested` is in microseconds.
 
-    `late_before`: those of the late ones whose transaction an earlier sync settled.
+    `late_before`: those of the late ones whose transaction an earlier sync settled. `torn`: transactions whose state is
+    not enough (see sql/debezium.sql).
     """
 
     late: int = 0
@@ -53,6 +55,7 @@ class Summary:
     ingested: int | None = None
     finishing: tuple[Finishing, ...] = ()
     tainted: tuple[tuple[int, str], ...] = ()
+    torn: tuple[str, ...] = ()
     decisions: tuple[Decision, ...] = ()
 
     @property
@@ -107,7 +110,9 @@ def without_state(identified: "DataFrame") -> "DataFrame":
 
 
 def state_types(spark: "SparkSession", identified: "DataFrame", done: Done) -> dict[str, str]:
-    """The type of each aggregate's state, by the column of its part."""
+    """The type of each part of the state, by the column of what a record brings to it."""
+    if done.preset:
+        return runs.STATE
     if not done.aggregates:
         return {}
     merged = [f"{one.merge.format(f'p{number}')} AS p{number}" for number, one in enumerate(done.aggregates)]
@@ -172,6 +177,7 @@ def look_again(
                 "fate": sf.expr("coalesce(known, 'late')"),
                 "completes_at": sf.lit(None).cast("bigint"),
                 "completing": sf.lit(False),
+                "settled_at": sf.lit(0),  # by an earlier sync
             }
         )
     )
@@ -210,7 +216,7 @@ def _assemble_once(  # noqa: PLR0913 - each is a thing known by now
     condition = sf.expr(f"coalesce(({done.condition}\n), false)")
     holds = sf.coalesce(try_eval(spark, condition), sf.lit(False))
     aggregated = aggregated.withColumn("done", holds & sf.expr("lane = 'txn' AND NOT carried"))
-    aggregated = aggregated.withColumn("known", sf.lit(None).cast("string"))
+    aggregated = aggregated.withColumns({"known": sf.lit(None).cast("string"), "torn": sf.lit(False)})
     aggregated.createOrReplaceTempView("aggregated")
     return spark.sql(statement("judge", remember=remember, began=began))
 
@@ -239,6 +245,7 @@ def _summarize(spark: "SparkSession", rows: "DataFrame") -> tuple[Summary, int]:
         ingested=row["ingested"],
         finishing=tuple(Finishing(**one) for one in row["finishing"]),
         tainted=tuple(sorted((one["seqno"], one["error"]) for one in row["tainted"])),
+        torn=tuple(row["torn"]),
         decisions=tuple(Decision(**one) for one in row["decisions"]),
     ), row["again"]
 
@@ -254,5 +261,6 @@ def _sum(summaries: list[Summary]) -> Summary:
         ingested=max((one.ingested for one in summaries if one.ingested), default=None),
         finishing=tuple(finishing for one in summaries for finishing in one.finishing),
         tainted=tuple(tainted for one in summaries for tainted in one.tainted),
+        torn=tuple(torn for one in summaries for torn in one.torn),
         decisions=tuple(decision for one in summaries for decision in one.decisions),
     )

@@ -102,8 +102,8 @@ RECORD_ID = (
 )
 """What a row has in common with what a restart sends again of it, and with no other (but see sql/debezium.sql)."""
 
-RUN = "CAST(get(filter(headers, h -> h.key = '__debezium.context.runId'), 0).value AS STRING)"
-"""Which run of the connector sent the row; null before there was such a header."""
+RUN = "coalesce(CAST(get(filter(headers, h -> h.key = '__debezium.context.runId'), 0).value AS STRING), '')"
+"""Which run of the connector sent the row; empty before there was such a header."""
 
 
 def _collection(name: str) -> str:
@@ -127,8 +127,8 @@ _ROWS_TABLE = (
 def parts(config: Config) -> dict[str, str]:
     """What each record brings to its transaction's completion (see sql/debezium.sql), by column.
 
-    run, total_order, collection (a number for the row's table) of a row; `said` of an END: how many rows it counts,
-    and the sum of their tables' numbers; `position`: the commit's place in the source's order.
+    rows (1), run, total_order, collection (a number for the row's table) of a row; `ends` of an END: its seqno, how
+    many rows it counts, and the sum of their tables' numbers; `position`: the commit's place in the source's order.
     """
     status = f"CASE WHEN topic = {literal(str(config.transactions.topic))} THEN {field('status', 'string')} END"
     counted = field("data_collections", "array<struct<data_collection: string, event_count: bigint>>")
@@ -139,12 +139,13 @@ def parts(config: Config) -> dict[str, str]:
     order = field("transaction.total_order", "bigint")
     at = f"coalesce(try_cast(regexp_extract({field('id', 'string')}, '^[0-9]+:([0-9]+)$', 1) AS BIGINT), offset)"
     alone = f"CASE WHEN {field('transaction.id', 'string')} IS NULL AND {PLACE} > 0 THEN {PLACE} END"
+    said = f"named_struct('seqno', seqno, 'count', {field('event_count', 'bigint')}, 'total', {total})"
     return {
+        "rows": f"CASE WHEN {order} IS NOT NULL THEN 1L END",
         "run": RUN,
         "total_order": order,
         "collection": f"CASE WHEN {order} IS NOT NULL THEN {_ROWS_TABLE} END",
-        "said": f"CASE WHEN {status} = 'END' THEN named_struct('count', {field('event_count', 'bigint')}, "
-        f"'total', {total}) END",
+        "ends": f"CASE WHEN {status} = 'END' THEN array({said}) END",
         "begins": f"coalesce({status} = 'BEGIN', false)",
         "position": f"CASE WHEN {status} = 'END' THEN {at} ELSE {alone} END",
     }

@@ -12,7 +12,7 @@ from zync.config import Config
 from zync.errors import UsageError
 from zync.spark import message_of
 from zync.sql import expression, parse
-from zync.transactions import debezium
+from zync.transactions import debezium, runs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,7 +54,15 @@ class Done:
     @property
     def mergeable(self) -> bool:
         """Whether the state of a transaction in flight can be kept instead of reading its records again."""
-        return self.preset is None and all(one.mergeable for one in self.aggregates)
+        return all(one.mergeable for one in self.aggregates)
+
+    @property
+    def state_now(self) -> str:
+        """The state of a transaction in flight over its rows in sql/bookkeep.sql, a struct by column of `parts`."""
+        if self.preset:
+            return runs.STATE_NOW
+        merged = ", ".join(f"'p{number}', a{number}" for number in range(len(self.aggregates)))
+        return f"max_by(named_struct({merged}), seqno)" if merged else "named_struct('none', CAST(NULL AS STRING))"
 
     @property
     def parts(self) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """Stage gather: earlier records of transactions that were in flight, read again from raw, and nothing else."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 
@@ -9,6 +10,7 @@ from zync.config import Config
 from zync.lake import data_files
 from zync.spark import local, read_parquet
 from zync.sql import statement
+from zync.transactions import runs
 from zync.transactions.decode import RAW_COLUMNS, decode
 from zync.transactions.done import Done
 
@@ -21,9 +23,13 @@ def gather(
 ) -> "DataFrame":
     """The records up to `head` of the `wanted` transactions: (txn, first, completes_at, records as ranges).
 
-    Only files that hold some of those ranges are read, however old the transactions are.
+    Only files that hold some of those ranges are read, however old the transactions are. Where a transaction has
+    `state` too, what it says was sent again is read with the rest.
     """
-    rows = read_parquet(spark, _files(raw, wanted["records"].to_pylist()), RAW_COLUMNS)
+    ranges = _flat(wanted["records"])
+    if "state" in wanted.column_names:
+        ranges = pa.concat_tables([ranges, runs.sent_again(wanted["state"])])
+    rows = read_parquet(spark, _files(raw, ranges), RAW_COLUMNS)
     decode(spark, rows, config, done).createOrReplaceTempView("identified")
     finishing = wanted.select(["txn", "first", "completes_at"])
     local(spark, finishing, "txn string, first bigint, completes_at bigint").createOrReplaceTempView("finishing")
@@ -32,9 +38,9 @@ def gather(
 
 def reread(spark: "SparkSession", raw: DeltaTable, in_flight: pa.Table) -> "DataFrame":
     """The very rows of raw that are in flight, whatever transaction they belong to by now."""
-    ranges = [one for records in in_flight["records"].to_pylist() for one in records]
-    rows = read_parquet(spark, _files(raw, [ranges]), RAW_COLUMNS)
-    wanted = local(spark, [(one["first"], one["last"]) for one in ranges], "first bigint, last bigint")
+    ranges = _flat(in_flight["records"])
+    rows = read_parquet(spark, _files(raw, ranges), RAW_COLUMNS)
+    wanted = local(spark, ranges, "first bigint, last bigint")
     return rows.join(
         wanted.hint("broadcast"), (rows["seqno"] >= wanted["first"]) & (rows["seqno"] <= wanted["last"]), "left_semi"
     )
@@ -48,7 +54,8 @@ def regather(
     What is wrong with them, if anything, is in `bad`.
     """
     wanted = local(spark, ranges, "redriven string, completes_at bigint, first bigint, last bigint").hint("broadcast")
-    rows = read_parquet(spark, _files(raw, [[{"first": one[2], "last": one[3]} for one in ranges]]), RAW_COLUMNS)
+    places = pa.table({"first": [one[2] for one in ranges], "last": [one[3] for one in ranges]})
+    rows = read_parquet(spark, _files(raw, places), RAW_COLUMNS)
     within = (rows["seqno"] >= wanted["first"]) & (rows["seqno"] <= wanted["last"])
     rows = rows.join(wanted.drop("completes_at", "redriven"), within, "left_semi")
     records = decode(spark, rows, config, done)
@@ -66,14 +73,20 @@ def regather(
     )
 
 
-def _files(raw: DeltaTable, records: list[list[dict[str, Any]]]) -> list[str]:
-    ranges = sorted((one["first"], one["last"]) for each in records for one in each)
-    if not ranges:
+def _flat(records: pa.ChunkedArray) -> pa.Table:
+    """The ranges of all the lists of ranges, as (first, last)."""
+    return pa.Table.from_struct_array(records.combine_chunks().flatten())
+
+
+def _files(raw: DeltaTable, ranges: pa.Table) -> list[str]:
+    """The files that hold some of those seqnos."""
+    if not ranges.num_rows:
         return []
-    found, at = [], 0
-    for file in data_files(raw, "seqno", above=ranges[0][0] - 1, upto=max(last for _, last in ranges)):
-        while at < len(ranges) and ranges[at][1] < file.lowest:
-            at += 1
-        if any(first <= file.highest and last >= file.lowest for first, last in ranges[at : at + 1]):
+    ranges = ranges.sort_by("first")
+    first, last = ranges["first"].to_numpy(), np.maximum.accumulate(ranges["last"].to_numpy())
+    found = []
+    for file in data_files(raw, "seqno", above=int(first[0]) - 1, upto=int(last[-1])):
+        begun = np.searchsorted(first, file.highest, side="right")
+        if begun and last[begun - 1] >= file.lowest:
             found.append(file.uri)
     return found

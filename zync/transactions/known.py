@@ -20,6 +20,10 @@ _IN_FLIGHT = pa.schema(
 )
 
 
+_GATHERED = pa.schema(
+    [STAGING_SCHEMA.field("txn"), ("first", pa.int64()), ("completes_at", pa.int64()), STAGING_SCHEMA.field("records")]
+)
+
 IN_FLIGHT_COLUMNS = (
     "kind string, txn string, seqno bigint, records array<struct<first: bigint, last: bigint>>, count bigint, "
     "since timestamp, state string, reason string"
@@ -100,16 +104,24 @@ def read_known(table: DeltaTable | None, remember: int) -> Known:
 
 
 def read_settled(table: DeltaTable, wanted: pa.Table) -> pa.Table:
-    """The records of settled transactions, by (txn, seqno): (txn, first, completes_at, records as ranges)."""
+    """The records of settled transactions, by (txn, seqno): (txn, first, completes_at, records as ranges).
+
+    Their records that came too late, or were sent again, are among the ranges.
+    """
     seqnos = wanted["seqno"]
     names = ["kind", "txn", "seqno", "records"]
-    rows = pa.schema([STAGING_SCHEMA.field(name) for name in names]).empty_table()
-    if len(seqnos):
-        files = data_files(table, "seqno", above=pc.min(seqnos).as_py() - 1, upto=pc.max(seqnos).as_py())
-        mine = ds.field("seqno").isin(seqnos.combine_chunks()) & ds.field("kind").isin(list(SETTLED_KINDS))
-        rows = _scan(table, [one.path for one in files], mine & ds.field("txn").is_valid(), names)
-    first = pa.array([ranges[0]["first"] for ranges in rows["records"].to_pylist()], pa.int64())
-    return pa.table({"txn": rows["txn"], "first": first, "completes_at": rows["seqno"], "records": rows["records"]})
+    files = data_files(table, "seqno", above=pc.min(seqnos).as_py() - 1, upto=pc.max(seqnos).as_py())
+    mine = ds.field("seqno").isin(seqnos.combine_chunks()) & ds.field("kind").isin(list(SETTLED_KINDS))
+    rows = _scan(table, [one.path for one in files], mine & ds.field("txn").is_valid(), names).to_pylist()
+    found = {row["txn"]: {"completes_at": row["seqno"], "records": row["records"]} for row in rows}
+    first = min(one["records"][0]["first"] for one in found.values())
+    files = data_files(table, "seqno", above=first - 1)
+    mine = ds.field("kind").isin(["late", "duplicate"]) & ds.field("txn").isin(list(found))
+    for row in _scan(table, [one.path for one in files], mine, names).to_pylist():
+        found[row["txn"]]["records"] += row["records"]
+    return pa.Table.from_pylist(
+        [{"txn": txn, "first": one["records"][0]["first"], **one} for txn, one in found.items()], schema=_GATHERED
+    )
 
 
 def read_quarantined(table: DeltaTable, wanted: set[str]) -> dict[str, list[dict[str, int]]]:
