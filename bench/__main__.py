@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.harness import Result, log, scratch_environment, table, to_json
 
-NAMES = ("startup", "commits", "sync_from", "sync_from_spark", "reassembly", "follow")
+NAMES = ("startup", "commits", "sync_from", "sync_from_spark", "reassembly", "preset", "large", "follow")
 _RESULTS = Path(__file__).parent / "results.json"
 
 

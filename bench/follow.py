@@ -1,11 +1,11 @@
-"""A warm sync of 1,000 new records, as `--follow` does it; with 100 times the history, and with a stuck transaction.
+"""A warm sync of 1,000 new records, as `--follow` does it; with 100 times the history, and with transactions in flight.
 
-The three lakes take turns in one process, so that whatever slows one slows the others.
+The lakes take turns in one process, so that whatever slows one slows the others.
 """
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from bench.harness import Result, log, median, values
@@ -18,18 +18,20 @@ NEW = 1_000
 SHORT, LONG = 10_000, 1_000_000
 WARM_UP, ROUNDS = 10, 20
 _HISTORY_STEP = 200_000
-_STUCK = b'{"txn":-1,"n":1000000000}'
+_STUCK = [b'{"txn":-1,"n":1000000000}']
+_FLYING = 100_000
 
 
 class Lake:
     """A raw and its staging that grow together."""
 
-    def __init__(self, folder: Path, pipeline: Config, spark: object, history: int, *, stuck: bool = False) -> None:
+    def __init__(
+        self, folder: Path, pipeline: Config, spark: object, history: int, first: Iterable[bytes] = ()
+    ) -> None:
         self.raw = Raw(folder / "raw")
         self.syncer = Syncer(pipeline, self.raw.location, str(folder / "staging"), spark)  # type: ignore[arg-type]
         self.records: Iterator[bytes] = values(history + NEW * (WARM_UP + ROUNDS))
-        if stuck:
-            self.raw.append([_STUCK])
+        self.raw.append(first)
         for start in range(0, history, _HISTORY_STEP):
             self.raw.append(itertools.islice(self.records, min(_HISTORY_STEP, history - start)))
             self.syncer.sync()
@@ -48,7 +50,8 @@ def run(folder: Path) -> list[Result]:
     lakes = {
         "short": Lake(folder / "short", pipeline, spark, SHORT),
         "long": Lake(folder / "long", pipeline, spark, LONG),
-        "stuck": Lake(folder / "stuck", pipeline, spark, LONG, stuck=True),
+        "stuck": Lake(folder / "stuck", pipeline, spark, LONG, _STUCK),
+        "flying": Lake(folder / "flying", pipeline, spark, LONG, _flying()),
     }
     seconds: dict[str, list[float]] = {name: [] for name in lakes}
     stages: dict[str, list[dict[str, float]]] = {name: [] for name in lakes}
@@ -69,10 +72,16 @@ def run(folder: Path) -> list[Result]:
     }
     for name, one in by_stage.items():
         log(f"{name}: {one}")
-    short, long, stuck = (median(seconds[name]) for name in ("short", "long", "stuck"))
+    short, long, stuck, flying = (median(seconds[name]) for name in lakes)
     details = {"seconds": seconds, "stages": by_stage}
     return [
         Result(f"warm sync of {NEW:,} records (p50)", short, "s", details=details),
         Result("the same with 100 times the history", long / short, "×", 1.3),
         Result("the same with a transaction in flight since the first record", stuck / long, "×", 1.3),
+        Result(f"the same with {_FLYING:,} transactions in flight", flying / long, "×", 1.5),
     ]
+
+
+def _flying() -> Iterator[bytes]:
+    """The first record of each of many transactions that never get another."""
+    return (b'{"txn":%d,"n":2}' % -number for number in range(2, _FLYING + 2))

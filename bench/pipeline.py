@@ -1,8 +1,10 @@
 """What benchmarks of `zync sync` share: a raw with transactions in it, and the pipeline over it."""
 
 import itertools
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +14,6 @@ from zync.ingest.append import Appender
 from zync.ingest.batch import RECORD_SCHEMA, TIMESTAMP, Batch, Slice, Source
 from zync.ingest.raw import ensure_raw
 
-_SOURCE = Source("t", 0)
 _COMMIT_ROWS = 200_000
 _RULE = """\
 SELECT seqno, value:row.id::int AS account, value:row.balance::decimal(12, 2) AS balance,
@@ -39,25 +40,33 @@ class Raw:
         self.location = str(location)
         ensure_raw(self.location)
         self._appender = Appender(self.location)
-        self._next = 0
+        self._next: Counter[str] = Counter()
 
     def append(self, values: Iterable[bytes]) -> None:
         """Appends the values as records of topic `t`, in commits of at most 200,000."""
-        source = iter(values)
+        self.append_of(("t", value) for value in values)
+
+    def append_of(self, records: Iterable[tuple[str, bytes]]) -> None:
+        """Appends (topic, value), in commits of at most 200,000."""
+        source = iter(records)
         while some := list(itertools.islice(source, _COMMIT_ROWS)):
-            begin, self._next = self._next, self._next + len(some)
-            batch = Batch(slices={_SOURCE: Slice(begin or None, self._next)})
-            batch.add(_rows(some, begin))
+            topics, values = zip(*some, strict=True)
+            batch, offsets = Batch(), np.zeros(len(some), np.int64)
+            for topic, count in Counter(topics).items():
+                begin, self._next[topic] = self._next[topic], self._next[topic] + count
+                batch.slices[Source(topic, 0)] = Slice(begin or None, self._next[topic])
+                offsets[np.array([one == topic for one in topics])] = np.arange(begin, begin + count)
+            batch.add(_rows(topics, values, offsets))
             self._appender.append(batch)
 
 
-def _rows(values: list[bytes], begin: int) -> pa.RecordBatch:
+def _rows(topics: Sequence[str], values: Sequence[bytes], offsets: "np.ndarray[Any, Any]") -> pa.RecordBatch:
     count = len(values)
     kafka = pa.StructArray.from_arrays(
         [
-            pa.repeat("t", count),
+            pa.array(topics),
             pa.repeat(pa.scalar(0, pa.int32()), count),
-            pa.array(np.arange(begin, begin + count)),
+            pa.array(offsets),
             pa.repeat(pa.scalar(1_772_000_000_000_000, pa.int64()), count).cast(TIMESTAMP),
         ],
         fields=list(RECORD_SCHEMA.field("kafka").type),

@@ -1,5 +1,6 @@
 -- In: `aggregated`, with `done`: whether the transaction is done with that row; `known`: what the row is should its
---     transaction be settled already and the row say nothing new of it (duplicate, said), or null.
+--     transaction be settled already and the row say nothing new of it (duplicate, said), or null; `torn`: the
+--     transaction has rows of several runs up to there, and sql/runs.sql is to say instead.
 -- Out: every row with its fate: whole (its transaction is settled at `completes_at`, by itself or by a decision),
 --     pending, late, duplicate, said (a BEGIN or END of what was settled before), alone (a transaction or a bad record
 --     by itself), decision (it settles its transaction) or void (there was none in flight), or again: later than its

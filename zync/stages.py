@@ -18,8 +18,16 @@ from zync.spark import Keeper, is_data_error, local, read_parquet
 from zync.sql import options, statement
 from zync.staging.commit import Written, add_rows, commit, discard, read_back, write
 from zync.staging.cursor import conclude
-from zync.transactions import runs
-from zync.transactions.assemble import Assembled, Decision, assemble, late_before, look_again, with_state, without_state
+from zync.transactions.assemble import (
+    Assembled,
+    Decision,
+    assemble,
+    instead,
+    late_before,
+    look_again,
+    with_state,
+    without_state,
+)
 from zync.transactions.decode import RAW_COLUMNS, decode
 from zync.transactions.done import Done
 from zync.transactions.gather import gather, regather, reread
@@ -79,8 +87,7 @@ class Sync:
     @property
     def stateful(self) -> bool:
         """Whether in-flight transactions come as the state of their aggregates, not as their records."""
-        named = any(topic.record_id for topic in self.config.topics.values())
-        return self.done.preset is not None or (self.done.mergeable and not named)
+        return self.done.mergeable and not any(topic.record_id for topic in self.config.topics.values())
 
     @property
     def decided(self) -> bool:
@@ -135,30 +142,11 @@ def recall(sync: Sync) -> Sync:
     return replace(sync, identified=identified, met=in_flight, settled=settled_rows)
 
 
-def _with_met(sync: Sync, torn: tuple[str, ...] = ()) -> "DataFrame":
-    """The new records with what is in flight of their transactions: as one row with its state, or record by record.
-
-    `torn`: transactions whose records are needed; so are those whose state says so.
-    """
-    met, identified = there(sync.met), there(sync.identified)
-    one_by_one = met
-    if sync.stateful:
-        apart = pc.or_(pc.is_in(met["txn"], pa.array(torn, pa.string())), runs.torn(met["state"]))
-        one_by_one, met = met.filter(apart), met.filter(pc.invert(apart))
-    if one_by_one.num_rows:
-        wanted = _wanted(one_by_one, pa.nulls(one_by_one.num_rows, pa.int64()))
-        earlier = gather(sync.spark, sync.raw, wanted, sync.known.cursor.head, sync.config, sync.done)
-        identified = identified.unionByName(earlier.drop("completes_at", "opens_range", "closes_range"))
-    if sync.stateful and met.num_rows:
-        return with_state(sync.spark, identified, local(sync.spark, met, IN_FLIGHT_COLUMNS), sync.done)
-    return without_state(identified)
-
-
 def judge(sync: Sync) -> Sync:
     """Each record's fate; and the earlier records of transactions that complete now after having been in flight."""
     assembled = _assemble(sync, _with_met(sync))
-    if torn := assembled.summary.torn:
-        assembled = _assemble(sync, _with_met(sync, torn))
+    if assembled.summary.torn:
+        assembled = _by_run(sync, assembled)
     if sync.done.preset and assembled.summary.late_before:
         assembled = _look_again(sync, assembled)
     settling = assembled.rows
@@ -181,9 +169,45 @@ def judge(sync: Sync) -> Sync:
     return replace(sync, failures=failures)
 
 
-def _assemble(sync: Sync, rows: "DataFrame") -> Assembled:
-    settled = there(sync.settled)
-    return assemble(sync.spark, rows, settled, sync.config, sync.done, sync.keeper, decided=sync.decided)
+def _with_met(sync: Sync) -> "DataFrame":
+    """The new records with what is in flight of their transactions: as one row with its state, or record by record."""
+    met, identified = there(sync.met), there(sync.identified)
+    if not met.num_rows:
+        return without_state(identified)
+    if sync.stateful:
+        return with_state(sync.spark, identified, local(sync.spark, met, IN_FLIGHT_COLUMNS), sync.done)
+    return without_state(identified.unionByName(_records_of(sync, met)))
+
+
+def _records_of(sync: Sync, in_flight: pa.Table) -> "DataFrame":
+    """The records of those transactions that are in flight, read again."""
+    wanted = _wanted(in_flight, pa.nulls(in_flight.num_rows, pa.int64()))
+    earlier = gather(sync.spark, sync.raw, wanted, sync.known.cursor.head, sync.config, sync.done)
+    return earlier.drop("completes_at", "opens_range", "closes_range")
+
+
+def _assemble(sync: Sync, rows: "DataFrame", *, by_run: bool = False) -> Assembled:
+    return assemble(
+        sync.spark,
+        rows,
+        there(sync.settled),
+        sync.config,
+        sync.done,
+        sync.keeper,
+        decided=sync.decided,
+        by_run=by_run,
+    )
+
+
+def _by_run(sync: Sync, assembled: Assembled) -> Assembled:
+    """Transactions with rows of several runs of their connector, judged by all of their records."""
+    met, torn = there(sync.met), assembled.summary.torn
+    ids = local(sync.spark, [(txn,) for txn in torn], "txn string").hint("broadcast")
+    rows = there(sync.identified).join(ids, "txn", "left_semi")
+    met = met.filter(pc.is_in(met["txn"], pa.array(torn, pa.string())))
+    if met.num_rows:
+        rows = rows.unionByName(_records_of(sync, met))
+    return instead(sync.spark, assembled, _assemble(sync, without_state(rows), by_run=True))
 
 
 def _look_again(sync: Sync, assembled: Assembled) -> Assembled:

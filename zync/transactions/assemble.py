@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from zync.config import Config
 from zync.spark import Keeper, local
 from zync.sql import statement, try_eval
-from zync.transactions import runs
 from zync.transactions.done import Done
+from zync.transactions.runs import one_by_one
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -110,12 +110,10 @@ def without_state(identified: "DataFrame") -> "DataFrame":
 
 
 def state_types(spark: "SparkSession", identified: "DataFrame", done: Done) -> dict[str, str]:
-    """The type of each part of the state, by the column of what a record brings to it."""
-    if done.preset:
-        return runs.STATE
+    """The type of each aggregate's state, by the column of its part."""
     if not done.aggregates:
         return {}
-    merged = [f"{one.merge.format(f'p{number}')} AS p{number}" for number, one in enumerate(done.aggregates)]
+    merged = [f"{one.over(f'p{number}')} AS p{number}" for number, one in enumerate(done.aggregates)]
     return {field.name: field.dataType.simpleString() for field in identified.selectExpr(*merged).schema.fields}
 
 
@@ -128,17 +126,19 @@ def assemble(  # noqa: PLR0913 - each is a thing known by now
     keeper: Keeper,
     *,
     decided: bool,
+    by_run: bool = False,
 ) -> Assembled:
     """Every record of `rows` (from `with_state` or `without_state`) with its fate; see sql/judge.sql.
 
     `settled`: (txn, settled_at), one row a transaction. `decided`: there may be decisions of operators among the rows.
+    `by_run`: by sql/runs.sql, of a preset's transactions that are `torn`, all of whose records are among `rows`.
     The records of an id that was forgotten within this very sync are assembled once more, until none is left.
     """
     rounds: list[DataFrame] = []
     summaries: list[Summary] = []
     again = 1
     while again:
-        one = keeper.keep(_assemble_once(spark, rows, settled, config, done, decided=decided))
+        one = keeper.keep(_assemble_once(spark, rows, settled, config, done, decided=decided, by_run=by_run))
         rounds.append(one)
         summary, again = _summarize(spark, one)
         summaries.append(summary)
@@ -148,6 +148,14 @@ def assemble(  # noqa: PLR0913 - each is a thing known by now
     for one in rounds[1:]:
         whole = whole.unionByName(one.where("fate <> 'again'"))
     return Assembled(whole, _sum(summaries))
+
+
+def instead(spark: "SparkSession", assembled: Assembled, others: Assembled) -> Assembled:
+    """`assembled`, where the transactions that are torn are as `others` says."""
+    torn = local(spark, [(txn,) for txn in assembled.summary.torn], "txn string").hint("broadcast")
+    rest = assembled.rows.join(torn, "txn", "left_anti")
+    summary, _ = _summarize(spark, rest)
+    return Assembled(rest.unionByName(others.rows, allowMissingColumns=True), _sum([summary, others.summary]))
 
 
 def late_before(assembled: Assembled) -> "DataFrame":
@@ -170,7 +178,11 @@ def look_again(
         late.select(*(one for one in rows.columns if one in late.columns)), allowMissingColumns=True
     )
     nothing = local(spark, [], "txn string, settled_at bigint")
-    judged = _assemble_once(spark, rows, nothing, config, done).where("earlier_record IS NULL").drop("earlier_record")
+    judged = (
+        _assemble_once(spark, rows, nothing, config, done, by_run=True)
+        .where("earlier_record IS NULL")
+        .drop("earlier_record")
+    )
     judged = keeper.keep(
         judged.withColumns(
             {
@@ -189,20 +201,27 @@ def look_again(
         duplicate=assembled.summary.duplicate + fates.get("duplicate", 0),
         ignored=assembled.summary.ignored + fates.get("said", 0),
     )
-    return Assembled(others.unionByName(judged), summary)
+    return Assembled(others.unionByName(judged, allowMissingColumns=True), summary)
 
 
 def _assemble_once(  # noqa: PLR0913 - each is a thing known by now
-    spark: "SparkSession", rows: "DataFrame", settled: "DataFrame", config: Config, done: Done, *, decided: bool = False
+    spark: "SparkSession",
+    rows: "DataFrame",
+    settled: "DataFrame",
+    config: Config,
+    done: Done,
+    *,
+    decided: bool = False,
+    by_run: bool = False,
 ) -> "DataFrame":
     from pyspark.sql import functions as sf  # noqa: PLC0415
 
-    rows.createOrReplaceTempView("identified")
+    (one_by_one(rows) if by_run else rows).createOrReplaceTempView("identified")
     settled.createOrReplaceTempView("settled")
     remember = str(config.transactions.remember)
     began = "min(CASE WHEN lane = 'txn' THEN seqno END) OVER (PARTITION BY txn)" if decided else "CAST(NULL AS BIGINT)"
-    if done.preset:
-        spark.sql(statement(done.text, remember=remember)).createOrReplaceTempView("aggregated")
+    if by_run:
+        spark.sql(statement("runs", remember=remember)).createOrReplaceTempView("aggregated")
         return spark.sql(statement("judge", remember=remember, began=began))
     repeated = (
         "record_id IS NOT NULL AND NOT alone AND "
@@ -216,19 +235,14 @@ def _assemble_once(  # noqa: PLR0913 - each is a thing known by now
     condition = sf.expr(f"coalesce(({done.condition}\n), false)")
     holds = sf.coalesce(try_eval(spark, condition), sf.lit(False))
     aggregated = aggregated.withColumn("done", holds & sf.expr("lane = 'txn' AND NOT carried"))
-    aggregated = aggregated.withColumns({"known": sf.lit(None).cast("string"), "torn": sf.lit(False)})
+    aggregated = aggregated.withColumns({"known": sf.expr(done.known), "torn": sf.expr(done.torn)})
     aggregated.createOrReplaceTempView("aggregated")
     return spark.sql(statement("judge", remember=remember, began=began))
 
 
 def _windowed(done: Done) -> Iterator[str]:
     for number, one in enumerate(done.aggregates):
-        over = one.merge.format(f"p{number}")
-        over = (
-            f"{over[: over.rindex(')') + 1]} OVER so_far"
-            if not over.startswith("size(")
-            else (f"size(collect_set(p{number}) OVER so_far)")
-        )
+        over = one.over(f"p{number}", "so_far")
         yield f"coalesce({over}, 0) AS a{number}, " if one.counts else f"{over} AS a{number}, "
 
 

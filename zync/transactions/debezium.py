@@ -96,11 +96,9 @@ _IMAGE = (
     f"{field('source.schema', 'string')}, {field('source.table', 'string')}, {field('op', 'string')}, "
     f"to_json({field('before', 'variant')}), '|', to_json({field('after', 'variant')})))"
 )
-RECORD_ID = (
-    f"CASE WHEN {field('transaction.total_order', 'bigint')} IS NULL THEN NULL "
-    f"WHEN {_CONTINUES} THEN {field('transaction.total_order', 'string')} ELSE {_IMAGE} END"
-)
-"""What a row has in common with what a restart sends again of it, and with no other (but see sql/debezium.sql)."""
+TOTAL_ORDER = field("transaction.total_order", "bigint")
+RECORD_ID = f"CASE WHEN {TOTAL_ORDER} IS NULL THEN NULL WHEN {_CONTINUES} THEN string({TOTAL_ORDER}) ELSE {_IMAGE} END"
+"""What a row has in common with what a restart sends again of it, and with no other (but see sql/runs.sql)."""
 
 RUN = "coalesce(CAST(get(filter(headers, h -> h.key = '__debezium.context.runId'), 0).value AS STRING), '')"
 """Which run of the connector sent the row; empty before there was such a header."""
@@ -124,31 +122,52 @@ _ROWS_TABLE = (
 )
 
 
-def parts(config: Config) -> dict[str, str]:
-    """What each record brings to its transaction's completion (see sql/debezium.sql), by column.
+def aggregated(config: Config) -> list[tuple[str, str]]:
+    """What each record brings to its transaction, and the aggregate of that: a0, a1, … in DONE, TORN and KNOWN.
 
-    rows (1), run, total_order, collection (a number for the row's table) of a row; `ends` of an END: its seqno, how
-    many rows it counts, and the sum of their tables' numbers; `position`: the commit's place in the source's order.
+    Of rows how many there are, the sum of their tables' numbers, and the least and the greatest of their runs; of ENDs
+    how many rows each counts, and the sum of those rows' tables' numbers.
     """
-    status = f"CASE WHEN topic = {literal(str(config.transactions.topic))} THEN {field('status', 'string')} END"
     counted = field("data_collections", "array<struct<data_collection: string, event_count: bigint>>")
     total = (
         f"aggregate(coalesce({counted}, array()), 0L, "
         f"(total, c) -> total + c.event_count * {_collection('c.data_collection')})"
     )
-    order = field("transaction.total_order", "bigint")
+    said = f"named_struct('count', {field('event_count', 'bigint')}, 'total', {total})"
+    run = f"CASE WHEN {TOTAL_ORDER} IS NOT NULL THEN {RUN} END"
+    return [
+        (f"CASE WHEN {TOTAL_ORDER} IS NOT NULL THEN 1L END", "sum({}){over}"),
+        (f"CASE WHEN {TOTAL_ORDER} IS NOT NULL THEN {_ROWS_TABLE} END", "sum({}){over}"),
+        (f"CASE WHEN {_status(config)} = 'END' THEN array({said}) END", "flatten(collect_list({}){over})"),
+        (run, "min({}){over}"),
+        (run, "max({}){over}"),
+    ]
+
+
+DONE = "size(a2) > 0 AND forall(a2, e -> e.count = 0 OR e.count = a0 AND e.total = a1)"
+"""Whether a transaction with rows of one run is done: they are what every END so far counts."""
+
+TORN = "a3 <> a4"
+"""Whether there are rows of several runs, so that sql/runs.sql is to say."""
+
+KNOWN = """CASE WHEN begins OR get(p2, 0).count = 0 THEN 'said'
+  WHEN lane = 'txn' AND get(p2, 0).count = a0 AND get(p2, 0).total = a1 THEN 'said' END"""
+"""What BEGIN or END is that says nothing new of a transaction that is done."""
+
+
+def beside(config: Config) -> dict[str, str]:
+    """What else zync takes from each record: whether it `begins` a transaction, and the `position` of its commit."""
+    status = _status(config)
     at = f"coalesce(try_cast(regexp_extract({field('id', 'string')}, '^[0-9]+:([0-9]+)$', 1) AS BIGINT), offset)"
     alone = f"CASE WHEN {field('transaction.id', 'string')} IS NULL AND {PLACE} > 0 THEN {PLACE} END"
-    said = f"named_struct('seqno', seqno, 'count', {field('event_count', 'bigint')}, 'total', {total})"
     return {
-        "rows": f"CASE WHEN {order} IS NOT NULL THEN 1L END",
-        "run": RUN,
-        "total_order": order,
-        "collection": f"CASE WHEN {order} IS NOT NULL THEN {_ROWS_TABLE} END",
-        "ends": f"CASE WHEN {status} = 'END' THEN array({said}) END",
         "begins": f"coalesce({status} = 'BEGIN', false)",
         "position": f"CASE WHEN {status} = 'END' THEN {at} ELSE {alone} END",
     }
+
+
+def _status(config: Config) -> str:
+    return f"CASE WHEN topic = {literal(str(config.transactions.topic))} THEN {field('status', 'string')} END"
 
 
 def _image(path: str) -> str:
@@ -197,7 +216,7 @@ def expand(config: Config) -> Config:
         return config
     topic = str(config.transactions.topic)
     prefix = topic.removesuffix(".transaction")
-    ours = Topic(id=transaction_id(topic), null_id="single", record_id=RECORD_ID)
+    ours = Topic(id=transaction_id(topic), null_id="single")
     named = {
         name: Topic() for rule in config.outputs if rule.sql for name in _names(rule.sql, f"{prefix}.") if name != topic
     }

@@ -5,7 +5,7 @@ state of a transaction in flight is one value for each, and its records need not
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from zync.config import Config
@@ -33,7 +33,7 @@ _MERGED_BY = {
 
 @dataclass(frozen=True)
 class Aggregate:
-    """One aggregate of `done`: `part` is what a record brings, `merge` the function over parts."""
+    """One aggregate of `done`: `part` is what a record brings, `merge` the function over parts, `{over}` its window."""
 
     text: str
     part: str
@@ -41,15 +41,27 @@ class Aggregate:
     mergeable: bool
     counts: bool = False
 
+    def over(self, part: str, window: str = "") -> str:
+        """The aggregate of that column, over a window if one is named."""
+        return self.merge.format(part, over=window and f" OVER {window}")
+
 
 @dataclass(frozen=True)
 class Done:
-    """`done` as `condition` over columns `a0`, `a1`, …, one for each of `aggregates`; or a preset's own."""
+    """`done` as `condition` over columns `a0`, `a1`, …, one for each of `aggregates`.
+
+    A preset has more: columns `beside` those that the aggregates take, and over all of them, `known` and `torn`
+    (see sql/judge.sql), and `again` (see sql/bookkeep.sql).
+    """
 
     text: str
     condition: str
     aggregates: tuple[Aggregate, ...] = ()
-    preset: dict[str, str] | None = None
+    preset: bool = False
+    beside: dict[str, str] = field(default_factory=dict)
+    known: str = "CAST(NULL AS STRING)"
+    torn: str = "false"
+    again: str | None = None
 
     @property
     def mergeable(self) -> bool:
@@ -59,15 +71,16 @@ class Done:
     @property
     def state_now(self) -> str:
         """The state of a transaction in flight over its rows in sql/bookkeep.sql, a struct by column of `parts`."""
-        if self.preset:
-            return runs.STATE_NOW
-        merged = ", ".join(f"'p{number}', a{number}" for number in range(len(self.aggregates)))
-        return f"max_by(named_struct({merged}), seqno)" if merged else "named_struct('none', CAST(NULL AS STRING))"
+        columns = {f"p{n}": f"max_by(a{n}, seqno) FILTER (WHERE member)" for n in range(len(self.aggregates))}
+        if self.again:
+            columns["again"] = self.again
+        merged = ", ".join(f"'{column}', {text}" for column, text in columns.items())
+        return f"named_struct({merged})" if merged else "named_struct('none', CAST(NULL AS STRING))"
 
     @property
     def parts(self) -> dict[str, str]:
-        """What each record brings, by column: p0, p1, … to the aggregates; the preset's own columns."""
-        return self.preset or {f"p{number}": one.part for number, one in enumerate(self.aggregates)}
+        """What each record brings, by column: p0, p1, … to the aggregates, and what is beside them."""
+        return {**{f"p{number}": one.part for number, one in enumerate(self.aggregates)}, **self.beside}
 
 
 _RECORD = (
@@ -81,11 +94,20 @@ def understand(spark: "SparkSession", config: Config) -> Done:
     """`done` taken apart, once it and the config's ids can be evaluated; UsageError that says which cannot, and why."""
     record = spark.createDataFrame([], _RECORD)
     for topic, one in config.topics.items():
-        for field, text in (("id", one.id), ("record_id", one.record_id)):
+        for what, text in (("id", one.id), ("record_id", one.record_id)):
             if text:
-                _type_of(spark, record, text, f"topics.{topic}.{field}")
+                _type_of(spark, record, text, f"topics.{topic}.{what}")
     if config.transactions.preset:
-        return Done(config.transactions.preset, "", preset=debezium.parts(config))
+        return Done(
+            config.transactions.preset,
+            debezium.DONE,
+            tuple(Aggregate(merge, part, merge, mergeable=True) for part, merge in debezium.aggregated(config)),
+            preset=True,
+            beside=debezium.beside(config),
+            known=debezium.KNOWN,
+            torn=debezium.TORN,
+            again=runs.AGAIN,
+        )
     text = config.transactions.done
     done = take_apart(spark, text)
     kind = _type_of(spark, record, text, "transactions.done")
@@ -159,7 +181,7 @@ def _aggregate(text: str, function: str, *, distinct: bool) -> Aggregate:
     when = f"WHEN {condition[1]}\n " if condition else ""
     if distinct:
         inside = re.sub(r"^\s*distinct\b", "", inside, flags=re.IGNORECASE)
-        merge = "size(collect_set({}))" if function == "count" else f"{function}(DISTINCT {{}})"
+        merge = "size(collect_set({}){over})" if function == "count" else f"{function}(DISTINCT {{}}){{over}}"
         return Aggregate(text, f"CASE {when or 'WHEN true '}THEN {inside}\n END", merge, mergeable=False)
     if function == "count" and inside.strip() == "*":
         part = f"CASE {when}THEN 1L END" if when else "1L"
@@ -173,7 +195,9 @@ def _aggregate(text: str, function: str, *, distinct: bool) -> Aggregate:
         part = f"CASE {when}THEN ({inside}\n) END" if when else f"({inside}\n)"
     counts = function in ("count", "count_if")
     merged_by = _MERGED_BY.get(function)
-    return Aggregate(text, part, f"{merged_by or function}({{}})", mergeable=merged_by is not None, counts=counts)
+    return Aggregate(
+        text, part, f"{merged_by or function}({{}}){{over}}", mergeable=merged_by is not None, counts=counts
+    )
 
 
 def _argument(text: str) -> tuple[str, str]:

@@ -1,45 +1,36 @@
-"""What is kept of a Debezium transaction in flight, so that its rows need not be read again with each that comes.
+"""Debezium transactions with rows of several runs of their connector: what was sent again, and where that is.
 
-While its rows are of one run of the connector, sums over them say all that completion depends on. Where they are of
-several (the connector was restarted in the middle), the rows are read again, those that were sent again too.
+While a transaction's rows are of one run, sums over them say all that its completion depends on. When the connector
+was restarted in the middle, its rows are needed one by one, those that were sent again too: see sql/runs.sql.
 """
 
 import json
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-STATE = {
-    "rows": "bigint",
-    "run": "string",
-    "total_order": "bigint",
-    "collection": "bigint",
-    "ends": "array<struct<seqno: bigint, count: bigint, total: bigint>>",
-}
-"""What is kept of a transaction in flight while its rows are of one run: of all of them what `parts` is of one."""
+from zync.transactions.debezium import RECORD_ID, TOTAL_ORDER
 
-_RUN = "CASE WHEN rows > 0 THEN run END"
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
-STATE_NOW = f"""named_struct(
-  'rows', sum(rows), 'run', min({_RUN}), 'total_order', max(total_order), 'collection', sum(collection),
-  'ends', flatten(collect_list(ends)),
-  'again', CASE WHEN min({_RUN}) <> max({_RUN}) THEN
+AGAIN = """CASE WHEN bool_or(a3 <> a4) THEN
     zip_with(array_sort(collect_list(CASE WHEN NOT member AND opens_range THEN seqno END)),
              array_sort(collect_list(CASE WHEN NOT member AND closes_range THEN seqno END)),
-             (a, b) -> named_struct('first', a, 'last', b)) END)"""
-"""That state over a transaction's rows in sql/bookkeep.sql.
-
-`again`: where those are that were sent again (not `member`); null while all are of one run.
-"""
+             (a, b) -> named_struct('first', a, 'last', b)) END"""
+"""Where, of a transaction in flight, those records are that were sent again (in sql/bookkeep.sql, not `member`)."""
 
 
-def torn(states: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Whether each state is of several runs, so that the rows are needed one by one."""
-    return pc.fill_null(pc.match_substring(states, '"again":['), False)  # noqa: FBT003 - Arrow's
+def one_by_one(records: "DataFrame") -> "DataFrame":
+    """The records with what tells a row from others, and from what was sent again of it."""
+    from pyspark.sql import functions as sf  # noqa: PLC0415
+
+    return records.withColumns({"total_order": sf.expr(TOTAL_ORDER), "record_id": sf.expr(RECORD_ID)})
 
 
 def sent_again(states: pa.ChunkedArray) -> pa.Table:
     """Where those records are that the states say were sent again: (first, last)."""
-    said = [json.loads(state)["again"] for state in states.filter(torn(states)).to_pylist()]
-    rows = [one for each in said for one in each]
+    some = states.filter(pc.fill_null(pc.match_substring(states, '"again":[{'), False))  # noqa: FBT003 - Arrow's
+    rows = [one for state in some.to_pylist() for one in json.loads(state)["again"]]
     return pa.Table.from_pylist(rows, schema=pa.schema([("first", pa.int64()), ("last", pa.int64())]))
