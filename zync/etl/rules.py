@@ -40,9 +40,9 @@ class RuleError(Exception):
 
 def bind_views(spark: "SparkSession", records: "DataFrame", config: Config) -> None:
     """Makes `records` and a view for each topic of what `records` (VIEW_COLUMNS and schema structs) holds."""
-    envelope = {
-        column: text for column, text in debezium.VIEW.items() if any(one.envelope for one in config.topics.values())
-    }
+    envelope = {}
+    if any(one.envelope for one in config.topics.values()):
+        records, envelope = debezium.with_body(records), debezium.VIEW
     more = [f"{text} AS {column}" for column, text in envelope.items()]
     records.selectExpr(*VIEW_COLUMNS, *more).createOrReplaceTempView("records")
     claimed: list[str] = []

@@ -9,22 +9,34 @@ import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zync.config import Config, Topic, Transactions
 from zync.sql import literal
 
-BODY = (
-    "(CASE WHEN variant_get(value, '$.schema', 'variant') IS NOT NULL "
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_BODY = (
+    "CASE WHEN variant_get(value, '$.schema', 'variant') IS NOT NULL "
     "AND variant_get(value, '$.payload', 'variant') IS NOT NULL "
-    "THEN variant_get(value, '$.payload', 'variant') ELSE value END)"
+    "THEN variant_get(value, '$.payload', 'variant') ELSE value END"
 )
-"""The envelope, or BEGIN or END, with or without the JSON converter's `schema` and `payload` around it."""
+
+
+def with_body(records: "DataFrame") -> "DataFrame":
+    """The records with `body`, which all expressions here see.
+
+    It is the envelope, or BEGIN or END, with or without the JSON converter's `schema` and `payload` around it.
+    """
+    from pyspark.sql import functions as sf  # noqa: PLC0415
+
+    return records.withColumn("body", sf.expr(_BODY))
 
 
 def field(path: str, kind: str) -> str:
-    """The envelope's field at `path`; SQL NULL where it is not there."""
-    return f"variant_get({BODY}, '$.{path}', '{kind}')"
+    """The body's field at `path`; SQL NULL where it is not there."""
+    return f"variant_get(body, '$.{path}', '{kind}')"
 
 
 @dataclass(frozen=True)

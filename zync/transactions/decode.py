@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from zync.config import RESERVED_TOPIC, Config, Topic
 from zync.sql import expression, literal, name, statement, try_eval
+from zync.transactions.debezium import with_body
 from zync.transactions.done import Done
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ def decode(spark: "SparkSession", rows: "DataFrame", config: Config, done: Done)
 
     rows.createOrReplaceTempView("new_records")
     decoded = spark.sql(statement("decode"))
+    if done.preset:
+        decoded = with_body(decoded)
     expressions = [
         ("id", _by_topic(config, {t: _as_string(spark, one.id, t, "id") for t, one in config.topics.items()}, _DECIDED))
     ]

@@ -93,6 +93,8 @@ _RECORD = (
 def understand(spark: "SparkSession", config: Config) -> Done:
     """`done` taken apart, once it and the config's ids can be evaluated; UsageError that says which cannot, and why."""
     record = spark.createDataFrame([], _RECORD)
+    if config.transactions.preset:
+        record = debezium.with_body(record)
     for topic, one in config.topics.items():
         for what, text in (("id", one.id), ("record_id", one.record_id)):
             if text:

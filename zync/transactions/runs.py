@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zync.transactions.debezium import RECORD_ID, TOTAL_ORDER
+from zync.transactions.debezium import RECORD_ID, TOTAL_ORDER, with_body
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,7 +26,11 @@ def one_by_one(records: "DataFrame") -> "DataFrame":
     """The records with what tells a row from others, and from what was sent again of it."""
     from pyspark.sql import functions as sf  # noqa: PLC0415
 
-    return records.withColumns({"total_order": sf.expr(TOTAL_ORDER), "record_id": sf.expr(RECORD_ID)})
+    return (
+        with_body(records)
+        .withColumns({"total_order": sf.expr(TOTAL_ORDER), "record_id": sf.expr(RECORD_ID)})
+        .drop("body")
+    )
 
 
 def sent_again(states: pa.ChunkedArray) -> pa.Table:
