@@ -23,7 +23,7 @@ from zync.lake import data_files, dataset, existing_table
 from zync.output import amount
 from zync.staging.table import STAGING_SCHEMA
 from zync.transactions import debezium
-from zync.transactions.known import read_known
+from zync.transactions.known import id_of, quarantined_rows, read_known
 
 STATES = {
     "in-flight": "pending",
@@ -132,21 +132,7 @@ def _all(table: DeltaTable, state: str | None, *, everything: bool = False) -> I
     for row in _rows(table, ds.field("kind").isin(pa.array([*kinds, *(["done"] if everything else [])], pa.string()))):
         yield _transaction(row, names.get(row["kind"], row["kind"]))
     if "quarantined" in wanted:
-        yield from _quarantined(table)
-
-
-def _quarantined(table: DeltaTable) -> Iterator[Transaction]:
-    """Those that are in quarantine now: with the error of the last time, and the records of the first."""
-    found: dict[str, Transaction] = {}
-    for row in _rows(table, ds.field("kind") == "quarantined"):
-        one = _transaction(row, "quarantined")
-        found[one.id] = replace(one, records=found[one.id].records) if one.id in found else one
-    if found:
-        settled = ds.field("kind").isin(["done", "released", "discarded"]) & ds.field("txn").isin(list(found))
-        for row in _rows(table, settled):
-            if row["seqno"] > found[row["txn"]].seqno:
-                del found[row["txn"]]
-    yield from found.values()
+        yield from (_transaction(row, "quarantined") for row in quarantined_rows(table).values())
 
 
 def _rows(table: DeltaTable, wanted: ds.Expression) -> list[dict[str, Any]]:
@@ -165,7 +151,8 @@ def groups(raw: str, staging: str) -> list[dict[str, Any]]:
     """
     raw_table = existing_table(raw, "zync sync-from kafka raw")
     found: dict[tuple[str | None, str], list[Transaction]] = {}
-    for one in _quarantined(existing_table(staging, "zync sync raw staging")):
+    for row in quarantined_rows(existing_table(staging, "zync sync raw staging")).values():
+        one = _transaction(row, "quarantined")
         found.setdefault((one.rule, kind_of(one.reason or "")), []).append(one)
     return [
         {
@@ -188,11 +175,9 @@ def kind_of(error: str) -> str:
 
 
 def _transaction(row: dict[str, Any], state: str) -> Transaction:
-    place = row.get("kafka")
-    by_place = f"{place['topic']}/{place['partition']}/{place['offset']}" if place else ""
     ranges = tuple((one["first"], one["last"]) for one in row["records"])
     reason, rule = row["reason"], row.get("rule")
-    return Transaction(row["txn"] or by_place, state, row["seqno"], ranges, row["count"], row["since"], reason, rule)
+    return Transaction(id_of(row), state, row["seqno"], ranges, row["count"], row["since"], reason, rule)
 
 
 def _with_places(some: list[Transaction], raw: DeltaTable) -> list[Transaction]:

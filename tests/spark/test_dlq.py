@@ -4,13 +4,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from tests.conftest import rows, zync
 from zync.decide import decide, undecided
 from zync.ingest.load import load
 from zync.operate import groups, show
+from zync.staging.table import STAGING_SCHEMA
 from zync.sync import Syncer
+from zync.transactions.known import quarantined_rows, read_quarantined
 from zync.verify import verify
 from zync.yaml import load as load_config
 
@@ -87,6 +91,31 @@ def test_a_redriven_transaction_goes_out_once_after_the_rule_is_mended(lake: Pat
     assert groups(raw, staging) == []
     assert [row["reason"] for row in rows(lake / "lake" / "staging") if row["kind"] == "discarded"] == ["ann: a probe"]
     assert sound(lake)
+
+
+def test_an_id_that_fails_again_after_it_was_done_is_in_quarantine_by_its_newest_records(tmp_path: Path) -> None:
+    place = {"topic": "a", "partition": 0, "offset": 7}
+    settled: list[Any] = [
+        ("quarantined", 1, "x", None, "first"),
+        ("quarantined", 2, None, place, "broken"),
+        ("done", 3, "x", None, None),
+        ("quarantined", 4, "x", None, "anew"),
+        ("quarantined", 5, "x", None, "once more"),
+        ("quarantined", 6, "y", None, "dropped"),
+        ("discarded", 7, "y", None, None),
+        ("quarantined", 8, "", None, "no name"),
+    ]
+    names = ("kind", "seqno", "txn", "kafka", "reason")
+    lines = [dict(zip(names, one, strict=True)) | {"records": [{"first": one[1], "last": one[1]}]} for one in settled]
+    write_deltalake(tmp_path / "staging", pa.Table.from_pylist(lines, schema=STAGING_SCHEMA))
+    found = quarantined_rows(DeltaTable(tmp_path / "staging"))
+    assert {txn: (row["seqno"], row["reason"], row["records"][0]["first"]) for txn, row in found.items()} == {
+        "a/0/7": (2, "broken", 2),
+        "x": (5, "once more", 4),
+        "": (8, "no name", 8),
+    }
+    records = read_quarantined(DeltaTable(tmp_path / "staging"), {"x", "y"})
+    assert records == {"x": [{"first": 4, "last": 4}]}
 
 
 def test_the_commands(lake: Path) -> None:
