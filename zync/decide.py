@@ -6,17 +6,14 @@ where it stands. It settles its transaction if that is in flight there, and does
 
 import getpass
 import json
-import time
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Literal
 
-import pyarrow as pa
-
 from zync.errors import UsageError
 from zync.ingest.append import Appended, Appender
-from zync.ingest.batch import RECORD_SCHEMA, Batch, Slice
-from zync.ingest.raw import DECISIONS, stored_position
+from zync.ingest.load import Line, as_batch
+from zync.ingest.raw import DECISIONS
 from zync.operate import transactions
 
 Action = Literal["release", "discard", "redrive", "drop"]
@@ -29,8 +26,9 @@ def decide(raw: str, txns: Iterable[str], action: Action, why: str, who: str | N
     `who`: the user that runs this, if not given.
     """
     author = who or _user()
-    values = [json.dumps({"decision": action, "txn": txn, "who": author, "why": why}) for txn in txns]
-    return Appender(raw).append_planned(lambda table: _batch(values, stored_position(table, DECISIONS)))
+    values = [{"decision": action, "txn": txn, "who": author, "why": why} for txn in txns]
+    lines = [Line(f"decision on {one['txn']}", DECISIONS, value=json.dumps(one).encode()) for one in values]
+    return Appender(raw).append_planned(lambda table: as_batch(lines, table))
 
 
 def undecided(
@@ -63,16 +61,3 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user without a name
         return "unknown"
-
-
-def _batch(values: list[str], stored: int | None) -> Batch:
-    begin, now = stored or 0, time.time_ns() // 1000
-    kafka = [
-        {"topic": DECISIONS.topic, "partition": DECISIONS.partition, "offset": begin + index, "timestamp": now}
-        for index in range(len(values))
-    ]
-    columns = [kafka, [None for _ in values], [value.encode() for value in values], [[] for _ in values]]
-    batch = Batch(slices={DECISIONS: Slice(stored, begin + len(values))})
-    arrays = [pa.array(column, one.type) for column, one in zip(columns, RECORD_SCHEMA, strict=True)]
-    batch.add(pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA))
-    return batch
