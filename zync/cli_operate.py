@@ -136,7 +136,7 @@ def _decide(
     settings, out = read_config(config, lake), Output(as_json=as_json)
     raw, staging = locate("raw", settings.lake), locate("staging", settings.lake)
     among = IN_FLIGHT if action in ("release", "discard") else ("quarantined",)
-    chosen = undecided(raw, staging, txn_ids, state, older, among)
+    chosen = undecided(staging, txn_ids, state, older, among)
     if not txn_ids and chosen and not yes:
         typer.confirm(f"{action} {amount(len(chosen), 'transaction')} ({state})?", abort=True, err=True)
     if chosen:

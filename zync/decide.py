@@ -14,7 +14,7 @@ from zync.errors import UsageError
 from zync.ingest.append import Appended, Appender
 from zync.ingest.load import Line, as_batch
 from zync.ingest.raw import DECISIONS
-from zync.operate import transactions
+from zync.operate import find
 
 Action = Literal["release", "discard", "redrive", "drop"]
 IN_FLIGHT = ("in-flight", "expired")
@@ -32,7 +32,6 @@ def decide(raw: str, txns: Iterable[str], action: Action, why: str, who: str | N
 
 
 def undecided(
-    raw: str,
     staging: str,
     txns: list[str],
     state: str | None,
@@ -41,10 +40,11 @@ def undecided(
 ) -> list[str]:
     """The ids of `txns`, if all of them are in one of the states `among`; or, where none is named, of those in `state`.
 
-    UsageError where one is in no such state, or where it is not said which.
+    `older`: of those in flight, only what began at least so long ago. UsageError where one is in no such state, or
+    where it is not said which.
     """
     if txns:
-        there = {one.id for name in among for one in transactions(raw, staging, state=name)}
+        there = {one.id for one in find(staging, among)}
         gone = [txn for txn in txns if txn not in there]
         if gone:
             msg = f"no transaction {gone[0]!r} is {' or '.join(among)}: `zync txn list` names those that are"
@@ -53,7 +53,7 @@ def undecided(
     if state not in among:
         msg = f"which transactions? Name their ids, or --state {' or '.join(among)} (and --older)"
         raise UsageError(msg)
-    return [one.id for one in transactions(raw, staging, state=state, older=older)]
+    return [one.id for one in find(staging, [state], older)]
 
 
 def _user() -> str:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -72,14 +72,23 @@ def transactions(
         msg = f"there is no state {state!r}: states are {', '.join(STATES)}"
         raise UsageError(msg)
     raw_table = existing_table(raw, "zync sync-from kafka raw")
-    found = sorted(_all(existing_table(staging, "zync sync raw staging"), state), key=lambda one: one.seqno)
-    now = datetime.now(UTC)
-    found = [one for one in found if older is None or one.since is None or now - one.since >= older]
+    found = find(staging, [state] if state else STATES, older)
     if older is None and topic is None:
         return _with_places(found[:limit], raw_table)
     found = _with_places(found, raw_table)
+    now = datetime.now(UTC)
     found = [one for one in found if older is None or (one.since is not None and now - one.since >= older)]
     return [one for one in found if topic is None or topic in one.topics][:limit]
+
+
+def find(staging: str, states: Collection[str], older: timedelta | None = None) -> list[Transaction]:
+    """Those in one of these states, oldest first, as staging alone has them: `topics` is empty.
+
+    `older`: without those in flight that began later. Of the others staging does not know when they began.
+    """
+    found = sorted(_all(existing_table(staging, "zync sync raw staging"), states), key=lambda one: one.seqno)
+    now = datetime.now(UTC)
+    return [one for one in found if older is None or one.since is None or now - one.since >= older]
 
 
 def show(raw: str, staging: str, txn: str, config: Config) -> dict[str, Any]:
@@ -88,7 +97,7 @@ def show(raw: str, staging: str, txn: str, config: Config) -> dict[str, Any]:
     UsageError where staging knows of no such transaction that is not done.
     """
     raw_table, table = existing_table(raw, "zync sync-from kafka raw"), existing_table(staging, "zync sync raw staging")
-    mine = [one for one in _all(table, None, everything=True) if one.id == txn]
+    mine = [one for one in _all(table, STATES, everything=True) if one.id == txn]
     if not mine:
         msg = f"no transaction {txn!r} is in flight, set aside, or settled in {staging}: `zync txn list` names some"
         raise UsageError(msg)
@@ -122,9 +131,9 @@ def describe(one: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _all(table: DeltaTable, state: str | None, *, everything: bool = False) -> Iterator[Transaction]:
+def _all(table: DeltaTable, states: Collection[str], *, everything: bool = False) -> Iterator[Transaction]:
     names = {kind: name for name, kind in STATES.items()}
-    wanted = {STATES[state]} if state else set(STATES.values())
+    wanted = {STATES[state] for state in states}
     for row in read_known(table, 0).in_flight.to_pylist():
         if row["kind"] in wanted:
             yield _transaction(row, names[row["kind"]])

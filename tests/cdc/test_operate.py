@@ -51,8 +51,9 @@ def test_a_decision_acts_once_and_stays_on_record(
 ) -> None:
     raw, staging = str(stuck / "raw"), str(stuck / "staging")
     with pytest.raises(UsageError, match="no transaction 'nothing'"):
-        undecided(raw, staging, ["nothing"], None, None)
-    assert undecided(raw, staging, [], "in-flight", None) == [SHORT]
+        undecided(staging, ["nothing"], None, None)
+    assert undecided(staging, [], "in-flight", None) == undecided(staging, [SHORT], None) == [SHORT]
+    assert undecided(staging, [], "in-flight", timedelta(hours=1)) == []
     seqno = decide(raw, [SHORT, SHORT], action, "agreed with the owners", who="ann").first_seqno
     before = len([row for row in rows(stuck / "staging") if row["kind"] == "output"])
     config = pipeline(stuck, "dbz.copy360_kill9_midoffset")
