@@ -97,7 +97,7 @@ def show(raw: str, staging: str, txn: str, config: Config) -> dict[str, Any]:
     UsageError where staging knows of no such transaction that is not done.
     """
     raw_table, table = existing_table(raw, "zync sync-from kafka raw"), existing_table(staging, "zync sync raw staging")
-    mine = [one for one in _all(table, STATES, everything=True) if one.id == txn]
+    mine = [*_all(table, STATES, txn)]
     if not mine:
         msg = f"no transaction {txn!r} is in flight, set aside, or settled in {staging}: `zync txn list` names some"
         raise UsageError(msg)
@@ -131,17 +131,31 @@ def describe(one: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _all(table: DeltaTable, states: Collection[str], *, everything: bool = False) -> Iterator[Transaction]:
+def _all(table: DeltaTable, states: Collection[str], txn: str | None = None) -> Iterator[Transaction]:
+    """Those in one of the states; where an id is given, those of that id alone, done or not."""
     names = {kind: name for name, kind in STATES.items()}
     wanted = {STATES[state] for state in states}
-    for row in read_known(table, 0).in_flight.to_pylist():
-        if row["kind"] in wanted:
-            yield _transaction(row, names[row["kind"]])
-    kinds = [kind for kind in wanted if kind not in ("pending", "expired", "quarantined")]
-    for row in _rows(table, ds.field("kind").isin(pa.array([*kinds, *(["done"] if everything else [])], pa.string()))):
-        yield _transaction(row, names.get(row["kind"], row["kind"]))
+    kinds = wanted - {"pending", "expired", "quarantined"} | ({"done"} if txn is not None else set())
+    settled = ds.field("kind").isin(pa.array(kinds, pa.string()))
+    in_flight = read_known(table, 0).in_flight
+    if txn is not None:
+        in_flight, settled = in_flight.filter(pc.equal(in_flight["txn"], txn)), settled & _is(txn)
+    for row in [*in_flight.to_pylist(), *_rows(table, settled)]:
+        if row["kind"] in wanted | kinds:
+            yield _transaction(row, names.get(row["kind"], row["kind"]))
     if "quarantined" in wanted:
-        yield from (_transaction(row, "quarantined") for row in quarantined_rows(table).values())
+        found = quarantined_rows(table, None if txn is None else {txn})
+        yield from (_transaction(row, "quarantined") for row in found.values())
+
+
+def _is(txn: str) -> ds.Expression:
+    """Rows with that id; of records by themselves, that with this place in Kafka."""
+    mine = ds.field("txn") == txn
+    if place := re.fullmatch(r"(.+)/(\d{1,18})/(\d{1,18})", txn, re.DOTALL):
+        topic, partition, offset = (ds.field("kafka", name) for name in ("topic", "partition", "offset"))
+        there = (topic == place[1]) & (partition == int(place[2])) & (offset == int(place[3]))
+        mine |= ds.field("txn").is_null() & there
+    return mine
 
 
 def _rows(table: DeltaTable, wanted: ds.Expression) -> list[dict[str, Any]]:

@@ -5,14 +5,19 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from tests.cdc.captures import read
 from tests.cdc.test_captures import pipeline, sync_in_cuts
 from tests.conftest import rows, zync
+from zync.config import Config
 from zync.decide import decide, undecided
 from zync.errors import UsageError
+from zync.ingest.load import load
 from zync.operate import show, transactions
+from zync.staging.table import STAGING_SCHEMA
 from zync.sync import Syncer
 
 SHORT = "15023"
@@ -74,6 +79,19 @@ def test_a_decision_acts_once_and_stays_on_record(
     ]
 
 
+def test_a_record_by_itself_is_shown_by_its_place(tmp_path: Path) -> None:
+    raw, staging = str(tmp_path / "raw"), str(tmp_path / "staging")
+    (tmp_path / "in.jsonl").write_text('{"topic": "a", "value": 1}\n' * 2)
+    load(raw, [str(tmp_path / "in.jsonl")])
+    place = {"topic": "a", "partition": 0, "offset": 1}
+    done = {"kind": "done", "seqno": 2, "kafka": place, "records": [{"first": 2, "last": 2}], "count": 1}
+    write_deltalake(staging, pa.Table.from_pylist([done], schema=STAGING_SCHEMA))
+    seen = show(raw, staging, "a/0/1", Config())
+    assert (seen["state"], [record["seqno"] for record in seen["records"]]) == ("done", [2])
+    with pytest.raises(UsageError, match="no transaction 'a/0/0'"):
+        show(raw, staging, "a/0/0", Config())
+
+
 def test_the_commands_list_show_and_decide(demo: Path) -> None:
     zync("load", "raw", "consume-1.jsonl", cwd=demo)
     zync("sync", "raw", "staging", cwd=demo)
@@ -81,6 +99,7 @@ def test_the_commands_list_show_and_decide(demo: Path) -> None:
     assert (one["txn"], one["state"], one["count"]) == ("10001", "in-flight", 1)
     assert "10001" in zync("txn", "list", "--state", "in-flight", cwd=demo).stdout
     assert json.loads(zync("txn", "show", "10001", "--json", cwd=demo).stdout)["records"][0]["topic"] == "order"
+    assert json.loads(zync("txn", "show", "10000", "--json", cwd=demo).stdout)["state"] == "done"
     assert zync("txn", "show", "nobody", cwd=demo, check=False).returncode == 2
     assert zync("txn", "list", "--state", "nowhere", cwd=demo, check=False).returncode == 2
     assert zync("txn", "release", "nobody", "--reason", "x", cwd=demo, check=False).returncode == 2
