@@ -6,7 +6,7 @@ import sys
 import threading
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 import typer
 
@@ -15,8 +15,6 @@ from zync.errors import INTERRUPTED, ZyncError
 from zync.options import AsJson, ConfigFile, Debug, Lake, Length, Size, debugging, read_config
 from zync.output import Output, Verbatim, amount, byte_size, describe
 from zync.places import locate
-
-T = TypeVar("T")
 
 app = typer.Typer(
     add_completion=False,
