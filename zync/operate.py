@@ -253,10 +253,11 @@ def _missing(records: list[dict[str, Any]], one: Transaction, config: Config) ->
 def _debezium_record(row: dict[str, Any]) -> debezium.Seen:
     try:
         value = json.loads(row["value"]) if row["value"] else None
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
-    run = next((h["value"] for h in row["headers"] or () if h["key"] == "__debezium.context.runId"), b"")
-    return debezium.Seen(row["kafka"]["topic"], value if isinstance(value, dict) else {}, (run or b"").decode())
+    value = value if isinstance(value, dict) else {}
+    run = next((h["value"] for h in row["headers"] or () if h["key"] == "__debezium.context.runId"), None) or b""
+    return debezium.Seen(row["kafka"]["topic"], value, run.decode(errors="replace"))
 
 
 def _record(row: dict[str, Any]) -> dict[str, Any]:

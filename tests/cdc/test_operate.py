@@ -12,12 +12,13 @@ from deltalake import write_deltalake
 from tests.cdc.captures import read
 from tests.cdc.test_captures import pipeline, sync_in_cuts
 from tests.conftest import rows, zync
-from zync.config import Config
+from zync.config import Config, Transactions
 from zync.decide import decide, undecided
 from zync.errors import UsageError
 from zync.ingest.load import load
+from zync.lake import commit_properties
 from zync.operate import show, transactions
-from zync.staging.table import STAGING_SCHEMA
+from zync.staging.table import STAGING_SCHEMA, SYNC
 from zync.sync import Syncer
 
 SHORT = "15023"
@@ -79,17 +80,37 @@ def test_a_decision_acts_once_and_stays_on_record(
     ]
 
 
+def a_lake(folder: Path, lines: list[Any], kept: list[dict[str, Any]]) -> tuple[str, str]:
+    """Raw with these lines and a staging of one sync with these rows, written without one."""
+    raw, staging = str(folder / "raw"), str(folder / "staging")
+    (folder / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    load(raw, [str(folder / "in.jsonl")])
+    cursor = {"kind": "cursor", "seqno": 0, "head": len(lines), "full": 1, "raw": {"id": "x", "version": 1}}
+    table = pa.Table.from_pylist([{**row, "sync": 1} for row in [*kept, cursor]], schema=STAGING_SCHEMA)
+    write_deltalake(staging, table, commit_properties=commit_properties({SYNC: 1}))
+    return raw, staging
+
+
 def test_a_record_by_itself_is_shown_by_its_place(tmp_path: Path) -> None:
-    raw, staging = str(tmp_path / "raw"), str(tmp_path / "staging")
-    (tmp_path / "in.jsonl").write_text('{"topic": "a", "value": 1}\n' * 2)
-    load(raw, [str(tmp_path / "in.jsonl")])
     place = {"topic": "a", "partition": 0, "offset": 1}
     done = {"kind": "done", "seqno": 2, "kafka": place, "records": [{"first": 2, "last": 2}], "count": 1}
-    write_deltalake(staging, pa.Table.from_pylist([done], schema=STAGING_SCHEMA))
+    raw, staging = a_lake(tmp_path, [{"topic": "a", "value": 1}] * 2, [done])
     seen = show(raw, staging, "a/0/1", Config())
     assert (seen["state"], [record["seqno"] for record in seen["records"]]) == ("done", [2])
     with pytest.raises(UsageError, match="no transaction 'a/0/0'"):
         show(raw, staging, "a/0/0", Config())
+
+
+def test_what_is_no_text_in_a_header_or_a_value_is_shown_all_the_same(tmp_path: Path) -> None:
+    bytes_ = {"base64": "/w=="}
+    begin = {"topic": "shop.transaction", "value": {"status": "BEGIN"}}
+    lines = [begin | {"headers": [["__debezium.context.runId", bytes_]]}, {"topic": "shop.a", "value": bytes_}]
+    pending = {"kind": "pending", "seqno": 1, "txn": "7", "records": [{"first": 1, "last": 2}], "count": 2}
+    raw, staging = a_lake(tmp_path, lines, [pending])
+    config = Config(transactions=Transactions(preset="debezium", topic="shop.transaction"))
+    seen = show(raw, staging, "7", config)
+    assert (seen["state"], seen["missing"]) == ("in-flight", ["no END yet; 0 rows are here"])
+    assert seen["records"][1]["value"] == bytes_
 
 
 def test_the_commands_list_show_and_decide(demo: Path) -> None:
