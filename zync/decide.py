@@ -40,9 +40,24 @@ def undecided(
 ) -> list[str]:
     """The ids of `txns`, if all of them are in one of the states `among`; or, where none is named, of those in `state`.
 
-    `older`: of those in flight, only what began at least so long ago. UsageError where one is in no such state, or
-    where it is not said which.
+    `older`: of those in flight, only what began at least so long ago. UsageError where one is in no such state, where
+    it is not said which, or where one in quarantine is in flight again: the decision would settle that too.
     """
+    chosen = _chosen(staging, txns, state, older, among)
+    again = {one.id for one in find(staging, IN_FLIGHT)} if among != IN_FLIGHT else set()
+    for txn in chosen:
+        if txn in again:
+            msg = (
+                f"transaction {txn!r} is in quarantine, and in flight again: a decision about the one would settle the "
+                f"other too, without its records (`zync txn show {txn}`); leave it, and name others by their ids"
+            )
+            raise UsageError(msg)
+    return chosen
+
+
+def _chosen(
+    staging: str, txns: list[str], state: str | None, older: timedelta | None, among: tuple[str, ...]
+) -> list[str]:
     if txns:
         there = {one.id for one in find(staging, among)}
         gone = [txn for txn in txns if txn not in there]

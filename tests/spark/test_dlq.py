@@ -10,6 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.conftest import rows, zync
 from zync.decide import decide, undecided
+from zync.errors import UsageError
 from zync.ingest.load import load
 from zync.operate import groups, show
 from zync.staging.table import STAGING_SCHEMA
@@ -116,6 +117,22 @@ def test_an_id_that_fails_again_after_it_was_done_is_in_quarantine_by_its_newest
     }
     records = read_quarantined(DeltaTable(tmp_path / "staging"), {"x", "y"})
     assert records == {"x": [{"first": 4, "last": 4}]}
+
+
+def test_what_is_in_quarantine_is_not_decided_about_while_its_id_is_in_flight_again(lake: Path, spark: Any) -> None:
+    transactions = "transactions: {done: count(*) = max(value:n::int), remember: 1}"
+    config = (lake / "zync.yaml").read_text().replace("transactions: {done: count(*) = 1}", transactions)
+    (lake / "zync.yaml").write_text(config)
+    (lake / "in.jsonl").write_text('{"topic": "a", "value": {"txn": 1, "n": 2}}\n')
+    load(str(lake / "lake" / "raw"), [str(lake / "in.jsonl")])
+    assert sync(lake, spark).in_flight == 1
+    staging = str(lake / "lake" / "staging")
+    assert undecided(staging, ["3"], None, among=("quarantined",)) == ["3"]
+    for ids in (["3", "1"], []):
+        with pytest.raises(UsageError, match="transaction '1' is in quarantine, and in flight again"):
+            undecided(staging, ids, "quarantined", among=("quarantined",))
+    done = zync("dlq", "drop", "1", "--reason", "x", cwd=lake, check=False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
 
 
 def test_the_commands(lake: Path) -> None:
