@@ -66,7 +66,8 @@ def _chosen(
             raise UsageError(msg)
         return list(dict.fromkeys(txns))
     if state not in among:
-        msg = f"which transactions? Name their ids, or --state {' or '.join(among)} (and --older)"
+        many = f"--state {' or '.join(among)} (and --older)" if among == IN_FLIGHT else "--all"
+        msg = f"which transactions? Name their ids, or {many}"
         raise UsageError(msg)
     return [one.id for one in find(staging, [state], older)]
 

@@ -140,5 +140,6 @@ def test_the_commands(lake: Path) -> None:
     assert [one["count"] for one in listed] == [2, 1]
     assert "rule out.sql" in zync("dlq", "show", "3", cwd=lake).stdout
     assert zync("dlq", "redrive", "2", "--reason", "x", cwd=lake, check=False).returncode == 2
+    assert "or --all" in zync("dlq", "drop", "--reason", "x", cwd=lake, check=False).stderr
     said = zync("dlq", "drop", "--all", "--reason", "x", "--yes", "--json", cwd=lake).stdout
     assert json.loads(said) == {"decision": "drop", "transactions": ["1", "3", "a/0/3"]}
