@@ -6,17 +6,15 @@ import sys
 import threading
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 import typer
 
-from zync import cli_broker, cli_operate
+from zync import cli_broker, cli_proof, cli_txn
 from zync.errors import INTERRUPTED, ZyncError
 from zync.options import AsJson, ConfigFile, Debug, Lake, Length, Size, debugging, read_config
 from zync.output import Output, Verbatim, amount, byte_size, describe
 from zync.places import locate
-
-T = TypeVar("T")
 
 app = typer.Typer(
     add_completion=False,
@@ -34,11 +32,11 @@ app = typer.Typer(
     zync txn list                 what is not done, and why
     """,
 )
-app.add_typer(cli_operate.txn, name="txn")
-app.add_typer(cli_operate.dlq, name="dlq")
-app.command()(cli_operate.replay)
-app.command()(cli_operate.diff)
-app.command()(cli_operate.verify)
+app.add_typer(cli_txn.txn, name="txn")
+app.add_typer(cli_txn.dlq, name="dlq")
+app.command()(cli_proof.replay)
+app.command()(cli_proof.diff)
+app.command()(cli_proof.verify)
 app.add_typer(cli_broker.app, name="broker")
 
 

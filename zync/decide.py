@@ -6,18 +6,15 @@ where it stands. It settles its transaction if that is in flight there, and does
 
 import getpass
 import json
-import time
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Literal
 
-import pyarrow as pa
-
 from zync.errors import UsageError
 from zync.ingest.append import Appended, Appender
-from zync.ingest.batch import RECORD_SCHEMA, Batch, Slice
-from zync.ingest.raw import DECISIONS, stored_position
-from zync.operate import transactions
+from zync.ingest.load import Line, as_batch
+from zync.ingest.raw import DECISIONS
+from zync.operate import find
 
 Action = Literal["release", "discard", "redrive", "drop"]
 IN_FLIGHT = ("in-flight", "expired")
@@ -29,12 +26,12 @@ def decide(raw: str, txns: Iterable[str], action: Action, why: str, who: str | N
     `who`: the user that runs this, if not given.
     """
     author = who or _user()
-    values = [json.dumps({"decision": action, "txn": txn, "who": author, "why": why}) for txn in txns]
-    return Appender(raw).append_planned(lambda table: _batch(values, stored_position(table, DECISIONS)))
+    values = [{"decision": action, "txn": txn, "who": author, "why": why} for txn in txns]
+    lines = [Line(f"decision on {one['txn']}", DECISIONS, value=json.dumps(one).encode()) for one in values]
+    return Appender(raw).append_planned(lambda table: as_batch(lines, table))
 
 
 def undecided(
-    raw: str,
     staging: str,
     txns: list[str],
     state: str | None,
@@ -43,19 +40,36 @@ def undecided(
 ) -> list[str]:
     """The ids of `txns`, if all of them are in one of the states `among`; or, where none is named, of those in `state`.
 
-    UsageError where one is in no such state, or where it is not said which.
+    `older`: of those in flight, only what began at least so long ago. UsageError where one is in no such state, where
+    it is not said which, or where one in quarantine is in flight again: the decision would settle that too.
     """
+    chosen = _chosen(staging, txns, state, older, among)
+    again = {one.id for one in find(staging, IN_FLIGHT)} if among != IN_FLIGHT else set()
+    for txn in chosen:
+        if txn in again:
+            msg = (
+                f"transaction {txn!r} is in quarantine, and in flight again: a decision about the one would settle the "
+                f"other too, without its records (`zync txn show {txn}`); leave it, and name others by their ids"
+            )
+            raise UsageError(msg)
+    return chosen
+
+
+def _chosen(
+    staging: str, txns: list[str], state: str | None, older: timedelta | None, among: tuple[str, ...]
+) -> list[str]:
     if txns:
-        there = {one.id for name in among for one in transactions(raw, staging, state=name)}
+        there = {one.id for one in find(staging, among)}
         gone = [txn for txn in txns if txn not in there]
         if gone:
             msg = f"no transaction {gone[0]!r} is {' or '.join(among)}: `zync txn list` names those that are"
             raise UsageError(msg)
         return list(dict.fromkeys(txns))
     if state not in among:
-        msg = f"which transactions? Name their ids, or --state {' or '.join(among)} (and --older)"
+        many = f"--state {' or '.join(among)} (and --older)" if among == IN_FLIGHT else "--all"
+        msg = f"which transactions? Name their ids, or {many}"
         raise UsageError(msg)
-    return [one.id for one in transactions(raw, staging, state=state, older=older)]
+    return [one.id for one in find(staging, [state], older)]
 
 
 def _user() -> str:
@@ -63,16 +77,3 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user without a name
         return "unknown"
-
-
-def _batch(values: list[str], stored: int | None) -> Batch:
-    begin, now = stored or 0, time.time_ns() // 1000
-    kafka = [
-        {"topic": DECISIONS.topic, "partition": DECISIONS.partition, "offset": begin + index, "timestamp": now}
-        for index in range(len(values))
-    ]
-    columns = [kafka, [None for _ in values], [value.encode() for value in values], [[] for _ in values]]
-    batch = Batch(slices={DECISIONS: Slice(stored, begin + len(values))})
-    arrays = [pa.array(column, one.type) for column, one in zip(columns, RECORD_SCHEMA, strict=True)]
-    batch.add(pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA))
-    return batch

@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -23,7 +23,7 @@ from zync.lake import data_files, dataset, existing_table
 from zync.output import amount
 from zync.staging.table import STAGING_SCHEMA
 from zync.transactions import debezium
-from zync.transactions.known import read_known
+from zync.transactions.known import id_of, quarantined_rows, read_known
 
 STATES = {
     "in-flight": "pending",
@@ -72,14 +72,23 @@ def transactions(
         msg = f"there is no state {state!r}: states are {', '.join(STATES)}"
         raise UsageError(msg)
     raw_table = existing_table(raw, "zync sync-from kafka raw")
-    found = sorted(_all(existing_table(staging, "zync sync raw staging"), state), key=lambda one: one.seqno)
-    now = datetime.now(UTC)
-    found = [one for one in found if older is None or one.since is None or now - one.since >= older]
+    found = find(staging, [state] if state else STATES, older)
     if older is None and topic is None:
         return _with_places(found[:limit], raw_table)
     found = _with_places(found, raw_table)
+    now = datetime.now(UTC)
     found = [one for one in found if older is None or (one.since is not None and now - one.since >= older)]
     return [one for one in found if topic is None or topic in one.topics][:limit]
+
+
+def find(staging: str, states: Collection[str], older: timedelta | None = None) -> list[Transaction]:
+    """Those in one of these states, oldest first, as staging alone has them: `topics` is empty.
+
+    `older`: without those in flight that began later. Of the others staging does not know when they began.
+    """
+    found = sorted(_all(existing_table(staging, "zync sync raw staging"), states), key=lambda one: one.seqno)
+    now = datetime.now(UTC)
+    return [one for one in found if older is None or one.since is None or now - one.since >= older]
 
 
 def show(raw: str, staging: str, txn: str, config: Config) -> dict[str, Any]:
@@ -88,7 +97,7 @@ def show(raw: str, staging: str, txn: str, config: Config) -> dict[str, Any]:
     UsageError where staging knows of no such transaction that is not done.
     """
     raw_table, table = existing_table(raw, "zync sync-from kafka raw"), existing_table(staging, "zync sync raw staging")
-    mine = [one for one in _all(table, None, everything=True) if one.id == txn]
+    mine = [*_all(table, STATES, txn)]
     if not mine:
         msg = f"no transaction {txn!r} is in flight, set aside, or settled in {staging}: `zync txn list` names some"
         raise UsageError(msg)
@@ -122,31 +131,31 @@ def describe(one: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _all(table: DeltaTable, state: str | None, *, everything: bool = False) -> Iterator[Transaction]:
+def _all(table: DeltaTable, states: Collection[str], txn: str | None = None) -> Iterator[Transaction]:
+    """Those in one of the states; where an id is given, those of that id alone, done or not."""
     names = {kind: name for name, kind in STATES.items()}
-    wanted = {STATES[state]} if state else set(STATES.values())
-    for row in read_known(table, 0).in_flight.to_pylist():
-        if row["kind"] in wanted:
-            yield _transaction(row, names[row["kind"]])
-    kinds = [kind for kind in wanted if kind not in ("pending", "expired", "quarantined")]
-    for row in _rows(table, ds.field("kind").isin(pa.array([*kinds, *(["done"] if everything else [])], pa.string()))):
-        yield _transaction(row, names.get(row["kind"], row["kind"]))
+    wanted = {STATES[state] for state in states}
+    kinds = wanted - {"pending", "expired", "quarantined"} | ({"done"} if txn is not None else set())
+    settled = ds.field("kind").isin(pa.array(kinds, pa.string()))
+    in_flight = read_known(table, 0).in_flight
+    if txn is not None:
+        in_flight, settled = in_flight.filter(pc.equal(in_flight["txn"], txn)), settled & _is(txn)
+    for row in [*in_flight.to_pylist(), *_rows(table, settled)]:
+        if row["kind"] in wanted | kinds:
+            yield _transaction(row, names.get(row["kind"], row["kind"]))
     if "quarantined" in wanted:
-        yield from _quarantined(table)
+        found = quarantined_rows(table, None if txn is None else {txn})
+        yield from (_transaction(row, "quarantined") for row in found.values())
 
 
-def _quarantined(table: DeltaTable) -> Iterator[Transaction]:
-    """Those that are in quarantine now: with the error of the last time, and the records of the first."""
-    found: dict[str, Transaction] = {}
-    for row in _rows(table, ds.field("kind") == "quarantined"):
-        one = _transaction(row, "quarantined")
-        found[one.id] = replace(one, records=found[one.id].records) if one.id in found else one
-    if found:
-        settled = ds.field("kind").isin(["done", "released", "discarded"]) & ds.field("txn").isin(list(found))
-        for row in _rows(table, settled):
-            if row["seqno"] > found[row["txn"]].seqno:
-                del found[row["txn"]]
-    yield from found.values()
+def _is(txn: str) -> ds.Expression:
+    """Rows with that id; of records by themselves, that with this place in Kafka."""
+    mine = ds.field("txn") == txn
+    if place := re.fullmatch(r"(.+)/(\d{1,18})/(\d{1,18})", txn, re.DOTALL):
+        topic, partition, offset = (ds.field("kafka", name) for name in ("topic", "partition", "offset"))
+        there = (topic == place[1]) & (partition == int(place[2])) & (offset == int(place[3]))
+        mine |= ds.field("txn").is_null() & there
+    return mine
 
 
 def _rows(table: DeltaTable, wanted: ds.Expression) -> list[dict[str, Any]]:
@@ -165,7 +174,8 @@ def groups(raw: str, staging: str) -> list[dict[str, Any]]:
     """
     raw_table = existing_table(raw, "zync sync-from kafka raw")
     found: dict[tuple[str | None, str], list[Transaction]] = {}
-    for one in _quarantined(existing_table(staging, "zync sync raw staging")):
+    for row in quarantined_rows(existing_table(staging, "zync sync raw staging")).values():
+        one = _transaction(row, "quarantined")
         found.setdefault((one.rule, kind_of(one.reason or "")), []).append(one)
     return [
         {
@@ -188,11 +198,9 @@ def kind_of(error: str) -> str:
 
 
 def _transaction(row: dict[str, Any], state: str) -> Transaction:
-    place = row.get("kafka")
-    by_place = f"{place['topic']}/{place['partition']}/{place['offset']}" if place else ""
     ranges = tuple((one["first"], one["last"]) for one in row["records"])
     reason, rule = row["reason"], row.get("rule")
-    return Transaction(row["txn"] or by_place, state, row["seqno"], ranges, row["count"], row["since"], reason, rule)
+    return Transaction(id_of(row), state, row["seqno"], ranges, row["count"], row["since"], reason, rule)
 
 
 def _with_places(some: list[Transaction], raw: DeltaTable) -> list[Transaction]:
@@ -245,10 +253,11 @@ def _missing(records: list[dict[str, Any]], one: Transaction, config: Config) ->
 def _debezium_record(row: dict[str, Any]) -> debezium.Seen:
     try:
         value = json.loads(row["value"]) if row["value"] else None
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
-    run = next((h["value"] for h in row["headers"] or () if h["key"] == "__debezium.context.runId"), b"")
-    return debezium.Seen(row["kafka"]["topic"], value if isinstance(value, dict) else {}, (run or b"").decode())
+    value = value if isinstance(value, dict) else {}
+    run = next((h["value"] for h in row["headers"] or () if h["key"] == "__debezium.context.runId"), None) or b""
+    return debezium.Seen(row["kafka"]["topic"], value, run.decode(errors="replace"))
 
 
 def _record(row: dict[str, Any]) -> dict[str, Any]:

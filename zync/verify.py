@@ -7,19 +7,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from zync.config import Config
 from zync.errors import ZyncError
 from zync.ingest.batch import Source
 from zync.ingest.raw import RAW_SCHEMA, positions
-from zync.lake import DataFile, data_files, dataset, existing_table, first_line, table_files
+from zync.lake import DataFile, data_files, dataset, existing_table, first_line
 from zync.staging.table import STAGING_SCHEMA, SYNC
-from zync.transactions.known import SETTLED_KINDS, read_known
+from zync.transactions.known import SETTLED_KINDS, Known, advance, read_cursor
 
 _SHOWN = 20
 """Violations of one claim that are listed; more are counted."""
+_OF_RAW = ["seqno", "kafka", "ingested"]
+_OF_STAGING = ["kind", "seqno", "sync", "kafka", "txn", "records"]
 
 
 @dataclass
@@ -48,11 +49,12 @@ def verify(raw: str, staging: str | None, config: Config, *, every_version: bool
     if staging is not None:
         newest = existing_table(staging, "zync sync raw staging")
         versions = range(newest.version()) if every_version else ()
+        read: dict[str, Any] = {}
         for version in versions:
             old = DeltaTable(staging, version=version)
             if old.transaction_version(SYNC) is not None:
-                claims += _named(f"version {version}: ", _staging(old, config))
-        claims += _staging(newest, config)
+                claims += _named(f"version {version}: ", _staging(old, config, read))
+        claims += _staging(newest, config, read)
     return claims
 
 
@@ -63,30 +65,33 @@ def _named(prefix: str, claims: Iterator[Claim]) -> Iterator[Claim]:
             yield claim
 
 
-def _files(table: DeltaTable, column: str) -> tuple[Claim, list[DataFile]]:
-    """Files of the log that are there with the rows and the bounds that the log says."""
-    claim, sound = Claim(f"files of {table.table_uri} are there, with the rows and bounds that the log says"), []
-    files = table_files(table)
-    for file in data_files(table, column):
-        claim.count += 1
-        try:
-            with files.open_input_file(file.path) as source:
-                content = pq.read_table(source, columns=[column])[column]
-        except (OSError, pa.ArrowException) as error:
-            claim.broken(f"{file.path}: {type(error).__name__}: {str(error).splitlines()[0]}")
-            continue
-        bounds = pc.min_max(content).as_py()
-        said = (file.rows, file.lowest, file.highest)
-        if said != (len(content), bounds["min"], bounds["max"]):
-            claim.broken(f"{file.path}: log {said}, file {(len(content), bounds['min'], bounds['max'])}")
-        sound.append(file)
-    return claim, sound
+def _files(table: DeltaTable) -> Claim:
+    return Claim(f"files of {table.table_uri} are there, with the rows and bounds that the log says")
+
+
+def _read(table: DeltaTable, file: DataFile, columns: list[str], schema: pa.Schema) -> Any:
+    """The file's rows of those columns; a string that says why, where they cannot be read."""
+    try:
+        return dataset(table, [file.path], schema).to_table(columns=columns)
+    except (OSError, pa.ArrowException) as error:
+        return f"{type(error).__name__}: {first_line(error)}"
+
+
+def _sound(claim: Claim, file: DataFile, rows: Any) -> bool:
+    """Whether the file could be read; `claim` notes that, and whether its rows and bounds are as the log says."""
+    claim.count += 1
+    if isinstance(rows, str):
+        claim.broken(f"{file.path}: {rows}")
+        return False
+    bounds = pc.min_max(rows["seqno"]).as_py()
+    said, found = (file.rows, file.lowest, file.highest), (len(rows), bounds["min"], bounds["max"])
+    if said != found:
+        claim.broken(f"{file.path}: log {said}, file {found}")
+    return True
 
 
 def _raw(table: DeltaTable) -> Iterator[Claim]:
-    stored = positions(table)
-    files, sound = _files(table, "seqno")
-    yield files
+    stored, files = positions(table), _files(table)
     seqnos = Claim("seqno rises by one")
     offsets = Claim("offsets rise within each partition")
     clock = Claim("ingested never falls")
@@ -94,11 +99,11 @@ def _raw(table: DeltaTable) -> Iterator[Claim]:
     expected, newest = 1, None
     last: dict[Source, int] = {}
     anew = {gap.source for gap in stored.gaps if gap.end < gap.start}
-    for file in sound:
-        rows = dataset(table, [file.path], RAW_SCHEMA).to_table(columns=["seqno", "kafka", "ingested"])
-        numbers = rows["seqno"].to_numpy()
-        if not len(numbers):
+    for file in data_files(table, "seqno"):
+        rows = _read(table, file, _OF_RAW, RAW_SCHEMA)
+        if not _sound(files, file, rows) or not len(rows):
             continue
+        numbers = rows["seqno"].to_numpy()
         wanted = np.arange(expected, expected + len(numbers))
         for index in np.flatnonzero(numbers != wanted)[:1]:
             seqnos.broken(f"{file.path}: {numbers[index]} stands where {wanted[index]} should")
@@ -120,7 +125,7 @@ def _raw(table: DeltaTable) -> Iterator[Claim]:
         agree.count += 1
         if source not in anew and stored.next.get(source, -1) <= offset:
             agree.broken(f"{source}: position {stored.next.get(source)}, but a row of offset {offset}")
-    yield from (seqnos, offsets, clock, agree)
+    yield from (files, seqnos, offsets, clock, agree)
 
 
 def _by_partition(places: Any) -> Iterator[tuple[Source, Any]]:
@@ -147,29 +152,42 @@ def _against_kafka(table: DeltaTable, config: Config) -> Claim:
     return claim
 
 
-def _staging(table: DeltaTable, config: Config) -> Iterator[Claim]:
-    files, sound = _files(table, "seqno")
+def _staging(table: DeltaTable, config: Config, read: dict[str, Any]) -> Iterator[Claim]:
+    """The claims about one version of staging. `read`: its files' rows by path, kept from version to version."""
+    files, there = _files(table), data_files(table, "seqno")
+    for gone in read.keys() - {file.path for file in there}:
+        del read[gone]
+    for file in there:
+        if file.path not in read:
+            read[file.path] = _read(table, file, _OF_STAGING, STAGING_SCHEMA)
+    sound = [read[file.path] for file in there if _sound(files, file, read[file.path])]
     yield files
-    columns = ["kind", "seqno", "sync", "kafka", "txn", "records"]
-    paths = [file.path for file in sound]
-    rows = dataset(table, paths, STAGING_SCHEMA).to_table(columns=columns) if paths else STAGING_SCHEMA.empty_table()
+    rows = pa.concat_tables([STAGING_SCHEMA.empty_table().select(_OF_STAGING), *sound])
     yield _syncs(table, rows)
     try:
-        known = read_known(table, 0)
+        cursor = read_cursor(table)
     except (ZyncError, OSError) as error:
         yield Claim("staging's bookkeeping can be read", 0, [first_line(error)])
         return
-    cursor = known.cursor
+    in_flight = _in_flight(rows.filter(pc.greater_equal(rows["sync"], cursor.full)))
     settled = rows.filter(pc.is_in(rows["kind"], pa.array([*SETTLED_KINDS, "late", "duplicate", "ignored"])))
-    yield _settled_once(settled, known.in_flight, cursor.head)
+    yield _settled_once(settled, in_flight, cursor.head)
     yield _once(rows, config.transactions.remember)
     yield _outputs(rows, cursor.offsets)
-    holding = [one["seqno"] for one in known.in_flight.to_pylist() if one["kind"] == "pending"]
+    holding = [one["seqno"] for one in in_flight.to_pylist() if one["kind"] == "pending"]
     claim = Claim("the cursor is before the first record in flight", 1)
     wanted = min(holding) - 1 if holding else cursor.head
     if cursor.seqno != wanted:
         claim.broken(f"sync {cursor.sync}: the cursor is {cursor.seqno}, by what is in flight it is {wanted}")
     yield claim
+
+
+def _in_flight(rows: pa.Table) -> pa.Table:
+    """What is in flight by the rows of the syncs since the last that wrote all of it; other columns are null."""
+    for name in Known().in_flight.column_names:
+        if name not in rows.column_names:
+            rows = rows.append_column(name, pa.nulls(len(rows), STAGING_SCHEMA.field(name).type))
+    return advance(Known(), rows).in_flight
 
 
 def _syncs(table: DeltaTable, rows: pa.Table) -> Claim:

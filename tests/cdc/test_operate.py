@@ -5,14 +5,20 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from tests.cdc.captures import read
 from tests.cdc.test_captures import pipeline, sync_in_cuts
 from tests.conftest import rows, zync
+from zync.config import Config, Transactions
 from zync.decide import decide, undecided
 from zync.errors import UsageError
+from zync.ingest.load import load
+from zync.lake import commit_properties
 from zync.operate import show, transactions
+from zync.staging.table import STAGING_SCHEMA, SYNC
 from zync.sync import Syncer
 
 SHORT = "15023"
@@ -51,8 +57,9 @@ def test_a_decision_acts_once_and_stays_on_record(
 ) -> None:
     raw, staging = str(stuck / "raw"), str(stuck / "staging")
     with pytest.raises(UsageError, match="no transaction 'nothing'"):
-        undecided(raw, staging, ["nothing"], None, None)
-    assert undecided(raw, staging, [], "in-flight", None) == [SHORT]
+        undecided(staging, ["nothing"], None, None)
+    assert undecided(staging, [], "in-flight", None) == undecided(staging, [SHORT], None) == [SHORT]
+    assert undecided(staging, [], "in-flight", timedelta(hours=1)) == []
     seqno = decide(raw, [SHORT, SHORT], action, "agreed with the owners", who="ann").first_seqno
     before = len([row for row in rows(stuck / "staging") if row["kind"] == "output"])
     config = pipeline(stuck, "dbz.copy360_kill9_midoffset")
@@ -73,6 +80,39 @@ def test_a_decision_acts_once_and_stays_on_record(
     ]
 
 
+def a_lake(folder: Path, lines: list[Any], kept: list[dict[str, Any]]) -> tuple[str, str]:
+    """Raw with these lines and a staging of one sync with these rows, written without one."""
+    raw, staging = str(folder / "raw"), str(folder / "staging")
+    (folder / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    load(raw, [str(folder / "in.jsonl")])
+    cursor = {"kind": "cursor", "seqno": 0, "head": len(lines), "full": 1, "raw": {"id": "x", "version": 1}}
+    table = pa.Table.from_pylist([{**row, "sync": 1} for row in [*kept, cursor]], schema=STAGING_SCHEMA)
+    write_deltalake(staging, table, commit_properties=commit_properties({SYNC: 1}))
+    return raw, staging
+
+
+def test_a_record_by_itself_is_shown_by_its_place(tmp_path: Path) -> None:
+    place = {"topic": "a", "partition": 0, "offset": 1}
+    done = {"kind": "done", "seqno": 2, "kafka": place, "records": [{"first": 2, "last": 2}], "count": 1}
+    raw, staging = a_lake(tmp_path, [{"topic": "a", "value": 1}] * 2, [done])
+    seen = show(raw, staging, "a/0/1", Config())
+    assert (seen["state"], [record["seqno"] for record in seen["records"]]) == ("done", [2])
+    with pytest.raises(UsageError, match="no transaction 'a/0/0'"):
+        show(raw, staging, "a/0/0", Config())
+
+
+def test_what_is_no_text_in_a_header_or_a_value_is_shown_all_the_same(tmp_path: Path) -> None:
+    bytes_ = {"base64": "/w=="}
+    begin = {"topic": "shop.transaction", "value": {"status": "BEGIN"}}
+    lines = [begin | {"headers": [["__debezium.context.runId", bytes_]]}, {"topic": "shop.a", "value": bytes_}]
+    pending = {"kind": "pending", "seqno": 1, "txn": "7", "records": [{"first": 1, "last": 2}], "count": 2}
+    raw, staging = a_lake(tmp_path, lines, [pending])
+    config = Config(transactions=Transactions(preset="debezium", topic="shop.transaction"))
+    seen = show(raw, staging, "7", config)
+    assert (seen["state"], seen["missing"]) == ("in-flight", ["no END yet; 0 rows are here"])
+    assert seen["records"][1]["value"] == bytes_
+
+
 def test_the_commands_list_show_and_decide(demo: Path) -> None:
     zync("load", "raw", "consume-1.jsonl", cwd=demo)
     zync("sync", "raw", "staging", cwd=demo)
@@ -80,6 +120,7 @@ def test_the_commands_list_show_and_decide(demo: Path) -> None:
     assert (one["txn"], one["state"], one["count"]) == ("10001", "in-flight", 1)
     assert "10001" in zync("txn", "list", "--state", "in-flight", cwd=demo).stdout
     assert json.loads(zync("txn", "show", "10001", "--json", cwd=demo).stdout)["records"][0]["topic"] == "order"
+    assert json.loads(zync("txn", "show", "10000", "--json", cwd=demo).stdout)["state"] == "done"
     assert zync("txn", "show", "nobody", cwd=demo, check=False).returncode == 2
     assert zync("txn", "list", "--state", "nowhere", cwd=demo, check=False).returncode == 2
     assert zync("txn", "release", "nobody", "--reason", "x", cwd=demo, check=False).returncode == 2

@@ -15,6 +15,7 @@ from tests.conftest import rows, zync
 from zync.again import diff, replay
 from zync.errors import UsageError
 from zync.ingest.load import load
+from zync.lake import dataset
 from zync.sync import Syncer
 from zync.verify import verify
 from zync.yaml import load as load_config
@@ -106,6 +107,19 @@ def test_verify_finds_damage(lake: Path, demo: Path, name: str) -> None:
     else:
         rewrite(lake / table, kind, change)
     assert any(text.startswith(claim) for text in broken(lake, demo)), broken(lake, demo)
+
+
+def test_verify_reads_each_file_once_for_all_versions(lake: Path, demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def noted(table: DeltaTable, paths: list[str], schema: pa.Schema) -> Any:
+        read.extend(paths)
+        return dataset(table, paths, schema)
+
+    monkeypatch.setattr("zync.verify.dataset", noted)
+    assert broken(lake, demo) == []
+    there = [str(path.relative_to(lake / name)) for name in ("raw", "staging") for path in files(lake / name, None)]
+    assert sorted(read) == sorted(there)
 
 
 def test_the_commands_exit_1_on_a_difference_or_damage(lake: Path, demo: Path) -> None:

@@ -33,17 +33,17 @@ _NUMBERS = {
 
 
 @dataclass(frozen=True)
-class _Line:
-    """One line of input, checked; `where` is its file:line."""
+class Line:
+    """A record to load, checked; `where` is its file:line. None: the next offset and seqno, the present time."""
 
     where: str
     source: Source
-    offset: int | None
-    timestamp: int | None
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[str, bytes | None]]
-    seqno: int | None
+    offset: int | None = None
+    timestamp: int | None = None
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    seqno: int | None = None
 
 
 def load(location: str, files: Iterable[str]) -> Appended:
@@ -55,10 +55,10 @@ def load(location: str, files: Iterable[str]) -> Appended:
     """
     lines = [line for name in files for line in _read(name)]
     ensure_raw(location)
-    return Appender(location).append_planned(lambda table: _batch(lines, table))
+    return Appender(location).append_planned(lambda table: as_batch(lines, table))
 
 
-def _batch(lines: list[_Line], table: DeltaTable) -> Batch:
+def as_batch(lines: list[Line], table: DeltaTable) -> Batch:
     """The lines as a batch that begins where `table` stands; UsageError where one does not fit."""
     batch, seqno = Batch(), next_seqno(table)
     offsets, now = [], time.time_ns() // 1000
@@ -82,7 +82,7 @@ def _batch(lines: list[_Line], table: DeltaTable) -> Batch:
     return batch
 
 
-def _rows(lines: list[_Line], offsets: list[int], now: int) -> pa.RecordBatch:
+def _rows(lines: list[Line], offsets: list[int], now: int) -> pa.RecordBatch:
     kafka = [
         {
             "topic": line.source.topic,
@@ -99,7 +99,7 @@ def _rows(lines: list[_Line], offsets: list[int], now: int) -> pa.RecordBatch:
     )
 
 
-def _read(name: str) -> Iterator[_Line]:
+def _read(name: str) -> Iterator[Line]:
     """The records of one file; UsageError names file:line of the first line that is none."""
     try:
         with _open(name) as source:
@@ -119,7 +119,7 @@ def _open(name: str) -> AbstractContextManager[IO[bytes]]:
     return Path(name).open("rb")
 
 
-def _line(text: bytes, where: str) -> _Line:
+def _line(text: bytes, where: str) -> Line:
     def fail(message: str) -> NoReturn:
         msg = f"{where}: {message}: nothing was loaded"
         raise UsageError(msg) from None
@@ -152,14 +152,14 @@ def _line(text: bytes, where: str) -> _Line:
         fail("headers must be a list of [name, value]")
     try:
         topic.encode()
-        return _Line(
+        return Line(
             where,
             Source(topic, numbers["partition"] or 0),
             numbers["offset"],
             numbers["timestamp"],
             _bytes(fields.get("key")),
             _bytes(fields.get("value")),
-            [(name, _bytes(value)) for name, value in headers or ()],
+            tuple((name, _bytes(value)) for name, value in headers or ()),
             numbers["seqno"],
         )
     except RecursionError:

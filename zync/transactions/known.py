@@ -1,6 +1,8 @@
 """What staging knows: how far it got, which transactions are settled, which are in flight. Read without Spark."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -124,24 +126,37 @@ def read_settled(table: DeltaTable, wanted: pa.Table) -> pa.Table:
     )
 
 
-def read_quarantined(table: DeltaTable, wanted: set[str]) -> dict[str, list[dict[str, int]]]:
-    """The records, as ranges, of those of the transactions that are in quarantine now; by id, or place in Kafka.
+def id_of(row: dict[str, Any]) -> str:
+    """The id of a row's transaction; of a record by itself, its place in Kafka."""
+    return "{topic}/{partition}/{offset}".format(**row["kafka"]) if row["txn"] is None else str(row["txn"])
 
-    What was redriven and failed again has its records in the row of the first time.
+
+def quarantined_rows(table: DeltaTable, wanted: Collection[str] | None = None) -> dict[str, dict[str, Any]]:
+    """The rows of what is in quarantine now (of `wanted` alone, if given), by id, in the order of their first failure.
+
+    What was redriven and failed again has the row of the last time, with the records of the first.
     """
     paths = [one.path for one in data_files(table, "seqno")]
-    kinds = ds.field("kind").isin(list(SETTLED_KINDS))
-    mine = ds.field("txn").isin(pa.array(wanted, pa.string())) | ds.field("txn").is_null()
-    columns = ["kind", "seqno", "txn", "kafka", "records"]
-    found: dict[str, list[dict[str, int]]] = {}
-    for row in _scan(table, paths, kinds & mine, columns).sort_by("seqno").to_pylist():
-        place = row["kafka"] or {}
-        txn = row["txn"] or "/".join(str(place.get(name)) for name in ("topic", "partition", "offset"))
-        if row["kind"] == "quarantined":
-            found.setdefault(txn, row["records"])
-        else:
-            found.pop(txn, None)
-    return {txn: records for txn, records in found.items() if txn in wanted}
+    kind, txn = ds.field("kind"), ds.field("txn")
+    if wanted is None:
+        wanted = {id_of(row) for row in _scan(table, paths, kind == "quarantined", ["txn", "kafka"]).to_pylist()}
+    if not wanted:
+        return {}
+    mine = kind.isin(list(SETTLED_KINDS)) & txn.isin(pa.array(wanted, pa.string()))
+    mine |= (kind == "quarantined") & txn.is_null()
+    columns = ["kind", "seqno", "txn", "kafka", "records", "count", "since", "reason", "rule"]
+    found: dict[str, dict[str, Any]] = {}
+    for row in _scan(table, paths, mine, columns).sort_by("seqno").to_pylist():
+        if row["kind"] != "quarantined":
+            found.pop(id_of(row), None)
+        elif id_of(row) in wanted:
+            found[id_of(row)] = {**row, "records": found.get(id_of(row), row)["records"]}
+    return found
+
+
+def read_quarantined(table: DeltaTable, wanted: set[str]) -> dict[str, list[dict[str, int]]]:
+    """The records, as ranges, of those of the transactions that are in quarantine now; by id, or place in Kafka."""
+    return {txn: row["records"] for txn, row in quarantined_rows(table, wanted).items()}
 
 
 def _rows(

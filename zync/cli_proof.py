@@ -1,0 +1,104 @@
+"""The commands that compare and prove: staging made anew, two stagings beside each other, both tables as they are."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from zync.options import AsJson, ConfigFile, Debug, Lake, read_config
+from zync.output import Output, amount
+from zync.places import locate
+
+
+def replay(
+    table: Annotated[str, typer.Argument(help="raw.")],
+    into: Annotated[str, typer.Option(help="The staging to make.", metavar="TABLE")],
+    to_seqno: Annotated[int | None, typer.Option(min=0, help="Up to that seqno.", metavar="N")] = None,
+    beside: Annotated[str, typer.Option(help="The staging whose rules to compare.", metavar="TABLE")] = "staging",
+    master: Annotated[str | None, typer.Option(help="Spark's master.")] = None,
+    lake: Lake = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Make a staging anew from raw, decisions included: the same rules give the same rows and offsets.
+
+    \b
+    zync replay raw --into staging2
+    zync replay raw --into staging2 --config next.yaml && zync diff staging staging2
+    """
+    from dataclasses import asdict
+
+    from zync.again import replay as make
+    from zync.output import describe
+    from zync.spark import session
+
+    settings, out = read_config(config, lake, needed=True), Output(as_json=as_json)
+    raw, target, other = (locate(name, settings.lake) for name in (table, into, beside))
+    spark = session(master, settings.spark)
+    done = make(spark, settings, raw, target, to_seqno, other, lambda one: out.progress(describe(one)))
+    text = f"{into}: {amount(done.transactions, 'transaction')} up to seqno {done.head:,}"
+    if done.different:
+        text += f"; other rows than in {beside} may come from what differs: {', '.join(done.different)}"
+    out.result(asdict(done), text)
+
+
+def diff(
+    one: Annotated[str, typer.Argument(help="A staging.")],
+    other: Annotated[str, typer.Argument(help="Another.")],
+    limit: Annotated[int, typer.Option(min=0, help="Examples shown of each topic.")] = 20,
+    lake: Lake = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Show how the output rows of two stagings differ, by topic and key; exit 1 when they do.
+
+    \b
+    zync diff staging staging2
+    """
+    from dataclasses import asdict
+
+    from zync.again import describe_diff
+    from zync.again import diff as compare
+    from zync.spark import session
+
+    settings = read_config(config, lake)
+    spark = session(None, settings.spark, brief=True)
+    found = compare(spark, locate(one, settings.lake), locate(other, settings.lake), limit)
+    topics = {topic: asdict(each) for topic, each in found.items()}
+    Output(as_json=as_json).result({"same": not found, "topics": topics}, describe_diff(found))
+    sys.exit(1 if found else 0)
+
+
+def verify(
+    raw: Annotated[str, typer.Argument(help="The raw table.")] = "raw",
+    staging: Annotated[str | None, typer.Argument(help="The staging table; default staging, if it is there.")] = None,
+    every_version: Annotated[bool, typer.Option("--every-version", help="Staging as it ever was, too.")] = False,
+    kafka: Annotated[bool, typer.Option("--kafka", help="Raw's positions against the broker, too.")] = False,
+    lake: Lake = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Prove that raw and staging are as they must be; exit 1 with each place where they are not.
+
+    \b
+    zync verify
+    zync verify raw staging --every-version --kafka
+    """
+    from dataclasses import asdict
+
+    from zync.lake import open_table
+    from zync.verify import describe
+    from zync.verify import verify as prove
+
+    settings = read_config(config, lake)
+    second = locate(staging or "staging", settings.lake)
+    both = staging is not None or open_table(second) is not None
+    claims = prove(
+        locate(raw, settings.lake), second if both else None, settings, every_version=every_version, kafka=kafka
+    )
+    holds = not any(claim.violations for claim in claims)
+    Output(as_json=as_json).result({"ok": holds, "claims": [asdict(claim) for claim in claims]}, describe(claims))
+    sys.exit(0 if holds else 1)

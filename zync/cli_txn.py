@@ -1,0 +1,217 @@
+"""The commands `zync txn` and `zync dlq`: what is not done, and why; and decisions about it."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from zync.options import AsJson, ConfigFile, Debug, Lake, Older, read_config
+from zync.output import Output, amount
+from zync.places import locate
+
+if TYPE_CHECKING:
+    from zync.decide import Action
+
+txn = typer.Typer(no_args_is_help=True, help="Look at transactions that are not done, and decide about them.")
+
+dlq = typer.Typer(no_args_is_help=True, help="Look at what is in quarantine, and send it out or drop it.")
+
+State = Annotated[str | None, typer.Option(help="in-flight, expired, quarantined, late, released or discarded.")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...")]
+All = Annotated[bool, typer.Option("--all", help="All that is in quarantine.")]
+Reason = Annotated[str, typer.Option(help="Why: it stays on record.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
+
+@txn.command("list")
+def list_(
+    state: State = None,
+    older: Older = None,
+    topic: Annotated[str | None, typer.Option(help="With a record in that topic.")] = None,
+    limit: Annotated[int | None, typer.Option(min=0)] = None,
+    lake: Lake = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """List transactions that are not simply done, oldest first, without starting Spark.
+
+    \b
+    zync txn list --state in-flight --older 1h
+    zync txn list --state quarantined --json
+    """
+    from dataclasses import asdict
+
+    from zync.operate import transactions
+
+    settings, out = read_config(config, lake), Output(as_json=as_json)
+    raw, staging = locate("raw", settings.lake), locate("staging", settings.lake)
+    found = transactions(raw, staging, state=state, older=older, topic=topic, limit=limit)
+    if as_json:
+        out.rows({"txn" if key == "id" else key: value for key, value in asdict(one).items()} for one in found)
+        return
+    for one in found:
+        topics = ", ".join(f"{name} {count}" for name, count in one.topics.items())
+        why = f": {one.reason}" if one.reason else ""
+        since = f"{one.since:%Y-%m-%d %H:%M:%S}" if one.since else "?"
+        out.line(f"{one.state}  {one.id}  since {since}  seqno {one.seqno}  {topics}{why}")
+    if not found:
+        out.line("none")
+
+
+@txn.command()
+def show(
+    txn_id: Annotated[str, typer.Argument(metavar="ID", help="The transaction's id.")],
+    lake: Lake = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Show one transaction: its records in order, what has come and what is missing.
+
+    \b
+    zync txn show 15023
+    """
+    from zync import operate
+
+    settings = read_config(config, lake)
+    found = operate.show(locate("raw", settings.lake), locate("staging", settings.lake), txn_id, settings)
+    Output(as_json=as_json).result(found, operate.describe(found))
+
+
+def _about_in_flight(action: "Action", text: str) -> None:
+    """The command `zync txn <action>`; `text` is its help."""
+
+    @txn.command(action, help=text)
+    def command(
+        reason: Reason,
+        txn_ids: Ids = None,
+        state: State = None,
+        older: Older = None,
+        yes: Yes = False,
+        lake: Lake = None,
+        config: ConfigFile = None,
+        as_json: AsJson = False,
+        debug: Debug = False,
+    ) -> None:
+        _decide(action, txn_ids or [], reason, state, older, yes, lake, config, as_json)
+
+
+_about_in_flight(
+    "release",
+    """Send transactions out with what is there of them.
+
+    \b
+    zync txn release 15023 --reason "the connector lost 74 rows, repaired by hand"
+    zync txn release --state expired --older 7d --reason "agreed with the owners" --yes
+    """,
+)
+_about_in_flight(
+    "discard",
+    """Settle transactions without output.
+
+    \b
+    zync txn discard 15023 --reason "a test that nobody needs"
+    """,
+)
+
+
+def _decide(
+    action: "Action",
+    txn_ids: list[str],
+    reason: str,
+    state: str | None,
+    older: timedelta | None,
+    yes: bool,
+    lake: str | None,
+    config: Path | None,
+    as_json: bool,
+) -> None:
+    from zync.decide import IN_FLIGHT, decide, undecided
+
+    settings, out = read_config(config, lake), Output(as_json=as_json)
+    raw, staging = locate("raw", settings.lake), locate("staging", settings.lake)
+    among = IN_FLIGHT if action in ("release", "discard") else ("quarantined",)
+    chosen = undecided(staging, txn_ids, state, older, among)
+    if not txn_ids and chosen and not yes:
+        typer.confirm(f"{action} {amount(len(chosen), 'transaction')} ({state})?", abort=True, err=True)
+    if chosen:
+        decide(raw, chosen, action, reason)
+    text = f"{action}: {amount(len(chosen), 'transaction')} on record; the next sync acts on it" if chosen else "none"
+    out.result({"decision": action, "transactions": chosen}, text)
+
+
+@dlq.command("list")
+def dlq_list(lake: Lake = None, config: ConfigFile = None, as_json: AsJson = False, debug: Debug = False) -> None:
+    """List what is in quarantine, by error: records that do not decode, and transactions whose rule failed.
+
+    \b
+    zync dlq list
+    """
+    from zync.operate import groups
+
+    settings, out = read_config(config, lake), Output(as_json=as_json)
+    found = groups(locate("raw", settings.lake), locate("staging", settings.lake))
+    if as_json:
+        out.rows(found)
+        return
+    for one in found:
+        by = f"rule {one['rule']}: " if one["rule"] else ""
+        more = ", …" if one["count"] > len(one["ids"]) else ""
+        out.line(f"{one['count']:,}  {by}{one['error']}  (ids {', '.join(one['ids'])}{more}; at {one['places'][0]})")
+    if not found:
+        out.line("quarantine is empty")
+
+
+@dlq.command("show")
+def dlq_show(
+    txn_id: Annotated[str, typer.Argument(metavar="ID", help="The transaction's id, or topic/partition/offset.")],
+    lake: Lake = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Show one transaction or record in quarantine: the error, the rule, its records and their places in Kafka.
+
+    \b
+    zync dlq show order/0/17
+    """
+    show(txn_id, lake, config, as_json, debug)
+
+
+def _about_quarantined(action: "Action", text: str) -> None:
+    """The command `zync dlq <action>`; `text` is its help."""
+
+    @dlq.command(action, help=text)
+    def command(
+        reason: Reason,
+        txn_ids: Ids = None,
+        everything: All = False,
+        yes: Yes = False,
+        lake: Lake = None,
+        config: ConfigFile = None,
+        as_json: AsJson = False,
+        debug: Debug = False,
+    ) -> None:
+        state = "quarantined" if everything else None
+        _decide(action, txn_ids or [], reason, state, None, yes, lake, config, as_json)
+
+
+_about_quarantined(
+    "redrive",
+    """Send transactions out of quarantine through the rules as they are now, at the next offsets.
+
+    \b
+    zync dlq redrive order/0/17 --reason "the cast is mended"
+    zync dlq redrive --all --reason "the cast is mended" --yes
+    """,
+)
+_about_quarantined(
+    "drop",
+    """Take transactions out of quarantine without output.
+
+    \b
+    zync dlq drop order/0/17 --reason "a probe"
+    """,
+)
