@@ -15,7 +15,7 @@ from zync.yaml import load
 
 TRANSACTIONS = 100_000
 ROWS = 4
-WARM_UP = 5_000
+WARM_UP = 20_000
 ROUNDS = 3
 
 _RULE = (

@@ -116,21 +116,25 @@ RUN = "coalesce(CAST(get(filter(headers, h -> h.key = '__debezium.context.runId'
 """Which run of the connector sent the row; empty before there was such a header."""
 
 
-def _collection(name: str) -> str:
-    """A number for a table by its schema and its own name: END has more or less before them, by connector.
-
-    A logical message's is called by END after a Java object.
-    """
-    short = rf"regexp_extract({name}, '([^.]*[.])?[^.]*$', 0)"
-    return f"pmod(xxhash64(CASE WHEN {name} LIKE '%LogicalDecodingMessageId@%' THEN '' ELSE {short} END), 1L << 36)"
+def _number(name: str) -> str:
+    """A number for a table by its schema and its own name: END has more or less before them, by connector."""
+    return f"pmod(xxhash64(substring_index({name}, '.', -2)), 1L << 36)"
 
 
-_TABLE = (
-    f"concat_ws('.', {field('source.db', 'string')}, {field('source.schema', 'string')}, "
-    f"coalesce({field('source.table', 'string')}, {field('source.collection', 'string')}))"
-)
+_MESSAGES = "pmod(xxhash64(''), 1L << 36)"
+"""The number for logical messages, which END calls after a Java object."""
+
 _ROWS_TABLE = (
-    f"CASE WHEN {field('op', 'string')} = 'm' THEN pmod(xxhash64(''), 1L << 36) ELSE {_collection(_TABLE)} END"
+    f"CASE WHEN {field('op', 'string')} = 'm' THEN {_MESSAGES} ELSE "
+    + _number(
+        f"concat_ws('.', coalesce({field('source.schema', 'string')}, {field('source.db', 'string')}), "
+        f"coalesce({field('source.table', 'string')}, {field('source.collection', 'string')}))"
+    )
+    + " END"
+)
+_COUNTED_TABLE = (
+    f"CASE WHEN contains(c.data_collection, 'LogicalDecodingMessageId@') THEN {_MESSAGES} "
+    f"ELSE {_number('c.data_collection')} END"
 )
 
 
@@ -141,10 +145,7 @@ def aggregated(config: Config) -> list[tuple[str, str]]:
     how many rows each counts, and the sum of those rows' tables' numbers.
     """
     counted = field("data_collections", "array<struct<data_collection: string, event_count: bigint>>")
-    total = (
-        f"aggregate(coalesce({counted}, array()), 0L, "
-        f"(total, c) -> total + c.event_count * {_collection('c.data_collection')})"
-    )
+    total = f"aggregate(coalesce({counted}, array()), 0L, (total, c) -> total + c.event_count * {_COUNTED_TABLE})"
     said = f"named_struct('count', {field('event_count', 'bigint')}, 'total', {total})"
     run = f"CASE WHEN {TOTAL_ORDER} IS NOT NULL THEN {RUN} END"
     return [
@@ -171,7 +172,7 @@ def beside(config: Config) -> dict[str, str]:
     """What else zync takes from each record: whether it `begins` a transaction, and the `position` of its commit."""
     status = _status(config)
     at = f"coalesce(try_cast(regexp_extract({field('id', 'string')}, '^[0-9]+:([0-9]+)$', 1) AS BIGINT), offset)"
-    alone = f"CASE WHEN {field('transaction.id', 'string')} IS NULL AND {PLACE} > 0 THEN {PLACE} END"
+    alone = f"CASE WHEN found.id IS NULL AND {PLACE} > 0 THEN {PLACE} END"
     return {
         "begins": f"coalesce({status} = 'BEGIN', false)",
         "position": f"CASE WHEN {status} = 'END' THEN {at} ELSE {alone} END",
