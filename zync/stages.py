@@ -14,7 +14,7 @@ from zync.etl.rules import JSON_OPTIONS, VIEW_COLUMNS, bind_lookups
 from zync.etl.transform import Failure, check_limit, find_failures, transform
 from zync.ingest.raw import DECISIONS, stored_position
 from zync.lake import data_files
-from zync.spark import Keeper, is_data_error, local, read_parquet
+from zync.spark import Keeper, is_data_error, local, pace, read_parquet
 from zync.sql import options, statement
 from zync.staging.commit import Written, add_rows, commit, discard, read_back, write
 from zync.staging.cursor import conclude
@@ -52,7 +52,8 @@ REVISITING = ("redrive", "drop")
 class Sync:
     """One sync under way: what is known of it by now. Each stage fills in its part.
 
-    identified: the new records. met: of `known.in_flight`, those that the new records may belong to.
+    identified: the new records. met: of `known.in_flight`, those that the new records may belong to. earlier: how many
+    records of those are read again, as they are whole now.
     """
 
     spark: "SparkSession"
@@ -72,6 +73,7 @@ class Sync:
     failures: tuple[Failure, ...] = ()
     written: Written | None = None
     after: Known | None = None
+    earlier: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -81,8 +83,8 @@ class Sync:
 
     @property
     def small(self) -> bool:
-        """Whether there is so little that is new that planning and starting tasks is most of the work."""
-        return self.head - self.known.cursor.head <= SMALL
+        """Whether there is so little to do that planning and starting tasks is most of the work."""
+        return self.head - self.known.cursor.head + self.earlier <= SMALL
 
     @property
     def stateful(self) -> bool:
@@ -160,6 +162,8 @@ def judge(sync: Sync) -> Sync:
         in_flight = in_flight.filter(pc.is_in(in_flight["txn"], pa.array(finishing)))
         completes_at = pa.array([finishing[txn] for txn in in_flight["txn"].to_pylist()], pa.int64())
         wanted = _wanted(in_flight, completes_at)
+        sync = replace(sync, earlier=pc.sum(in_flight["count"]).as_py())
+        pace(sync.spark, sync.config.spark, small=sync.small)
         earlier = gather(sync.spark, sync.raw, wanted, sync.known.cursor.head, sync.config, sync.done)
         earlier = sync.keeper.keep(earlier.selectExpr("*", "'whole' AS fate"))
         sync = replace(sync, settling=settling.unionByName(earlier, allowMissingColumns=True))

@@ -18,18 +18,24 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+_FEW = 32
+"""Gaps between records that are looked for when they are read: more cost more to compare than they save to decode."""
+
+
 def gather(
     spark: "SparkSession", raw: DeltaTable, wanted: pa.Table, head: int, config: Config, done: Done
 ) -> "DataFrame":
     """The records up to `head` of the `wanted` transactions: (txn, first, completes_at, records as ranges).
 
-    Only files that hold some of those ranges are read, however old the transactions are. Where a transaction has
-    `state` too, what it says was sent again is read with the rest.
+    Only files that hold some of those ranges are read, however old the transactions are, and little is decoded beside
+    the ranges. Where a transaction has `state` too, what it says was sent again is read with the rest.
     """
     ranges = _flat(wanted["records"])
     if "state" in wanted.column_names:
         ranges = pa.concat_tables([ranges, runs.sent_again(wanted["state"])])
     rows = read_parquet(spark, _files(raw, ranges), RAW_COLUMNS)
+    if ranges.num_rows:
+        rows = rows.where(" OR ".join(f"seqno BETWEEN {first} AND {last}" for first, last in _covering(ranges)))
     decode(spark, rows, config, done).createOrReplaceTempView("identified")
     finishing = wanted.select(["txn", "first", "completes_at"])
     local(spark, finishing, "txn string, first bigint, completes_at bigint").createOrReplaceTempView("finishing")
@@ -76,6 +82,15 @@ def regather(
 def _flat(records: pa.ChunkedArray) -> pa.Table:
     """The ranges of all the lists of ranges, as (first, last)."""
     return pa.Table.from_struct_array(records.combine_chunks().flatten())
+
+
+def _covering(ranges: pa.Table) -> list[tuple[int, int]]:
+    """A few ranges that have all those in them, and as little else as can be."""
+    ranges = ranges.sort_by("first")
+    first, last = ranges["first"].to_numpy(), np.maximum.accumulate(ranges["last"].to_numpy())
+    gaps = first[1:] - last[:-1]
+    cuts = np.sort(np.argsort(gaps)[-_FEW:]) if len(gaps) else np.empty(0, int)
+    return list(zip(first[[0, *(cuts + 1)]].tolist(), last[[*cuts, -1]].tolist(), strict=True))
 
 
 def _files(raw: DeltaTable, ranges: pa.Table) -> list[str]:
