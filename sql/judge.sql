@@ -4,7 +4,7 @@
 -- Out: every row with its fate: whole (its transaction is settled at `completes_at`, by itself or by a decision),
 --     pending, late, duplicate, said (a BEGIN or END of what was settled before), alone (a transaction or a bad record
 --     by itself), decision (it settles its transaction) or void (there was none in flight), or again: later than its
---     id is remembered, so the first of a new transaction of that id.
+--     id is remembered, so the first of a new transaction of that id. `flying`, of a decision: its id is in flight.
 WITH begun AS (
   SELECT *, {{began}} AS began FROM aggregated
 ),
@@ -15,6 +15,7 @@ ended AS (
   FROM begun
 )
 SELECT * EXCEPT (lane, done, previous, following, began),
+  seqno > began AND (settled_at IS NULL OR seqno < settled_at) AS flying,
   CASE WHEN lane = 'alone' THEN seqno WHEN lane = 'txn' AND seqno <= settled_at THEN settled_at END AS completes_at,
   CASE WHEN lane = 'late' AND known = 'said' THEN known
        WHEN lane IN ('alone', 'late') THEN lane

@@ -8,7 +8,7 @@ SELECT
   count_if(fate = 'alone' AND fault <> 'ignored') AS faulty,
   count_if(completing AND fault IS NULL) AS completed,
   collect_list(CASE WHEN fate IN ('decision', 'void') THEN named_struct(
-    'acts', fate = 'decision', 'txn', txn, 'seqno', seqno,
+    'acts', fate = 'decision', 'flying', flying, 'txn', txn, 'seqno', seqno,
     'action', decision.action, 'who', decision.who, 'why', decision.why) END) AS decisions,
   unix_micros(max(ingested)) AS ingested,
   collect_list(CASE WHEN carried AND fate = 'whole' THEN named_struct(

@@ -152,7 +152,7 @@ def judge(sync: Sync) -> Sync:
     if sync.done.preset and assembled.summary.late_before:
         assembled = _look_again(sync, assembled)
     settling = assembled.rows
-    if any(one.action in REVISITING and not one.acts for one in assembled.summary.decisions):
+    if any(one.action in REVISITING and not one.flying for one in assembled.summary.decisions):
         assembled, redriven = _revisit(sync, assembled)
         settling = settling.unionByName(redriven, allowMissingColumns=True)
     sync = replace(sync, assembled=assembled, settling=settling)
@@ -225,7 +225,7 @@ def _look_again(sync: Sync, assembled: Assembled) -> Assembled:
 
 def _revisit(sync: Sync, assembled: Assembled) -> "tuple[Assembled, DataFrame]":
     """Decisions about transactions in quarantine: those that act; and the records of those that are to go out anew."""
-    asked = [one for one in assembled.summary.decisions if one.action in REVISITING and not one.acts]
+    asked = [one for one in assembled.summary.decisions if one.action in REVISITING and not one.flying]
     quarantined = read_quarantined(sync.staging, {one.txn for one in asked})
     acting: dict[str, Decision] = {}
     for one in sorted(asked, key=lambda one: one.seqno):

@@ -99,15 +99,19 @@ def test_an_id_that_fails_again_after_it_was_done_is_in_quarantine_by_its_newest
     settled: list[Any] = [
         ("quarantined", 1, "x", None, "first"),
         ("quarantined", 2, None, place, "broken"),
-        ("done", 3, "x", None, None),
+        ("done", 3, "x", None, "ann: mended"),
         ("quarantined", 4, "x", None, "anew"),
         ("quarantined", 5, "x", None, "once more"),
         ("quarantined", 6, "y", None, "dropped"),
         ("discarded", 7, "y", None, None),
         ("quarantined", 8, "", None, "no name"),
+        ("done", 9, "", None, None),
     ]
     names = ("kind", "seqno", "txn", "kafka", "reason")
-    lines = [dict(zip(names, one, strict=True)) | {"records": [{"first": one[1], "last": one[1]}]} for one in settled]
+    lines = [
+        dict(zip(names, one, strict=True)) | {"records": [{"first": one[1], "last": one[1]}], "count": 0}
+        for one in settled
+    ]
     write_deltalake(tmp_path / "staging", pa.Table.from_pylist(lines, schema=STAGING_SCHEMA))
     found = quarantined_rows(DeltaTable(tmp_path / "staging"))
     assert {txn: (row["seqno"], row["reason"], row["records"][0]["first"]) for txn, row in found.items()} == {
@@ -133,6 +137,14 @@ def test_what_is_in_quarantine_is_not_decided_about_while_its_id_is_in_flight_ag
             undecided(staging, ids, "quarantined", among=("quarantined",))
     done = zync("dlq", "drop", "1", "--reason", "x", cwd=lake, check=False)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    decide(str(lake / "lake" / "raw"), ["1"], "drop", "decided before the sync that saw it in flight")
+    outcome = sync(lake, spark)
+    assert (outcome.in_flight, outcome.set_aside) == (1, {"ignored": 1})
+    (lake / "in.jsonl").write_text('{"topic": "a", "value": {"txn": 1, "n": 2, "x": 7}}\n')
+    load(str(lake / "lake" / "raw"), [str(lake / "in.jsonl")])
+    assert sync(lake, spark).transactions == 1
+    assert "1" in quarantined_rows(DeltaTable(staging))  # nobody decided about that one
+    assert sound(lake)
 
 
 def test_the_commands(lake: Path) -> None:

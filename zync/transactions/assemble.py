@@ -27,10 +27,12 @@ class Finishing:
 class Decision:
     """What an operator decided of a transaction; it acts at `seqno`, the decision's own.
 
-    `acts`: whether the transaction was in flight there, so that the decision settles it.
+    `acts`: whether it does. `flying`: whether the transaction is in flight there, so that it cannot be about one of
+    that id which is in quarantine.
     """
 
     acts: bool
+    flying: bool
     txn: str
     seqno: int
     action: str

@@ -134,7 +134,8 @@ def id_of(row: dict[str, Any]) -> str:
 def quarantined_rows(table: DeltaTable, wanted: Collection[str] | None = None) -> dict[str, dict[str, Any]]:
     """The rows of what is in quarantine now (of `wanted` alone, if given), by id, in the order of their first failure.
 
-    What was redriven and failed again has the row of the last time, with the records of the first.
+    What was redriven and failed again has the row of the last time, with the records of the first. Only a decision
+    takes one out of quarantine: another transaction of that id, much later, does not.
     """
     paths = [one.path for one in data_files(table, "seqno")]
     kind, txn = ds.field("kind"), ds.field("txn")
@@ -147,9 +148,10 @@ def quarantined_rows(table: DeltaTable, wanted: Collection[str] | None = None) -
     columns = ["kind", "seqno", "txn", "kafka", "records", "count", "since", "reason", "rule"]
     found: dict[str, dict[str, Any]] = {}
     for row in _scan(table, paths, mine, columns).sort_by("seqno").to_pylist():
-        if row["kind"] != "quarantined":
+        redriven, dropped = row["kind"] == "done" and row["reason"], row["kind"] == "discarded" and not row["count"]
+        if redriven or dropped:
             found.pop(id_of(row), None)
-        elif id_of(row) in wanted:
+        elif row["kind"] == "quarantined" and id_of(row) in wanted:
             found[id_of(row)] = {**row, "records": found.get(id_of(row), row)["records"]}
     return found
 
