@@ -33,8 +33,7 @@ running AS (
     lead(seqno) OVER (PARTITION BY txn, base, is_row, run ORDER BY seqno) AS run_until,
     count(total_order) OVER in_lane AS count, sum(collection) OVER in_lane AS total,
     lead(seqno) OVER (PARTITION BY txn, lane, is_row ORDER BY seqno) AS until,
-    collect_list(CASE WHEN said IS NOT NULL THEN
-      named_struct('seqno', seqno, 'count', said.count, 'total', said.total) END) OVER whole AS ends,
+    collect_list(said) OVER whole AS ends,
     min(run) OVER whole AS a3, max(run) OVER whole AS a4
   FROM laned
   WINDOW whole AS (PARTITION BY txn, base),
@@ -67,7 +66,7 @@ SELECT * EXCEPT (base, nth, is_row, total_order, run, collection, said, run_coun
   CASE WHEN lane = 'duplicate' THEN lane
        WHEN begins OR said.count = 0 THEN 'said'
        WHEN base = 'txn' AND said IS NOT NULL AND NOT exists(open, e -> e.seqno = seqno) THEN 'said' END AS known,
-  false AS torn,
+  false AS torn, array_min(transform(ends, e -> e.seqno)) AS place,
   lag(seqno) OVER (PARTITION BY txn, lane ORDER BY seqno) AS previous,
   lead(seqno) OVER (PARTITION BY txn, lane ORDER BY seqno) AS following
 FROM unsatisfied

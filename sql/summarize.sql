@@ -8,12 +8,13 @@ SELECT
   count_if(fate = 'alone' AND fault <> 'ignored') AS faulty,
   count_if(completing AND fault IS NULL) AS completed,
   collect_list(CASE WHEN fate IN ('decision', 'void') THEN named_struct(
-    'acts', fate = 'decision', 'flying', flying, 'txn', txn, 'seqno', seqno,
+    'acts', fate = 'decision', 'flying', flying, 'settles', settled_as, 'txn', txn, 'seqno', seqno,
     'action', decision.action, 'who', decision.who, 'why', decision.why) END) AS decisions,
   unix_micros(max(ingested)) AS ingested,
   collect_list(CASE WHEN carried AND fate = 'whole' THEN named_struct(
     'txn', txn, 'first', seqno, 'completes_at', completes_at) END) AS finishing,
   collect_set(CASE WHEN bad IS NOT NULL AND fate = 'whole' THEN named_struct(
     'seqno', completes_at, 'error', bad) END) AS tainted,
+  min(CASE WHEN fate = 'pending' THEN place END) AS open,
   collect_set(CASE WHEN torn THEN txn END) AS torn
 FROM assembled

@@ -123,7 +123,9 @@ class Config:
             for rule in self.outputs
         ]
         return {
-            "transactions": _digest([topics, self.transactions.done, self.transactions.preset]),
+            "transactions": _digest(
+                [topics, self.transactions.done, self.transactions.preset, self.transactions.order]
+            ),
             "config": _digest([topics, asdict(self.transactions)]),
             "rules": _digest(rules),
         }

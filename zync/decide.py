@@ -40,16 +40,17 @@ def undecided(
 ) -> list[str]:
     """The ids of `txns`, if all of them are in one of the states `among`; or, where none is named, of those in `state`.
 
+    What is whole and waits for its turn in the order of commit is not undecided.
     `older`: of those in flight, only what began at least so long ago. UsageError where one is in no such state, where
-    it is not said which, or where one in quarantine is in flight again: the decision would settle that too.
+    it is not said which, or where one in quarantine is in flight again.
     """
     chosen = _chosen(staging, txns, state, older, among)
     again = {one.id for one in find(staging, IN_FLIGHT)} if among != IN_FLIGHT else set()
     for txn in chosen:
         if txn in again:
             msg = (
-                f"transaction {txn!r} is in quarantine, and in flight again: a decision about the one would settle the "
-                f"other too, without its records (`zync txn show {txn}`); leave it, and name others by their ids"
+                f"transaction {txn!r} is in quarantine, and in flight again (`zync txn show {txn}`): a decision does "
+                "nothing until that is settled; name others by their ids"
             )
             raise UsageError(msg)
     return chosen
@@ -59,7 +60,7 @@ def _chosen(
     staging: str, txns: list[str], state: str | None, older: timedelta | None, among: tuple[str, ...]
 ) -> list[str]:
     if txns:
-        there = {one.id for one in find(staging, among)}
+        there = {one.id for one in find(staging, among) if not one.held}
         gone = [txn for txn in txns if txn not in there]
         if gone:
             msg = f"no transaction {gone[0]!r} is {' or '.join(among)}: `zync txn list` names those that are"
@@ -69,7 +70,7 @@ def _chosen(
         many = f"--state {' or '.join(among)} (and --older)" if among == IN_FLIGHT else "--all"
         msg = f"which transactions? Name their ids, or {many}"
         raise UsageError(msg)
-    return [one.id for one in find(staging, [state], older)]
+    return [one.id for one in find(staging, [state], older) if not one.held]
 
 
 def _user() -> str:

@@ -24,6 +24,7 @@ from zync.output import amount
 from zync.staging.table import STAGING_SCHEMA
 from zync.transactions import debezium
 from zync.transactions.known import id_of, quarantined_rows, read_known
+from zync.transactions.order import HELD
 
 STATES = {
     "in-flight": "pending",
@@ -41,7 +42,8 @@ class Transaction:
     """A transaction that is not simply done. `id` is its place in Kafka where it has no other.
 
     seqno: of its first record in flight, or of what settled it. records: seqnos as (first, last). since: when its
-    first record was ingested. topics: where its records are, counted.
+    first record was ingested. topics: where its records are, counted. held: it is whole, and waits for its turn in the
+    order of commit.
     """
 
     id: str
@@ -53,6 +55,7 @@ class Transaction:
     reason: str | None = None
     rule: str | None = None
     topics: dict[str, int] = field(default_factory=dict)
+    held: bool = False
 
 
 def transactions(
@@ -200,7 +203,8 @@ def kind_of(error: str) -> str:
 def _transaction(row: dict[str, Any], state: str) -> Transaction:
     ranges = tuple((one["first"], one["last"]) for one in row["records"])
     reason, rule = row["reason"], row.get("rule")
-    return Transaction(id_of(row), state, row["seqno"], ranges, row["count"], row["since"], reason, rule)
+    waits = HELD in (row.get("state") or "")
+    return Transaction(id_of(row), state, row["seqno"], ranges, row["count"], row["since"], reason, rule, held=waits)
 
 
 def _with_places(some: list[Transaction], raw: DeltaTable) -> list[Transaction]:
@@ -245,6 +249,8 @@ def _seqnos(ranges: tuple[tuple[int, int], ...]) -> Iterator[int]:
 def _missing(records: list[dict[str, Any]], one: Transaction, config: Config) -> list[str]:
     if one.state not in ("in-flight", "expired"):
         return []
+    if one.held:
+        return ["it is whole: it waits for transactions that were committed before it (order: commit)"]
     if config.transactions.preset == "debezium":
         return debezium.missing([_debezium_record(row) for row in records], str(config.transactions.topic))
     return [f"with these records it does not hold that {config.transactions.done}"]

@@ -21,6 +21,7 @@ from zync.staging.cursor import conclude
 from zync.transactions.assemble import (
     Assembled,
     Decision,
+    Finishing,
     assemble,
     instead,
     late_before,
@@ -32,6 +33,7 @@ from zync.transactions.decode import RAW_COLUMNS, decode
 from zync.transactions.done import Done
 from zync.transactions.gather import gather, regather, reread
 from zync.transactions.known import IN_FLIGHT_COLUMNS, Known, read_quarantined, read_settled
+from zync.transactions.order import decided, held, places
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -92,6 +94,11 @@ class Sync:
         return self.done.mergeable and not any(topic.record_id for topic in self.config.topics.values())
 
     @property
+    def in_order(self) -> bool:
+        """Whether transactions go out in the order of commit, and wait for that."""
+        return self.config.transactions.order == "commit"
+
+    @property
     def decided(self) -> bool:
         """Whether there are decisions of operators in raw."""
         return stored_position(self.raw, DECISIONS) is not None
@@ -132,6 +139,10 @@ def read_new(sync: Sync) -> Sync:
 def recall(sync: Sync) -> Sync:
     """What staging knows of these records' transactions: when they were settled, and which of them are in flight."""
     settled, in_flight, identified = sync.known.settled, sync.known.in_flight, there(sync.identified)
+    if sync.in_order:
+        whole = held(in_flight)
+        waiting, in_flight = in_flight.filter(whole), in_flight.filter(pc.invert(whole))
+        settled = pa.concat_tables([settled, pa.table({"txn": waiting["txn"], "seqno": places(waiting)})])
     if sync.small and (settled.num_rows or in_flight.num_rows):
         identified = sync.keeper.keep(identified)
         ids = identified.where("NOT alone").select("txn").distinct().toArrow()["txn"]
@@ -156,7 +167,10 @@ def judge(sync: Sync) -> Sync:
         assembled, redriven = _revisit(sync, assembled)
         settling = settling.unionByName(redriven, allowMissingColumns=True)
     sync = replace(sync, assembled=assembled, settling=settling)
-    finishing = {one.txn: one.completes_at for one in assembled.summary.finishing}
+    if sync.in_order:
+        sync = _in_turn(sync)
+    summary, settling = there(sync.assembled).summary, there(sync.settling)
+    finishing = {one.txn: one.completes_at for one in summary.finishing}
     if finishing:
         in_flight = sync.known.in_flight
         in_flight = in_flight.filter(pc.is_in(in_flight["txn"], pa.array(finishing)))
@@ -167,10 +181,44 @@ def judge(sync: Sync) -> Sync:
         earlier = gather(sync.spark, sync.raw, wanted, sync.known.cursor.head, sync.config, sync.done)
         earlier = sync.keeper.keep(earlier.selectExpr("*", "'whole' AS fate"))
         sync = replace(sync, settling=settling.unionByName(earlier, allowMissingColumns=True))
-    discarded = set(assembled.summary.discarded)
-    failures = tuple(Failure(seqno, reason) for seqno, reason in assembled.summary.tainted if seqno not in discarded)
-    check_limit(sync.limit, failures, assembled.summary.faulty)
+    discarded = set(summary.discarded)
+    failures = tuple(Failure(seqno, reason) for seqno, reason in summary.tainted if seqno not in discarded)
+    check_limit(sync.limit, failures, summary.faulty)
     return replace(sync, failures=failures)
+
+
+def _in_turn(sync: Sync) -> Sync:
+    """Holds what is whole behind the first in the order of commit that is not; what was held till then goes out."""
+    assembled, in_flight = there(sync.assembled), sync.known.in_flight
+    summary, whole = assembled.summary, held(in_flight)
+    others = in_flight.filter(pc.invert(pc.or_(whole, pc.is_in(in_flight["txn"], there(sync.met)["txn"]))))
+    first_open = min((one for one in (summary.open, pc.min(places(others)).as_py()) if one), default=sync.head + 1)
+    waiting = in_flight.filter(whole)
+    going = waiting.filter(pc.less(places(waiting), first_open))
+    gone = summary.discarded
+    late = f"fate = 'whole' AND completes_at > {first_open} AND completes_at NOT IN ({', '.join(map(str, [0, *gone]))})"
+    settling = there(sync.settling).selectExpr(
+        "* EXCEPT (fate, completes_at)",
+        f"CASE WHEN {late} THEN 'held' ELSE fate END AS fate",
+        f"CASE WHEN NOT coalesce({late}, false) THEN completes_at END AS completes_at",
+    )
+    newly = settling.where("fate = 'held'").select("txn").distinct().count()
+    firsts = zip(going["txn"].to_pylist(), going["seqno"].to_pylist(), places(going).to_pylist(), strict=True)
+    bad = zip(places(going).to_pylist(), going["reason"].to_pylist(), strict=True)
+    summary = replace(
+        summary,
+        completed=summary.completed - newly + going.num_rows,
+        finishing=(
+            *(one for one in summary.finishing if one.completes_at < first_open or one.completes_at in gone),
+            *(Finishing(*one) for one in firsts),
+        ),
+        tainted=(
+            *((at, why) for at, why in summary.tainted if at < first_open),
+            *((at, why) for at, why in bad if why),
+        ),
+        decisions=(*summary.decisions, *decided(going)),
+    )
+    return replace(sync, assembled=replace(assembled, summary=summary), settling=settling)
 
 
 def _with_met(sync: Sync) -> "DataFrame":
@@ -217,8 +265,12 @@ def _by_run(sync: Sync, assembled: Assembled) -> Assembled:
 def _look_again(sync: Sync, assembled: Assembled) -> Assembled:
     """Late records beside their transactions' own, which are read again: does what comes late repeat what is there?"""
     txns = late_before(assembled).select("txn").distinct().toArrow()["txn"]
-    settled = read_settled(sync.staging, sync.known.settled.filter(pc.is_in(sync.known.settled["txn"], txns)))
-    earlier = gather(sync.spark, sync.raw, settled, sync.known.cursor.head, sync.config, sync.done)
+    wanted = read_settled(sync.staging, sync.known.settled.filter(pc.is_in(sync.known.settled["txn"], txns)))
+    if sync.in_order:
+        waiting = sync.known.in_flight.filter(held(sync.known.in_flight))
+        waiting = waiting.filter(pc.is_in(waiting["txn"], txns))
+        wanted = pa.concat_tables([wanted, _wanted(waiting, places(waiting)).select(wanted.column_names)])
+    earlier = gather(sync.spark, sync.raw, wanted, sync.known.cursor.head, sync.config, sync.done)
     earlier = earlier.drop("completes_at", "opens_range", "closes_range")
     return look_again(sync.spark, assembled, earlier, sync.config, sync.done, sync.keeper)
 
@@ -232,7 +284,8 @@ def _revisit(sync: Sync, assembled: Assembled) -> "tuple[Assembled, DataFrame]":
         if one.txn in quarantined:
             acting.setdefault(one.txn, one)
     decisions = tuple(
-        replace(one, acts=True) if acting.get(one.txn) is one else one for one in assembled.summary.decisions
+        replace(one, acts=True, settles=one.seqno) if acting.get(one.txn) is one else one
+        for one in assembled.summary.decisions
     )
     ranges = [
         (txn, one.seqno, part["first"], part["last"])
@@ -299,8 +352,10 @@ def _bookkeeping(sync: Sync) -> "DataFrame":
     failures = [(one.seqno, one.reason, one.rule) for one in sync.failures]
     set_aside = local(spark, failures, "seqno bigint, reason string, rule string").hint("broadcast")
     set_aside.createOrReplaceTempView("set_aside")
-    decisions = [(one.seqno, one.txn, one.action, one.who, one.why) for one in summary.decisions if one.acts]
-    columns = "seqno bigint, txn string, action string, who string, why string"
+    decisions = [
+        (one.settles, one.seqno, one.txn, one.action, one.who, one.why) for one in summary.decisions if one.acts
+    ]
+    columns = "settles bigint, seqno bigint, txn string, action string, who string, why string"
     decided = local(spark, decisions, columns).hint("broadcast")
     decided.createOrReplaceTempView("decided")
     rows = spark.sql(

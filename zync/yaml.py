@@ -143,9 +143,6 @@ def _preset(config: Config, reader: _Reader, node: yaml.Node | None) -> Config:
         raise reader.fail(where, "transactions needs one of preset and done")
     if not said.preset and (said.topic or said.order != "completion"):
         raise reader.fail(where, "transactions.topic and transactions.order need transactions.preset")
-    if said.order == "commit":
-        wanted = "transactions.order: commit is not there yet; output rows carry the commit's `position`, to merge by"
-        raise reader.fail(where, wanted)
     for name, topic in config.topics.items():
         if not topic.id and not debezium.covers(said, name):
             raise reader.fail(_find(node, "topics", name), f"topics.{name} needs 'id'")

@@ -17,21 +17,21 @@ from zync.yaml import load as load_config
 RULE = "SELECT seqno, _order, txn, value FROM records WHERE op IS NOT NULL"
 
 
-def pipeline(folder: Path, prefix: str, rule: str = RULE, more: str = "") -> Any:
+def pipeline(folder: Path, prefix: str, rule: str = RULE, more: str = "", said: str = "") -> Any:
     (folder / "rows.sql").write_text(rule)
     (folder / "zync.yaml").write_text(
-        f"transactions: {{preset: debezium, topic: {prefix}.transaction}}\n"
+        f"transactions: {{preset: debezium, topic: {prefix}.transaction{said}}}\n"
         f"outputs: [{{topic: rows, sql: rows.sql}}]\n{more}"
     )
     return load_config(folder / "zync.yaml")
 
 
-def sync_in_cuts(folder: Path, capture: Capture, seed: int, spark: Any) -> list[dict[str, Any]]:
+def sync_in_cuts(folder: Path, capture: Capture, seed: int, spark: Any, said: str = "") -> list[dict[str, Any]]:
     """Staging after some interleaving of the capture was synced in some cuts, with few or many records in a file."""
     records = capture.interleaved(seed)
     chance = random.Random(seed)  # noqa: S311 - a test's
     cuts = sorted(chance.sample(range(1, len(records)), chance.choice([0, 1, 2])))
-    syncer = Syncer(pipeline(folder, capture.prefix), str(folder / "raw"), str(folder / "staging"), spark)
+    syncer = Syncer(pipeline(folder, capture.prefix, said=said), str(folder / "raw"), str(folder / "staging"), spark)
     size = chance.choice([30, len(records)])
     for start, end in zip([0, *cuts], [*cuts, len(records)], strict=True):
         for first in range(start, end, size):
@@ -76,6 +76,19 @@ def test_each_transaction_is_out_once_and_whole(tmp_path: Path, spark: Any, name
     assert not kinds.keys() & {"late", "quarantined"}
     assert all("BEGIN or END" in row["reason"] for row in staging if row["kind"] == "ignored")
     assert len(short) == len(SHORT & {name})
+
+
+@pytest.mark.parametrize("name", ["crash360_kill9_midoffset", "crash370_kill9_nooffset", "pgbench"])
+def test_in_order_of_commit_positions_never_fall(tmp_path: Path, spark: Any, name: str) -> None:
+    capture = read(name)
+    expected = truth(capture)
+    staging = sync_in_cuts(tmp_path, capture, 3, spark, ", order: commit")
+    made = [
+        (row["kafka"]["offset"], row["position"], json.loads(row["value"])["txn"]) for row in staging if row["value"]
+    ]
+    whole = [(position, txn) for _, position, txn in sorted(made) if "/" not in txn]
+    assert [position for position, _ in whole] == sorted(position for position, _ in whole)
+    assert Counter(txn for _, txn in whole) == {txn: one.total() for txn, one in expected.transactions.items() if one}
 
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["plain", "schema and payload"])

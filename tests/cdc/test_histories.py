@@ -12,8 +12,12 @@ import pytest
 
 from tests.cdc.test_captures import pipeline
 from tests.conftest import rows
+from zync.decide import decide
+from zync.errors import UsageError
 from zync.ingest.load import load
+from zync.operate import show, transactions
 from zync.sync import Syncer
+from zync.verify import verify
 
 
 @dataclass
@@ -106,9 +110,9 @@ def expected(records: list[dict[str, Any]], version: str) -> tuple[dict[str, lis
     return done, {txn: one.members for txn, one in flying.items()}
 
 
-def sync_small_files(folder: Path, records: list[dict[str, Any]], cuts: set[int], spark: Any) -> Syncer:
+def sync_small_files(folder: Path, records: list[dict[str, Any]], cuts: set[int], spark: Any, said: str = "") -> Syncer:
     """Syncs after each of the numbers of records in `cuts`, and after the last; raw has three records a file."""
-    syncer = Syncer(pipeline(folder, "p"), str(folder / "raw"), str(folder / "staging"), spark)
+    syncer = Syncer(pipeline(folder, "p", said=said), str(folder / "raw"), str(folder / "staging"), spark)
     for start, end in pairwise(sorted({0, *cuts, len(records)})):
         for first in range(start, end, 3):
             part = records[first : min(first + 3, end)]
@@ -137,26 +141,26 @@ def test_spark_completes_what_the_rule_says_and_when(tmp_path: Path, spark: Any,
     assert aside == [n for n in range(1, len(records) + 1) if n not in placed]
 
 
+def end(txn: int, **counts: int) -> dict[str, Any]:
+    said = [{"data_collection": f"s.{table}", "event_count": n} for table, n in counts.items()]
+    value = {"status": "END", "id": f"{txn}:9", "event_count": sum(counts.values()), "data_collections": said}
+    return {"topic": "p.transaction", "value": value}
+
+
+def row(txn: int, run: str, order: int, table: str, x: int) -> dict[str, Any]:
+    source = {"version": "3.6.0.Final", "connector": "postgresql", "schema": "s", "table": table, "lsn": 1}
+    value = {"op": "c", "after": {"x": x}, "source": source, "transaction": {"id": f"{txn}:1", "total_order": order}}
+    return {"topic": f"p.s.{table}", "value": value, "headers": [["__debezium.context.runId", run]]}
+
+
 def test_rows_sent_again_count_for_their_run_in_later_syncs(tmp_path: Path, spark: Any) -> None:
-    def end(**counts: int) -> dict[str, Any]:
-        said = [{"data_collection": f"s.{table}", "event_count": n} for table, n in counts.items()]
-        return {
-            "topic": "p.transaction",
-            "value": {"status": "END", "id": "1:9", "event_count": 2, "data_collections": said},
-        }
-
-    def row(run: str, order: int, table: str, x: int) -> dict[str, Any]:
-        source = {"version": "3.6.0.Final", "connector": "postgresql", "schema": "s", "table": table, "lsn": 1}
-        value = {"op": "c", "after": {"x": x}, "source": source, "transaction": {"id": "1:1", "total_order": order}}
-        return {"topic": f"p.s.{table}", "value": value, "headers": [["__debezium.context.runId", run]]}
-
     records = [
-        end(t=2),
-        end(t=1, u=1),
-        row("A", 1, "t", 1),
-        row("A", 2, "t", 2),
-        row("B", 1, "t", 2),
-        row("B", 2, "u", 3),
+        end(1, t=2),
+        end(1, t=1, u=1),
+        row(1, "A", 1, "t", 1),
+        row(1, "A", 2, "t", 2),
+        row(1, "B", 1, "t", 2),
+        row(1, "B", 2, "u", 3),
     ]
     sync_small_files(tmp_path, records, set(range(len(records))), spark)
     (done,) = [row for row in rows(tmp_path / "staging") if row["kind"] == "done"]
@@ -165,3 +169,78 @@ def test_rows_sent_again_count_for_their_run_in_later_syncs(tmp_path: Path, spar
 
 def members(row: dict[str, Any]) -> list[int]:
     return [n for one in row["records"] for n in range(one["first"], one["last"] + 1)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_in_order_of_commit_what_is_whole_waits_for_what_was_committed_before(
+    tmp_path: Path, spark: Any, seed: int
+) -> None:
+    chance = random.Random(seed)
+    version = "3.7.0.Final" if seed % 2 else "3.6.0.Final"
+    records = history(chance, version)
+    cuts = {chance.randrange(1, len(records)) for _ in range(2)}
+    syncer = sync_small_files(tmp_path, records, cuts, spark, ", order: commit")
+    done, flying = expected(records, version)
+    ends: dict[str, int] = {}
+    for seqno, record in enumerate(records, start=1):
+        if record["value"].get("status") == "END":
+            ends.setdefault(record["value"]["id"].split(":")[0], seqno)
+    first_open = min(ends[txn] for txn in flying if txn in ends)
+    whole = {txn.partition("@")[0]: mine for txn, mine in done.items()}
+    staging = rows(tmp_path / "staging")
+    sent = {row["txn"]: (row["seqno"], members(row)) for row in staging if row["kind"] == "done"}
+    assert sent == {txn: (ends[txn], mine) for txn, mine in whole.items() if ends[txn] < first_open}
+    assert syncer.known is not None
+    in_flight = {one["txn"]: members(one) for one in syncer.known.in_flight.to_pylist()}
+    assert in_flight == {txn: mine for txn, mine in {**flying, **whole}.items() if mine and txn not in sent}
+    out = sorted((row["kafka"]["offset"], row["seqno"]) for row in staging if row["kind"] == "output")
+    assert [seqno for _, seqno in out] == sorted(seqno for _, seqno in out)
+    assert violations(tmp_path, ", order: commit") == []
+    decide(str(tmp_path / "raw"), [txn for txn in flying if txn in ends], "discard", "so that the others go on")
+    outcome = syncer.sync()
+    assert outcome.transactions == len(whole) - len(sent)
+    out = sorted(
+        (row["kafka"]["offset"], row["seqno"]) for row in rows(tmp_path / "staging") if row["kind"] == "output"
+    )
+    assert [seqno for _, seqno in out] == sorted(seqno for _, seqno in out)
+    assert violations(tmp_path, ", order: commit") == []
+
+
+def test_what_was_released_waits_for_its_turn_too(tmp_path: Path, spark: Any) -> None:
+    by_itself = row(0, "A", 1, "t", 9)
+    del by_itself["value"]["transaction"]
+    records = [row(2, "A", 1, "t", 1), end(1, t=1), end(2, t=2), end(3, t=1), row(3, "A", 1, "t", 3), by_itself]
+    syncer = sync_small_files(tmp_path, records, set(), spark, ", order: commit")
+    raw, staging = str(tmp_path / "raw"), str(tmp_path / "staging")
+    (third,) = [one for one in transactions(raw, staging) if one.id == "3"]
+    assert (third.state, third.count) == ("in-flight", 2)
+    config = pipeline(tmp_path, "p", said=", order: commit")
+    assert "committed before" in show(raw, staging, "3", config)["missing"][0]
+    decide(raw, ["2"], "release", "one row is lost", who="ann")
+    assert syncer.sync().transactions == 0
+    assert violations(tmp_path, ", order: commit") == []
+    (tmp_path / "in.jsonl").write_text(json.dumps(row(1, "A", 1, "t", 1)) + "\n")
+    load(raw, [str(tmp_path / "in.jsonl")])
+    outcome = syncer.sync()
+    assert (outcome.transactions, outcome.in_flight, outcome.cursor) == (3, 0, outcome.head)
+    found = rows(tmp_path / "staging")
+    settled = [(one["kind"], one["seqno"], one["txn"], one["reason"]) for one in found if one["txn"] and one["count"]]
+    assert sorted(one for one in settled if one[0] in ("done", "released")) == [
+        ("done", 2, "1", None),
+        ("done", 4, "3", None),
+        ("released", 3, "2", "ann: one row is lost"),
+    ]
+    out = sorted((one["kafka"]["offset"], one["seqno"]) for one in found if one["kind"] == "output")
+    assert out == [(0, 6), (1, 2), (2, 3), (3, 4)]
+    assert violations(tmp_path, ", order: commit") == []
+
+
+def test_the_order_of_commit_needs_one_partition_that_says_it(tmp_path: Path, spark: Any) -> None:
+    with pytest.raises(UsageError, match=r"p\.transaction to have one partition.*raw has 2"):
+        sync_small_files(tmp_path, [end(1, t=1), end(2, t=1) | {"partition": 1}], set(), spark, ", order: commit")
+
+
+def violations(folder: Path, said: str) -> list[str]:
+    config = pipeline(folder, "p", said=said)
+    claims = verify(str(folder / "raw"), str(folder / "staging"), config, every_version=True, kafka=False)
+    return [text for claim in claims for text in claim.violations]

@@ -28,11 +28,12 @@ class Decision:
     """What an operator decided of a transaction; it acts at `seqno`, the decision's own.
 
     `acts`: whether it does. `flying`: whether the transaction is in flight there, so that it cannot be about one of
-    that id which is in quarantine.
+    that id which is in quarantine. `settles`: the seqno of the transaction that it settles.
     """
 
     acts: bool
     flying: bool
+    settles: int | None
     txn: str
     seqno: int
     action: str
@@ -45,7 +46,7 @@ class Summary:
     """Counts of records by fate, and what else decides how the sync goes on. `ingested` is in microseconds.
 
     `late_before`: those of the late ones whose transaction an earlier sync settled. `torn`: transactions whose state is
-    not enough (see sql/debezium.sql).
+    not enough (see sql/runs.sql). `open`: where in the order of commit the first stands that is not whole.
     """
 
     late: int = 0
@@ -58,12 +59,13 @@ class Summary:
     finishing: tuple[Finishing, ...] = ()
     tainted: tuple[tuple[int, str], ...] = ()
     torn: tuple[str, ...] = ()
+    open: int | None = None
     decisions: tuple[Decision, ...] = ()
 
     @property
     def discarded(self) -> list[int]:
         """The seqnos of transactions that are not to go out."""
-        return [one.seqno for one in self.decisions if one.acts and one.action in ("discard", "drop")]
+        return [one.settles for one in self.decisions if one.acts and one.settles and one.action in ("discard", "drop")]
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,8 @@ def with_state(spark: "SparkSession", identified: "DataFrame", in_flight: "DataF
     types = state_types(spark, identified, done)
     for column, kind in types.items():
         identified = identified.withColumn(column, sf.col(column).cast(kind))
-    state = sf.from_json("state", ", ".join(f"{column} {kind}" for column, kind in types.items()) or "none string")
+    of_done = ", ".join(f"{column}: {kind}" for column, kind in types.items()) or "none: string"
+    state = sf.from_json("state", f"done struct<{of_done}>")["done"]
     carried = in_flight.select(
         "txn",
         "seqno",
@@ -223,7 +226,10 @@ def _assemble_once(  # noqa: PLR0913 - each is a thing known by now
     remember = str(config.transactions.remember)
     began = "min(CASE WHEN lane = 'txn' THEN seqno END) OVER (PARTITION BY txn)" if decided else "CAST(NULL AS BIGINT)"
     if by_run:
-        spark.sql(statement("runs", remember=remember)).createOrReplaceTempView("aggregated")
+        aggregated = spark.sql(statement("runs", remember=remember))
+        if config.transactions.order != "commit":
+            aggregated = aggregated.withColumn("place", sf.lit(None).cast("bigint"))
+        aggregated.createOrReplaceTempView("aggregated")
         return spark.sql(statement("judge", remember=remember, began=began))
     repeated = (
         "record_id IS NOT NULL AND NOT alone AND "
@@ -237,7 +243,9 @@ def _assemble_once(  # noqa: PLR0913 - each is a thing known by now
     condition = sf.expr(f"coalesce(({done.condition}\n), false)")
     holds = sf.coalesce(try_eval(spark, condition), sf.lit(False))
     aggregated = aggregated.withColumn("done", holds & sf.expr("lane = 'txn' AND NOT carried"))
-    aggregated = aggregated.withColumns({"known": sf.expr(done.known), "torn": sf.expr(done.torn)})
+    aggregated = aggregated.withColumns(
+        {"known": sf.expr(done.known), "torn": sf.expr(done.torn), "place": sf.expr(done.place)}
+    )
     aggregated.createOrReplaceTempView("aggregated")
     return spark.sql(statement("judge", remember=remember, began=began))
 
@@ -262,6 +270,7 @@ def _summarize(spark: "SparkSession", rows: "DataFrame") -> tuple[Summary, int]:
         finishing=tuple(Finishing(**one) for one in row["finishing"]),
         tainted=tuple(sorted((one["seqno"], one["error"]) for one in row["tainted"])),
         torn=tuple(row["torn"]),
+        open=row["open"],
         decisions=tuple(Decision(**one) for one in row["decisions"]),
     ), row["again"]
 
@@ -278,5 +287,6 @@ def _sum(summaries: list[Summary]) -> Summary:
         finishing=tuple(finishing for one in summaries for finishing in one.finishing),
         tainted=tuple(tainted for one in summaries for tainted in one.tainted),
         torn=tuple(torn for one in summaries for torn in one.torn),
+        open=min((one.open for one in summaries if one.open), default=None),
         decisions=tuple(decision for one in summaries for decision in one.decisions),
     )

@@ -146,7 +146,7 @@ def aggregated(config: Config) -> list[tuple[str, str]]:
     """
     counted = field("data_collections", "array<struct<data_collection: string, event_count: bigint>>")
     total = f"aggregate(coalesce({counted}, array()), 0L, (total, c) -> total + c.event_count * {_COUNTED_TABLE})"
-    said = f"named_struct('count', {field('event_count', 'bigint')}, 'total', {total})"
+    said = f"named_struct('seqno', seqno, 'count', {field('event_count', 'bigint')}, 'total', {total})"
     run = f"CASE WHEN {TOTAL_ORDER} IS NOT NULL THEN {RUN} END"
     return [
         (f"CASE WHEN {TOTAL_ORDER} IS NOT NULL THEN 1L END", "sum({}){over}"),
@@ -162,6 +162,9 @@ DONE = "size(a2) > 0 AND forall(a2, e -> e.count = 0 OR e.count = a0 AND e.total
 
 TORN = "a3 <> a4"
 """Whether there are rows of several runs, so that sql/runs.sql is to say."""
+
+PLACE_IN_ORDER = "get(a2, 0).seqno"
+"""Where the transaction stands in order of commit: at its first END."""
 
 KNOWN = """CASE WHEN begins OR get(p2, 0).count = 0 THEN 'said'
   WHEN lane = 'txn' AND get(p2, 0).count = a0 AND get(p2, 0).total = a1 THEN 'said' END"""

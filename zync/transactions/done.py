@@ -50,8 +50,8 @@ class Aggregate:
 class Done:
     """`done` as `condition` over columns `a0`, `a1`, …, one for each of `aggregates`.
 
-    A preset has more: columns `beside` those that the aggregates take, and over all of them, `known` and `torn`
-    (see sql/judge.sql), and `again` (see sql/bookkeep.sql).
+    A preset has more: columns `beside` those that the aggregates take, and over all of them, `known`, `torn` and
+    `place` (see sql/judge.sql), and `again` (see sql/bookkeep.sql).
     """
 
     text: str
@@ -61,6 +61,7 @@ class Done:
     beside: dict[str, str] = field(default_factory=dict)
     known: str = "CAST(NULL AS STRING)"
     torn: str = "false"
+    place: str = "CAST(NULL AS BIGINT)"
     again: str | None = None
 
     @property
@@ -108,6 +109,7 @@ def understand(spark: "SparkSession", config: Config) -> Done:
             beside=debezium.beside(config),
             known=debezium.KNOWN,
             torn=debezium.TORN,
+            place=debezium.PLACE_IN_ORDER if config.transactions.order == "commit" else Done.place,
             again=runs.AGAIN,
         )
     text = config.transactions.done

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from zync.config import Config
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 
 
 _FEW = 32
-"""Gaps between records that are looked for when they are read: more cost more to compare than they save to decode."""
+"""Gaps between records that are skipped already as they are read: more would cost more to compare than they save."""
+
+_FEW_ROWS = 1_000_000
+"""Seqnos that each task can have a table of."""
 
 
 def gather(
@@ -33,9 +37,7 @@ def gather(
     ranges = _flat(wanted["records"])
     if "state" in wanted.column_names:
         ranges = pa.concat_tables([ranges, runs.sent_again(wanted["state"])])
-    rows = read_parquet(spark, _files(raw, ranges), RAW_COLUMNS)
-    if ranges.num_rows:
-        rows = rows.where(" OR ".join(f"seqno BETWEEN {first} AND {last}" for first, last in _covering(ranges)))
+    rows = _only(spark, raw, ranges)
     decode(spark, rows, config, done).createOrReplaceTempView("identified")
     finishing = wanted.select(["txn", "first", "completes_at"])
     local(spark, finishing, "txn string, first bigint, completes_at bigint").createOrReplaceTempView("finishing")
@@ -45,11 +47,7 @@ def gather(
 def reread(spark: "SparkSession", raw: DeltaTable, in_flight: pa.Table) -> "DataFrame":
     """The very rows of raw that are in flight, whatever transaction they belong to by now."""
     ranges = _flat(in_flight["records"])
-    rows = read_parquet(spark, _files(raw, ranges), RAW_COLUMNS)
-    wanted = local(spark, ranges, "first bigint, last bigint")
-    return rows.join(
-        wanted.hint("broadcast"), (rows["seqno"] >= wanted["first"]) & (rows["seqno"] <= wanted["last"]), "left_semi"
-    )
+    return _only(spark, raw, ranges)
 
 
 def regather(
@@ -61,10 +59,7 @@ def regather(
     """
     wanted = local(spark, ranges, "redriven string, completes_at bigint, first bigint, last bigint").hint("broadcast")
     places = pa.table({"first": [one[2] for one in ranges], "last": [one[3] for one in ranges]})
-    rows = read_parquet(spark, _files(raw, places), RAW_COLUMNS)
-    within = (rows["seqno"] >= wanted["first"]) & (rows["seqno"] <= wanted["last"])
-    rows = rows.join(wanted.drop("completes_at", "redriven"), within, "left_semi")
-    records = decode(spark, rows, config, done)
+    records = decode(spark, _only(spark, raw, places), config, done)
     within = (records["seqno"] >= wanted["first"]) & (records["seqno"] <= wanted["last"])
     joined = records.join(wanted, within).drop("first", "last")
     return joined.selectExpr(
@@ -82,6 +77,18 @@ def regather(
 def _flat(records: pa.ChunkedArray) -> pa.Table:
     """The ranges of all the lists of ranges, as (first, last)."""
     return pa.Table.from_struct_array(records.combine_chunks().flatten())
+
+
+def _only(spark: "SparkSession", raw: DeltaTable, ranges: pa.Table) -> "DataFrame":
+    """The rows of raw with those seqnos, and no others."""
+    rows = read_parquet(spark, _files(raw, ranges), RAW_COLUMNS)
+    if not ranges.num_rows:
+        return rows
+    rows = rows.where(" OR ".join(f"seqno BETWEEN {first} AND {last}" for first, last in _covering(ranges)))
+    wanted = local(spark, ranges, "first bigint, last bigint").selectExpr("explode(sequence(first, last)) AS seqno")
+    if pc.sum(pc.subtract(ranges["last"], ranges["first"])).as_py() < _FEW_ROWS:
+        wanted = wanted.hint("broadcast")
+    return rows.join(wanted, "seqno", "left_semi")
 
 
 def _covering(ranges: pa.Table) -> list[tuple[int, int]]:

@@ -112,6 +112,8 @@ def read_settled(table: DeltaTable, wanted: pa.Table) -> pa.Table:
     """
     seqnos = wanted["seqno"]
     names = ["kind", "txn", "seqno", "records"]
+    if not len(seqnos):
+        return _GATHERED.empty_table()
     files = data_files(table, "seqno", above=pc.min(seqnos).as_py() - 1, upto=pc.max(seqnos).as_py())
     mine = ds.field("seqno").isin(seqnos.combine_chunks()) & ds.field("kind").isin(list(SETTLED_KINDS))
     rows = _scan(table, [one.path for one in files], mine & ds.field("txn").is_valid(), names).to_pylist()

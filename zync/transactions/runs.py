@@ -36,5 +36,5 @@ def one_by_one(records: "DataFrame") -> "DataFrame":
 def sent_again(states: pa.ChunkedArray) -> pa.Table:
     """Where those records are that the states say were sent again: (first, last)."""
     some = states.filter(pc.fill_null(pc.match_substring(states, '"again":[{'), False))  # noqa: FBT003 - Arrow's
-    rows = [one for state in some.to_pylist() for one in json.loads(state)["again"]]
+    rows = [one for state in some.to_pylist() for one in json.loads(state)["done"]["again"]]
     return pa.Table.from_pylist(rows, schema=pa.schema([("first", pa.int64()), ("last", pa.int64())]))
