@@ -109,6 +109,7 @@ def sync_from(
         commit_rows=commit_rows,
         commit_bytes=commit_bytes,
         on_gap=on_gap,
+        transactions=settings.transactions,
     )
     done = sync_from_kafka(
         ingest,

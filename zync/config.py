@@ -11,6 +11,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
+from zync.errors import UsageError
+
 RESERVED_TOPIC = "__zync"
 """The topic of records that operators' commands append to raw."""
 
@@ -43,6 +45,15 @@ class Transactions:
     order: Literal["completion", "commit"] = "completion"
     expire_after: timedelta = timedelta(hours=24)
     remember: int = 1_000_000
+
+    def check_partitions(self, partitions: int) -> None:
+        """UsageError where the order of commit is asked for, and the topic that says it has so many partitions."""
+        if self.order == "commit" and partitions > 1:
+            msg = (
+                f"transactions.order: commit needs topic {self.topic} to have one partition, for Kafka keeps no order "
+                f"between partitions, and it has {partitions}: make it with one, or take order: completion"
+            )
+            raise UsageError(msg)
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from zync.ingest.raw import RAW_SCHEMA
 from zync.lake import data_files, dataset, existing_table
 from zync.output import amount
 from zync.staging.table import STAGING_SCHEMA
-from zync.transactions import debezium
 from zync.transactions.known import id_of, quarantined_rows, read_known
+from zync.transactions.missing import Seen, missing
 from zync.transactions.order import HELD
 
 STATES = {
@@ -252,18 +252,18 @@ def _missing(records: list[dict[str, Any]], one: Transaction, config: Config) ->
     if one.held:
         return ["it is whole: it waits for transactions that were committed before it (order: commit)"]
     if config.transactions.preset == "debezium":
-        return debezium.missing([_debezium_record(row) for row in records], str(config.transactions.topic))
+        return missing([_debezium_record(row) for row in records], str(config.transactions.topic))
     return [f"with these records it does not hold that {config.transactions.done}"]
 
 
-def _debezium_record(row: dict[str, Any]) -> debezium.Seen:
+def _debezium_record(row: dict[str, Any]) -> Seen:
     try:
         value = json.loads(row["value"]) if row["value"] else None
     except (ValueError, RecursionError):
         value = None
     value = value if isinstance(value, dict) else {}
     run = next((h["value"] for h in row["headers"] or () if h["key"] == "__debezium.context.runId"), None) or b""
-    return debezium.Seen(row["kafka"]["topic"], value, run.decode(errors="replace"))
+    return Seen(row["kafka"]["topic"], value, run.decode(errors="replace"))
 
 
 def _record(row: dict[str, Any]) -> dict[str, Any]:

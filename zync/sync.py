@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
-from zync import stages
 from zync.config import Config
 from zync.errors import UsageError
 from zync.ingest.raw import next_seqno, positions
 from zync.lake import ensure_table, existing_table, open_table
 from zync.spark import Keeper, pace, session
-from zync.stages import Sync, conclude_and_commit, judge, read_new, recall, there, transform_and_write
+from zync.stages import conclude_and_commit, read_new, recall, transform_and_write
 from zync.staging.commit import checkpoint, owned, reclaim
 from zync.staging.table import STAGING_SCHEMA
 from zync.transactions.done import understand
+from zync.transactions.judge import judge
 from zync.transactions.known import Known, read_cursor, read_known
+from zync.under_way import SMALL, Sync, there
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,7 +65,8 @@ class Syncer:
         staging = open_table(self.staging)
         known = self._read_known(staging)
         cursor = known.cursor
-        self._one_partition(raw)
+        said = self.config.transactions
+        said.check_partitions(len({one.partition for one in positions(raw).next if one.topic == said.topic}))
         head = next_seqno(raw) - 1 if upto is None else max(upto, cursor.head)
         if cursor.raw_id not in (None, str(raw.metadata().id)) or cursor.head > head:
             msg = f"staging at {self.staging} was made from another raw than {self.raw}: give another staging"
@@ -83,17 +85,6 @@ class Syncer:
         self.known, self._staging_version = sync.after, staging.version() + 1  # refused if another had come between
         checkpoint(staging)
         return _outcome(sync)
-
-    def _one_partition(self, raw: DeltaTable) -> None:
-        """UsageError where the order of commit is asked for, and more than one partition says what it is."""
-        said = self.config.transactions
-        ends = sorted(source.partition for source in positions(raw).next if source.topic == said.topic)
-        if said.order == "commit" and len(ends) > 1:
-            msg = (
-                f"transactions.order: commit needs topic {said.topic} to have one partition, for Kafka keeps no order "
-                f"between them, but raw has {len(ends)} (up to {ends[-1]}): take order: completion"
-            )
-            raise UsageError(msg)
 
     def _read_known(self, staging: DeltaTable | None) -> Known:
         if self.known is None or staging is None or staging.version() != self._staging_version:
@@ -137,7 +128,7 @@ def sync_once(config: Config, raw: str, staging: str, master: str | None = None)
     head = next_seqno(existing_table(raw, "zync sync-from kafka raw")) - 1
     with owned(staging):
         table = open_table(staging)
-        brief = head - (read_cursor(table).head if table else 0) <= stages.SMALL
+        brief = head - (read_cursor(table).head if table else 0) <= SMALL
         return Syncer(config, raw, staging, session(master, config.spark, brief=brief)).sync()
 
 

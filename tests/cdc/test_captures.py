@@ -3,12 +3,13 @@
 import json
 import random
 from collections import Counter, defaultdict
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cdc.captures import NAMES, SHORT, Capture, image, read, truth
+from tests.cdc.captures import DATA, NAMES, SHORT, Capture, image, read, truth
 from tests.conftest import rows
 from zync.ingest.load import load
 from zync.sync import Syncer
@@ -95,9 +96,7 @@ def test_in_order_of_commit_positions_never_fall(tmp_path: Path, spark: Any, nam
 def test_rules_see_each_table_with_typed_images(tmp_path: Path, spark: Any, wrapped: bool) -> None:
     records = [one for mine in read("pgbench").partitions.values() for one in mine]
     topic = "dbz.pgbench.public.pgbench_accounts"
-    rule = (
-        f"SELECT seqno, _order, txn, op, row.aid AS aid, after.abalance - before.abalance AS delta, ts FROM `{topic}`"
-    )
+    rule = f"SELECT seqno, _order, op, row.aid AS aid, after.abalance AS balance, ts FROM `{topic}`"
     more = f'topics: {{{topic}: {{schema: "aid INT, abalance DECIMAL(12,2)"}}}}\n'
     config = pipeline(tmp_path, "dbz.pgbench", rule, more)
     if wrapped:
@@ -107,7 +106,49 @@ def test_rules_see_each_table_with_typed_images(tmp_path: Path, spark: Any, wrap
     load(str(tmp_path / "raw"), [str(tmp_path / "in.jsonl")])
     outcome = Syncer(config, str(tmp_path / "raw"), str(tmp_path / "staging"), spark).sync()
     assert (outcome.in_flight, outcome.set_aside) == (0, {})
-    made = [json.loads(row["value"]) for row in rows(tmp_path / "staging") if row["kind"] == "output"]
-    updates = [row for row in made if row["op"] == "u"]
-    assert len(updates) == 200
+    out = [row for row in rows(tmp_path / "staging") if row["kind"] == "output"]
+    made = [json.loads(row["value"]) for row in sorted(out, key=lambda row: (row["position"], row["kafka"]["offset"]))]
+    assert len([row for row in made if row["op"] == "u"]) == 200
     assert all(isinstance(row["aid"], int) and row["ts"].endswith("Z") for row in made)
+    known = json.loads((DATA / "pgbench.truth.json").read_text())
+    assert sum({row["aid"]: Decimal(str(row["balance"])) for row in made}.values()) == known["accounts"]
+
+
+_DOCUMENTED = {
+    "mysql": ("57ec87ef-4a5a-11eb-b378-0242ac130002:10", ("inventory", None, "customers"), "inventory.customers"),
+    "mariadb": ("0-1-47", ("inventory", None, "customers"), "inventory.customers"),
+    "sqlserver": ("00000025:00000d08:0025", ("testDB", "dbo", "tablea"), "testDB.dbo.tablea"),
+    "oracle": ("5.6.641", ("ORCLPDB1", "DEBEZIUM", "CUSTOMERS"), "ORCLPDB1.DEBEZIUM.CUSTOMERS"),
+    "mongodb": ("1462833718356672513", ("testDB", None, "tablea"), "rs0.testDB.tablea"),
+}
+"""A transaction's id, a row's database, schema and table, and END's name for that, as Debezium documents each."""
+
+
+@pytest.mark.parametrize("connector", _DOCUMENTED)
+def test_other_connectors_name_transactions_and_tables_as_they_document(
+    tmp_path: Path, spark: Any, connector: str
+) -> None:
+    txn, (database, schema, table), name = _DOCUMENTED[connector]
+    own = "collection" if connector == "mongodb" else "table"
+    records = []
+    for order in (1, 2):
+        source = {"version": "3.7.0.Final", "connector": connector, "db": database, "schema": schema, own: table}
+        said = {"id": txn, "total_order": order, "data_collection_order": order}
+        value = {"op": "c", "before": None, "after": {"x": order}, "source": source, "transaction": said}
+        records.append({"topic": "p.t", "value": value})
+    other = f"{name.rpartition('.')[0]}.other"
+    for counts in ({name: 2}, {other: 2}):
+        said = [{"data_collection": one, "event_count": count} for one, count in counts.items()]
+        id_ = txn if name in counts else "another"
+        value = {"status": "END", "id": id_, "event_count": 2, "data_collections": said}
+        records.append({"topic": "p.transaction", "value": value})
+    for order in (1, 2):
+        value = json.loads(json.dumps(records[order - 1]["value"]))
+        value["transaction"]["id"] = "another"
+        records.append({"topic": "p.t", "value": value})
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    load(str(tmp_path / "raw"), [str(tmp_path / "in.jsonl")])
+    syncer = Syncer(pipeline(tmp_path, "p"), str(tmp_path / "raw"), str(tmp_path / "staging"), spark)
+    assert syncer.sync().in_flight == 1  # its END counts rows of another table
+    (done,) = [row for row in rows(tmp_path / "staging") if row["kind"] == "done"]
+    assert (done["txn"], done["seqno"]) == (txn, 3)

@@ -10,7 +10,9 @@ import pytest
 
 from tests.conftest import TopicMaker, produce, start, zync
 from tests.kafka.conftest import Lake, wait_until
+from zync.config import Transactions
 from zync.devkafka import DevKafka
+from zync.errors import UsageError
 
 
 def refused(lake: Lake, *args: str, code: int) -> str:
@@ -36,6 +38,12 @@ def test_a_broker_that_does_not_answer_is_an_error_within_30_seconds(tmp_path: P
 def test_no_broker_and_no_topic_named_is_the_users_mistake(lake: Lake) -> None:
     assert "--bootstrap-servers" in refused(lake, "--topic", "t", code=2)
     assert "--topic" in refused(lake, "--bootstrap-servers", lake.broker, code=2)
+
+
+def test_the_order_of_commit_needs_one_partition_that_says_it(lake: Lake, topic: TopicMaker) -> None:
+    name = topic(partitions=2)
+    with pytest.raises(UsageError, match=f"{name} to have one partition.* 2: "):
+        lake.sync_from(name, transactions=Transactions(preset="debezium", topic=name, order="commit"))
 
 
 def test_a_missing_topic_is_named_with_those_that_are_there(lake: Lake, topic: TopicMaker) -> None:

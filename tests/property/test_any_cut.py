@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests import model
 from tests.conftest import rows
-from zync import stages
+from zync import under_way
 from zync.config import Config, Limits, OutputRule, Topic, Transactions
 from zync.etl import transform
 from zync.ingest.load import load
@@ -175,7 +175,7 @@ def test_staging_is_what_one_pass_over_raw_says(
             bounds = [0, *sorted(cut for cut in cuts if cut < len(given_)), len(given_)]
             state = model.State()
             for start, end, small in zip(bounds, bounds[1:], smalls, strict=False):
-                monkeypatch.setattr(stages, "SMALL", len(given_) if small else 0)
+                monkeypatch.setattr(under_way, "SMALL", len(given_) if small else 0)
                 load(str(folder / "raw"), [str(write(folder / "in.jsonl", given_[start:end]))])
                 if restart:
                     syncer = Syncer(conf, str(folder / "raw"), str(folder / "staging"), spark)

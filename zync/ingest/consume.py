@@ -17,6 +17,7 @@ from typing import Literal
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from deltalake import DeltaTable
 
+from zync.config import Transactions
 from zync.errors import GapError, UsageError, ZyncError
 from zync.ingest.append import Appended, Appender
 from zync.ingest.batch import Batch, Slice, Source
@@ -61,6 +62,7 @@ class Ingest:
     commit_rows: int = 200_000
     commit_bytes: int = 128 * 1024 * 1024
     on_gap: Literal["stop", "skip"] = "stop"
+    transactions: Transactions = field(default_factory=Transactions)
 
 
 @dataclass
@@ -102,6 +104,7 @@ def sync_from_kafka(
         raise UsageError(msg)
     brokers = Brokers(ingest.kafka)
     topics = brokers.matching(ingest.topics)
+    ingest.transactions.check_partitions(topics.get(ingest.transactions.topic or "", 1))
     table = ensure_raw(ingest.location)
     targets = Targets(brokers, table, topics)
     was_collecting = gc.isenabled()

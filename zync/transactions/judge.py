@@ -1,0 +1,188 @@
+"""Stage judge: what becomes of each record, and of each transaction that waited for it."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zync.etl.transform import Failure, check_limit
+from zync.spark import local, pace
+from zync.transactions.assemble import (
+    Assembled,
+    Decision,
+    Finishing,
+    assemble,
+    instead,
+    late_before,
+    look_again,
+    with_state,
+    without_state,
+)
+from zync.transactions.gather import gather, regather
+from zync.transactions.known import IN_FLIGHT_COLUMNS, read_quarantined, read_settled
+from zync.transactions.order import decided, held, places
+from zync.under_way import Sync, there
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+REVISITING = ("redrive", "drop")
+"""Decisions about what is in quarantine."""
+
+
+def judge(sync: Sync) -> Sync:
+    """Each record's fate; and the earlier records of transactions that complete now after having been in flight."""
+    assembled = _assemble(sync, _with_met(sync))
+    if assembled.summary.torn:
+        assembled = _by_run(sync, assembled)
+    if sync.done.preset and assembled.summary.late_before:
+        assembled = _look_again(sync, assembled)
+    settling = assembled.rows
+    if any(one.action in REVISITING and not one.flying for one in assembled.summary.decisions):
+        assembled, redriven = _revisit(sync, assembled)
+        settling = settling.unionByName(redriven, allowMissingColumns=True)
+    sync = replace(sync, assembled=assembled, settling=settling)
+    if sync.in_order:
+        sync = _in_turn(sync)
+    summary, settling = there(sync.assembled).summary, there(sync.settling)
+    finishing = {one.txn: one.completes_at for one in summary.finishing}
+    if finishing:
+        in_flight = sync.known.in_flight
+        in_flight = in_flight.filter(pc.is_in(in_flight["txn"], pa.array(finishing)))
+        completes_at = pa.array([finishing[txn] for txn in in_flight["txn"].to_pylist()], pa.int64())
+        wanted = _wanted(in_flight, completes_at)
+        sync = replace(sync, earlier=pc.sum(in_flight["count"]).as_py())
+        pace(sync.spark, sync.config.spark, small=sync.small)
+        earlier = gather(sync.spark, sync.raw, wanted, sync.known.cursor.head, sync.config, sync.done)
+        earlier = sync.keeper.keep(earlier.selectExpr("*", "'whole' AS fate"))
+        sync = replace(sync, settling=settling.unionByName(earlier, allowMissingColumns=True))
+    discarded = set(summary.discarded)
+    failures = tuple(Failure(seqno, reason) for seqno, reason in summary.tainted if seqno not in discarded)
+    check_limit(sync.limit, failures, summary.faulty)
+    return replace(sync, failures=failures)
+
+
+def _in_turn(sync: Sync) -> Sync:
+    """Holds what is whole behind the first in the order of commit that is not; what was held till then goes out."""
+    assembled, in_flight = there(sync.assembled), sync.known.in_flight
+    summary, whole = assembled.summary, held(in_flight)
+    others = in_flight.filter(pc.invert(pc.or_(whole, pc.is_in(in_flight["txn"], there(sync.met)["txn"]))))
+    first_open = min((one for one in (summary.open, pc.min(places(others)).as_py()) if one), default=sync.head + 1)
+    waiting = in_flight.filter(whole)
+    going = waiting.filter(pc.less(places(waiting), first_open))
+    gone = summary.discarded
+    late = f"fate = 'whole' AND completes_at > {first_open} AND completes_at NOT IN ({', '.join(map(str, [0, *gone]))})"
+    settling = there(sync.settling).selectExpr(
+        "* EXCEPT (fate, completes_at)",
+        f"CASE WHEN {late} THEN 'held' ELSE fate END AS fate",
+        f"CASE WHEN NOT coalesce({late}, false) THEN completes_at END AS completes_at",
+    )
+    newly = settling.where("fate = 'held'").select("txn").distinct().count()
+    firsts = zip(going["txn"].to_pylist(), going["seqno"].to_pylist(), places(going).to_pylist(), strict=True)
+    bad = zip(places(going).to_pylist(), going["reason"].to_pylist(), strict=True)
+    summary = replace(
+        summary,
+        completed=summary.completed - newly + going.num_rows,
+        finishing=(
+            *(one for one in summary.finishing if one.completes_at < first_open or one.completes_at in gone),
+            *(Finishing(*one) for one in firsts),
+        ),
+        tainted=(
+            *((at, why) for at, why in summary.tainted if at < first_open),
+            *((at, why) for at, why in bad if why),
+        ),
+        decisions=(*summary.decisions, *decided(going)),
+    )
+    return replace(sync, assembled=replace(assembled, summary=summary), settling=settling)
+
+
+def _with_met(sync: Sync) -> "DataFrame":
+    """The new records with what is in flight of their transactions: as one row with its state, or record by record."""
+    met, identified = there(sync.met), there(sync.identified)
+    if not met.num_rows:
+        return without_state(identified)
+    if sync.stateful:
+        return with_state(sync.spark, identified, local(sync.spark, met, IN_FLIGHT_COLUMNS), sync.done)
+    return without_state(identified.unionByName(_records_of(sync, met)))
+
+
+def _records_of(sync: Sync, in_flight: pa.Table) -> "DataFrame":
+    """The records of those transactions that are in flight, read again."""
+    wanted = _wanted(in_flight, pa.nulls(in_flight.num_rows, pa.int64()))
+    earlier = gather(sync.spark, sync.raw, wanted, sync.known.cursor.head, sync.config, sync.done)
+    return earlier.drop("completes_at", "opens_range", "closes_range")
+
+
+def _assemble(sync: Sync, rows: "DataFrame", *, by_run: bool = False) -> Assembled:
+    return assemble(
+        sync.spark,
+        rows,
+        there(sync.settled),
+        sync.config,
+        sync.done,
+        sync.keeper,
+        decided=sync.decided,
+        by_run=by_run,
+    )
+
+
+def _by_run(sync: Sync, assembled: Assembled) -> Assembled:
+    """Transactions with rows of several runs of their connector, judged by all of their records."""
+    met, torn = there(sync.met), assembled.summary.torn
+    ids = local(sync.spark, [(txn,) for txn in torn], "txn string").hint("broadcast")
+    rows = there(sync.identified).join(ids, "txn", "left_semi")
+    met = met.filter(pc.is_in(met["txn"], pa.array(torn, pa.string())))
+    if met.num_rows:
+        rows = rows.unionByName(_records_of(sync, met))
+    return instead(sync.spark, assembled, _assemble(sync, without_state(rows), by_run=True))
+
+
+def _look_again(sync: Sync, assembled: Assembled) -> Assembled:
+    """Late records beside their transactions' own, which are read again: does what comes late repeat what is there?"""
+    txns = late_before(assembled).select("txn").distinct().toArrow()["txn"]
+    wanted = read_settled(sync.staging, sync.known.settled.filter(pc.is_in(sync.known.settled["txn"], txns)))
+    if sync.in_order:
+        waiting = sync.known.in_flight.filter(held(sync.known.in_flight))
+        waiting = waiting.filter(pc.is_in(waiting["txn"], txns))
+        wanted = pa.concat_tables([wanted, _wanted(waiting, places(waiting)).select(wanted.column_names)])
+    earlier = gather(sync.spark, sync.raw, wanted, sync.known.cursor.head, sync.config, sync.done)
+    earlier = earlier.drop("completes_at", "opens_range", "closes_range")
+    return look_again(sync.spark, assembled, earlier, sync.config, sync.done, sync.keeper)
+
+
+def _revisit(sync: Sync, assembled: Assembled) -> "tuple[Assembled, DataFrame]":
+    """Decisions about transactions in quarantine: those that act; and the records of those that are to go out anew."""
+    asked = [one for one in assembled.summary.decisions if one.action in REVISITING and not one.flying]
+    quarantined = read_quarantined(sync.staging, {one.txn for one in asked})
+    acting: dict[str, Decision] = {}
+    for one in sorted(asked, key=lambda one: one.seqno):
+        if one.txn in quarantined:
+            acting.setdefault(one.txn, one)
+    decisions = tuple(
+        replace(one, acts=True, settles=one.seqno) if acting.get(one.txn) is one else one
+        for one in assembled.summary.decisions
+    )
+    ranges = [
+        (txn, one.seqno, part["first"], part["last"])
+        for txn, one in acting.items()
+        if one.action == "redrive"
+        for part in quarantined[txn]
+    ]
+    records = sync.keeper.keep(regather(sync.spark, sync.raw, ranges, sync.config, sync.done))
+    bad = [(row["completes_at"], row["bad"]) for row in records.where("bad IS NOT NULL").toLocalIterator()]
+    summary = replace(
+        assembled.summary,
+        decisions=decisions,
+        ignored=assembled.summary.ignored - len(acting),
+        completed=assembled.summary.completed + len(acting),
+        tainted=(*assembled.summary.tainted, *dict(sorted(bad)).items()),
+    )
+    return replace(assembled, summary=summary), records
+
+
+def _wanted(in_flight: pa.Table, completes_at: pa.Array) -> pa.Table:
+    """What `gather` takes, of transactions in flight."""
+    columns = {"txn": in_flight["txn"], "first": in_flight["seqno"], "completes_at": completes_at}
+    return pa.table({**columns, "records": in_flight["records"], "state": in_flight["state"]})

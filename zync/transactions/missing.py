@@ -1,0 +1,63 @@
+"""What a Debezium transaction in flight waits for, in words for an operator; in plain Python, without Spark."""
+
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A record of a transaction as Python has it: `value` is its JSON, `run` the header of its connector's run."""
+
+    topic: str
+    value: dict[str, Any]
+    run: str
+
+
+def missing(records: list[Seen], topic: str) -> list[str]:
+    """What a transaction of the preset still waits for, in words; `topic` is that of BEGIN and END."""
+    bodies = [(one, _body(one.value)) for one in records]
+    ends = [body for one, body in bodies if one.topic == topic and body.get("status") == "END"]
+    rows: dict[str, dict[str, Counter[str]]] = {}
+    for one, body in bodies:
+        source, said = body.get("source"), body.get("transaction")
+        if one.topic != topic and isinstance(source, dict) and isinstance(said, dict):
+            table = _short([source.get("db"), source.get("schema"), source.get("table") or source.get("collection")])
+            rows.setdefault(table, {}).setdefault(one.run, Counter())[_identity(body)] += 1
+    here: dict[str, int] = {}
+    for table, runs in rows.items():
+        together: Counter[str] = Counter()
+        for run in runs.values():
+            together |= run
+        here[table] = together.total()
+    if not ends:
+        return [f"no END yet; {sum(here.values())} rows are here"]
+    found = []
+    for end in ends:
+        for one in end.get("data_collections") or ():
+            table = _short(str(one["data_collection"]).split("."))
+            if here.get(table, 0) != one["event_count"]:
+                counts = f"END counts {one['event_count']} in {one['data_collection']}"
+                found.append(f"{counts}, {here.get(table, 0)} are here")
+    return found or ["every END's counts are here, but not as one run of the connector has them, nor as all together"]
+
+
+def _body(value: dict[str, Any]) -> dict[str, Any]:
+    return value["payload"] if isinstance(value.get("payload"), dict) and "schema" in value else value
+
+
+def _short(names: list[Any]) -> str:
+    name = ".".join(str(one) for one in names if one)
+    return "" if "LogicalDecodingMessageId@" in name else ".".join(name.split(".")[-2:])
+
+
+def _identity(body: dict[str, Any]) -> str:
+    """What RECORD_ID is in SQL: by it rows are told from what was sent again."""
+    source = body["source"]
+    version = re.match(r"(\d+)\.(\d+)", str(source.get("version")))
+    if version and (int(version[1]), int(version[2])) >= (3, 7):
+        return str(body["transaction"].get("total_order"))
+    place = {key: source.get(key) for key in ("lsn", "file", "pos", "row", "change_lsn", "event_serial_no", "scn")}
+    return json.dumps([place, body.get("op"), body.get("before"), body.get("after")], sort_keys=True)
