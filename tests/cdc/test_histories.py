@@ -235,6 +235,23 @@ def test_what_was_released_waits_for_its_turn_too(tmp_path: Path, spark: Any) ->
     assert violations(tmp_path, ", order: commit") == []
 
 
+def test_what_is_redriven_waits_for_nobody(tmp_path: Path, spark: Any) -> None:
+    (rule, mended) = (
+        f"SELECT seqno, {cast}(value:op::string AS INT) AS x FROM records WHERE op IS NOT NULL"
+        for cast in ("CAST", "TRY_CAST")
+    )
+    raw, staging, said = str(tmp_path / "raw"), str(tmp_path / "staging"), ", order: commit"
+    records = [end(1, t=1), row(1, "A", 1, "t", 1), end(2, t=1)]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    load(raw, [str(tmp_path / "in.jsonl")])
+    outcome = Syncer(pipeline(tmp_path, "p", rule, said=said), raw, staging, spark).sync()
+    assert (outcome.set_aside, outcome.in_flight) == ({"quarantined": 1}, 1)
+    decide(raw, ["1"], "redrive", "mended")
+    outcome = Syncer(pipeline(tmp_path, "p", mended, said=said), raw, staging, spark).sync()
+    assert (outcome.transactions, outcome.outputs, outcome.in_flight) == (1, {"rows": 1}, 1)
+    assert violations(tmp_path, said) == []
+
+
 def test_the_order_of_commit_needs_one_partition_that_says_it(tmp_path: Path, spark: Any) -> None:
     with pytest.raises(UsageError, match=r"p\.transaction to have one partition.* 2: "):
         sync_small_files(tmp_path, [end(1, t=1), end(2, t=1) | {"partition": 1}], set(), spark, ", order: commit")

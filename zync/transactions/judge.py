@@ -72,8 +72,10 @@ def _in_turn(sync: Sync) -> Sync:
     first_open = min((one for one in (summary.open, pc.min(places(others)).as_py()) if one), default=sync.head + 1)
     waiting = in_flight.filter(whole)
     going = waiting.filter(pc.less(places(waiting), first_open))
-    gone = summary.discarded
-    late = f"fate = 'whole' AND completes_at > {first_open} AND completes_at NOT IN ({', '.join(map(str, [0, *gone]))})"
+    at_once = {one.settles for one in summary.decisions if one.acts and one.action != "release"}
+    late = (
+        f"fate = 'whole' AND completes_at > {first_open} AND completes_at NOT IN ({', '.join(map(str, [0, *at_once]))})"
+    )
     settling = there(sync.settling).selectExpr(
         "* EXCEPT (fate, completes_at)",
         f"CASE WHEN {late} THEN 'held' ELSE fate END AS fate",
@@ -86,11 +88,11 @@ def _in_turn(sync: Sync) -> Sync:
         summary,
         completed=summary.completed - newly + going.num_rows,
         finishing=(
-            *(one for one in summary.finishing if one.completes_at < first_open or one.completes_at in gone),
+            *(one for one in summary.finishing if one.completes_at < first_open or one.completes_at in at_once),
             *(Finishing(*one) for one in firsts),
         ),
         tainted=(
-            *((at, why) for at, why in summary.tainted if at < first_open),
+            *((at, why) for at, why in summary.tainted if at < first_open or at in at_once),
             *((at, why) for at, why in bad if why),
         ),
         decisions=(*summary.decisions, *decided(going)),
