@@ -1,5 +1,7 @@
 -- In: `settling`: every record with its fate, and those gathered; `set_aside`: transactions (by seqno) that go to
---     quarantine instead of out; `decided`: operators' decisions, and the seqno of the transaction that each `settles`.
+--     quarantine instead of out; `decided`: operators' decisions, the seqno of the transaction that each `settles`,
+--     and what a redrive or drop `revisits` (zync.transactions.set_aside), as JSON; `now`: one row, what has `expired`.
+--     (Numbers that differ from sync to sync are in tables: as text they would have Spark compile its code anew.)
 -- Out: staging's bookkeeping rows: one for each transaction, whole or in flight, and one for each record that is
 --     alone, late or a duplicate.
 WITH whole AS (
@@ -33,7 +35,7 @@ single AS (
     array(named_struct('first', seqno, 'last', seqno)) AS records
   FROM settling
   WHERE fate IN ('alone', 'late', 'duplicate', 'said', 'void') AND NOT (fault <=> 'ignored')
-    AND NOT (fate = 'duplicate' AND seqno <= {{head}})
+    AND NOT (fate = 'duplicate' AND reread)
     AND NOT (fate = 'void' AND seqno IN (SELECT seqno FROM decided))
 )
 SELECT CASE WHEN q.seqno IS NOT NULL THEN 'quarantined'
@@ -43,14 +45,14 @@ SELECT CASE WHEN q.seqno IS NOT NULL THEN 'quarantined'
   completes_at AS seqno, NULL AS kafka, whole.txn,
   concat(records, CASE WHEN d.seqno IS NULL THEN array()
                        ELSE array(named_struct('first', d.seqno, 'last', d.seqno)) END) AS records,
-  count, NULL AS since, NULL AS state, coalesce(q.reason, d.who || ': ' || d.why) AS reason, q.rule
+  count, NULL AS since, d.revisits AS state, coalesce(q.reason, d.who || ': ' || d.why) AS reason, q.rule
 FROM whole LEFT JOIN set_aside q ON completes_at = q.seqno LEFT JOIN decided d ON completes_at = d.settles
 UNION ALL
-SELECT 'discarded', seqno, NULL, txn, array(named_struct('first', seqno, 'last', seqno)), 0, NULL, NULL,
+SELECT 'discarded', seqno, NULL, txn, array(named_struct('first', seqno, 'last', seqno)), 0, NULL, revisits,
   who || ': ' || why, NULL
 FROM decided WHERE action = 'drop'
 UNION ALL
-SELECT CASE WHEN since <= {{expired}} THEN 'expired' ELSE 'pending' END, first, NULL, in_flight.txn,
+SELECT CASE WHEN since <= now.expired THEN 'expired' ELSE 'pending' END, first, NULL, in_flight.txn,
   concat(records, CASE WHEN d.seqno IS NULL THEN array()
                        ELSE array(named_struct('first', d.seqno, 'last', d.seqno)) END),
   count, since,
@@ -58,7 +60,7 @@ SELECT CASE WHEN since <= {{expired}} THEN 'expired' ELSE 'pending' END, first, 
     'decided', CASE WHEN d.seqno IS NOT NULL
       THEN named_struct('seqno', d.seqno, 'action', d.action, 'who', d.who, 'why', d.why) END), {{json_options}}),
   bad, NULL
-FROM in_flight LEFT JOIN decided d ON held_as = d.settles WHERE NOT untouched
+FROM in_flight CROSS JOIN now LEFT JOIN decided d ON held_as = d.settles WHERE NOT untouched
 UNION ALL
 SELECT CASE WHEN fate IN ('said', 'void') THEN 'ignored'
             WHEN fate <> 'alone' THEN fate

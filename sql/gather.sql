@@ -1,8 +1,8 @@
 -- In: `identified`: records read again; `finishing`: transactions that were in flight and complete now.
--- Out: the earlier records of those, and no others.
-SELECT i.*, f.completes_at,
+-- Out: the earlier records of those.
+SELECT i.* EXCEPT (reread), true AS reread, f.completes_at,
   coalesce(lag(i.seqno) OVER one <> i.seqno - 1, true) AS opens_range,
   coalesce(lead(i.seqno) OVER one <> i.seqno + 1, true) AS closes_range
-FROM identified i JOIN finishing f ON i.txn = f.txn AND i.seqno >= f.first AND i.seqno <= {{head}}
+FROM identified i JOIN finishing f ON i.txn = f.txn
 WHERE NOT i.alone AND i.decision IS NULL
 WINDOW one AS (PARTITION BY i.txn ORDER BY i.seqno)

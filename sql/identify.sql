@@ -1,6 +1,7 @@
 -- In: `decoded`, with what the config's expressions found (`found`, null where an expression failed; `parts`).
 -- Out: each record with its transaction. `alone`: it is in none, or one by itself; `fault`: why it cannot even be that;
---     `bad`: what is wrong with a record that does belong to a transaction.
+--     `bad`: what is wrong with a record that does belong to a transaction. `carried` and `reread` are for what is known
+--     of earlier syncs: a transaction's state, and its records read again.
 WITH checked AS (
   SELECT *, coalesce({{configured}}, false) AS configured, topic = '__zync' AS ours,
     coalesce(bad, CASE WHEN {{unfit}} THEN 'value does not fit the schema' END) AS wrong
@@ -20,7 +21,8 @@ SELECT seqno, kafka, topic, ingested, headers, key, value,
   CASE WHEN found.id IS NOT NULL AND NOT ours
     THEN coalesce(wrong, CASE WHEN parts IS NULL THEN 'the done condition fails on it' END) END AS bad,
   CASE WHEN ours AND found.id IS NOT NULL THEN named_struct('action', try_variant_get(value, '$.decision', 'string'),
-    'who', try_variant_get(value, '$.who', 'string'), 'why', try_variant_get(value, '$.why', 'string')) END AS decision,
+    'who', try_variant_get(value, '$.who', 'string'), 'why', try_variant_get(value, '$.why', 'string'),
+    'late', try_variant_get(value, '$.late', 'array<struct<first: bigint, last: bigint>>')) END AS decision,
   {{record_id}} AS record_id,
-  false AS carried{{parts}}{{structs}}
+  false AS carried, false AS reread{{parts}}{{structs}}
 FROM checked

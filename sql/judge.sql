@@ -8,7 +8,8 @@
 --     than its id is remembered, so the first of a new transaction of that id. `flying`, of a decision: its id is in
 --     flight.
 WITH begun AS (
-  SELECT * EXCEPT (place), {{began}} AS began, min(CASE WHEN lane = 'txn' THEN place END) OVER (PARTITION BY txn) AS place
+  SELECT * EXCEPT (place), {{began}} AS began,
+    min(CASE WHEN lane = 'txn' THEN place END) OVER (PARTITION BY txn) AS place
   FROM aggregated
 ),
 ended AS (

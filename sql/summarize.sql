@@ -9,7 +9,7 @@ SELECT
   count_if(completing AND fault IS NULL) AS completed,
   collect_list(CASE WHEN fate IN ('decision', 'void') THEN named_struct(
     'acts', fate = 'decision', 'flying', flying, 'settles', settled_as, 'txn', txn, 'seqno', seqno,
-    'action', decision.action, 'who', decision.who, 'why', decision.why) END) AS decisions,
+    'action', decision.action, 'who', decision.who, 'why', decision.why, 'records', decision.late) END) AS decisions,
   unix_micros(max(ingested)) AS ingested,
   collect_list(CASE WHEN carried AND fate = 'whole' THEN named_struct(
     'txn', txn, 'first', seqno, 'completes_at', completes_at) END) AS finishing,

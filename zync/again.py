@@ -5,15 +5,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from zync.config import Config
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+
+from zync.config import RESERVED_TOPIC, Config
 from zync.errors import UsageError
-from zync.ingest.raw import next_seqno
-from zync.lake import data_files, existing_table, open_table
+from zync.ingest.raw import DECISIONS, RAW_SCHEMA, next_seqno, stored_position
+from zync.lake import data_files, dataset, existing_table, open_table
 from zync.spark import read_parquet
 from zync.sql import statement
 from zync.staging.commit import owned
 from zync.staging.table import spark_schema
 from zync.sync import Outcome, Syncer
+from zync.transactions.judge import REVISITING
 from zync.transactions.known import read_cursor
 
 if TYPE_CHECKING:
@@ -54,17 +58,30 @@ def replay(
     last = next_seqno(existing_table(raw, "zync sync-from kafka raw")) - 1
     last = last if upto is None else min(upto, last)
     outputs: dict[str, int] = {}
+    cuts = [*_before_revisits(existing_table(raw, "zync sync-from kafka raw")), last]
     syncs = transactions = head = cursor = 0
     with owned(into):
         syncer = Syncer(config, raw, into, spark)
         while head < last:
-            outcome = syncer.sync(upto=min(head + _STEP, last))
+            outcome = syncer.sync(upto=min(head + _STEP, next(cut for cut in cuts if cut > head), last))
             on_sync(outcome)
             syncs, transactions = syncs + 1, transactions + outcome.transactions
             head, cursor = outcome.head, outcome.cursor
             for topic, count in outcome.outputs.items():
                 outputs[topic] = outputs.get(topic, 0) + count
     return Replayed(cursor, head, syncs, transactions, outputs, _different(into, beside))
+
+
+def _before_revisits(raw: DeltaTable) -> list[int]:
+    """Where a sync has to end, for what an operator redrove or dropped to be in staging when that is decided."""
+    paths = [file.path for file in data_files(raw, "seqno")]
+    if not paths or stored_position(raw, DECISIONS) is None:
+        return []
+    ours = ds.field("kafka", "topic") == RESERVED_TOPIC
+    rows = dataset(raw, paths, RAW_SCHEMA).to_table(columns=["seqno", "value"], filter=ours).sort_by("seqno")
+    decisions = zip(rows["seqno"].to_pylist(), map(json.loads, rows["value"].to_pylist()), strict=True)
+    seqnos = [seqno for seqno, one in decisions if one["decision"] in REVISITING]
+    return [seqno - 1 for seqno in seqnos if seqno - 1 not in seqnos]
 
 
 def _different(one: str, other: str) -> list[str]:

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 txn = typer.Typer(no_args_is_help=True, help="Look at transactions that are not done, and decide about them.")
 
-dlq = typer.Typer(no_args_is_help=True, help="Look at what is in quarantine, and send it out or drop it.")
+dlq = typer.Typer(no_args_is_help=True, help="Look at what is set aside, and send it out or drop it.")
 
 State = Annotated[str | None, typer.Option(help="in-flight, expired, quarantined, late, released or discarded.")]
 Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...")]
 All = Annotated[bool, typer.Option("--all", help="All that is in quarantine.")]
+Late = Annotated[bool, typer.Option("--late", help="All that came late.")]
 Reason = Annotated[str, typer.Option(help="Why: it stays on record.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
@@ -128,23 +129,23 @@ def _decide(
     config: Path | None,
     as_json: bool,
 ) -> None:
-    from zync.decide import IN_FLIGHT, decide, undecided
+    from zync.decide import IN_FLIGHT, SET_ASIDE, decide, undecided
 
     settings, out = read_config(config, lake), Output(as_json=as_json)
     raw, staging = locate("raw", settings.lake), locate("staging", settings.lake)
-    among = IN_FLIGHT if action in ("release", "discard") else ("quarantined",)
+    among = IN_FLIGHT if action in ("release", "discard") else SET_ASIDE
     chosen = undecided(staging, txn_ids, state, older, among)
     if not txn_ids and chosen and not yes:
         typer.confirm(f"{action} {amount(len(chosen), 'transaction')} ({state})?", abort=True, err=True)
     if chosen:
         decide(raw, chosen, action, reason)
     text = f"{action}: {amount(len(chosen), 'transaction')} on record; the next sync acts on it" if chosen else "none"
-    out.result({"decision": action, "transactions": chosen}, text)
+    out.result({"decision": action, "transactions": [*chosen]}, text)
 
 
 @dlq.command("list")
 def dlq_list(lake: Lake = None, config: ConfigFile = None, as_json: AsJson = False, debug: Debug = False) -> None:
-    """List what is in quarantine, by error: records that do not decode, and transactions whose rule failed.
+    """List what is set aside, by error: what does not decode, what a rule failed on, and what came late.
 
     \b
     zync dlq list
@@ -158,10 +159,10 @@ def dlq_list(lake: Lake = None, config: ConfigFile = None, as_json: AsJson = Fal
         return
     for one in found:
         by = f"rule {one['rule']}: " if one["rule"] else ""
-        more = ", …" if one["count"] > len(one["ids"]) else ""
-        out.line(f"{one['count']:,}  {by}{one['error']}  (ids {', '.join(one['ids'])}{more}; at {one['places'][0]})")
+        some = ", ".join([*one["ids"], "…"] if one["count"] > len(one["ids"]) else one["ids"])
+        out.line(f"{one['count']:,} {one['state']}  {by}{one['error']}  (ids {some}; at {one['places'][0]})")
     if not found:
-        out.line("quarantine is empty")
+        out.line("nothing is set aside")
 
 
 @dlq.command("show")
@@ -172,7 +173,7 @@ def dlq_show(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Show one transaction or record in quarantine: the error, the rule, its records and their places in Kafka.
+    """Show one transaction or record that is set aside: the error, the rule, its records and their places in Kafka.
 
     \b
     zync dlq show order/0/17
@@ -188,19 +189,22 @@ def _about_quarantined(action: "Action", text: str) -> None:
         reason: Reason,
         txn_ids: Ids = None,
         everything: All = False,
+        late: Late = False,
         yes: Yes = False,
         lake: Lake = None,
         config: ConfigFile = None,
         as_json: AsJson = False,
         debug: Debug = False,
     ) -> None:
-        state = "quarantined" if everything else None
+        state = "quarantined" if everything else "late" if late else None
         _decide(action, txn_ids or [], reason, state, None, yes, lake, config, as_json)
 
 
 _about_quarantined(
     "redrive",
-    """Send transactions out of quarantine through the rules as they are now, at the next offsets.
+    """Send what is set aside out through the rules as they are now, at the next offsets.
+
+    What came late of a transaction goes out as a transaction of its own.
 
     \b
     zync dlq redrive order/0/17 --reason "the cast is mended"
@@ -209,7 +213,7 @@ _about_quarantined(
 )
 _about_quarantined(
     "drop",
-    """Take transactions out of quarantine without output.
+    """Let what is set aside go, without output.
 
     \b
     zync dlq drop order/0/17 --reason "a probe"

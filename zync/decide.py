@@ -1,32 +1,39 @@
 """Operators' decisions: records of raw's reserved topic, each about one transaction, which act at their seqno.
 
 A decision is appended at once, without Spark and without waiting for a sync; the next sync, or a replay, meets it
-where it stands. It settles its transaction if that is in flight there, and does nothing otherwise.
+where it stands. It settles its transaction if that is in flight there, or takes out what is set aside of it, and does
+nothing otherwise.
 """
 
 import getpass
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal
 
 from zync.errors import UsageError
 from zync.ingest.append import Appended, Appender
 from zync.ingest.load import Line, as_batch
 from zync.ingest.raw import DECISIONS
-from zync.operate import find
+from zync.operate import Transaction, find
+from zync.transactions.set_aside import Ranges
 
 Action = Literal["release", "discard", "redrive", "drop"]
 IN_FLIGHT = ("in-flight", "expired")
+SET_ASIDE = ("quarantined", "late")
 
 
-def decide(raw: str, txns: Iterable[str], action: Action, why: str, who: str | None = None) -> Appended:
+def decide(
+    raw: str, txns: Iterable[str] | Mapping[str, Ranges | None], action: Action, why: str, who: str | None = None
+) -> Appended:
     """Appends to the raw at that location that `action` was decided of each of the transactions, in one commit.
 
-    `who`: the user that runs this, if not given.
+    `txns`: their ids; or, by id, the late records that it is about. `who`: the user that runs this, if not given.
     """
     author = who or _user()
-    values = [{"decision": action, "txn": txn, "who": author, "why": why} for txn in txns]
+    late = txns if isinstance(txns, Mapping) else {}
+    values: list[dict[str, Any]] = [{"decision": action, "txn": txn, "who": author, "why": why} for txn in txns]
+    values = [one | {"late": late[one["txn"]]} if late.get(one["txn"]) else one for one in values]
     lines = [Line(f"decision on {one['txn']}", DECISIONS, value=json.dumps(one).encode()) for one in values]
     return Appender(raw).append_planned(lambda table: as_batch(lines, table))
 
@@ -37,19 +44,21 @@ def undecided(
     state: str | None,
     older: timedelta | None = None,
     among: tuple[str, ...] = IN_FLIGHT,
-) -> list[str]:
+) -> dict[str, Ranges | None]:
     """The ids of `txns`, if all of them are in one of the states `among`; or, where none is named, of those in `state`.
+
+    With the late records, where it is those that are in that state; what is in quarantine comes before them.
 
     What is whole and waits for its turn in the order of commit is not undecided.
     `older`: of those in flight, only what began at least so long ago. UsageError where one is in no such state, where
-    it is not said which, or where one in quarantine is in flight again.
+    it is not said which, or where one that is set aside is in flight again.
     """
     chosen = _chosen(staging, txns, state, older, among)
     again = {one.id for one in find(staging, IN_FLIGHT)} if among != IN_FLIGHT else set()
     for txn in chosen:
         if txn in again:
             msg = (
-                f"transaction {txn!r} is in quarantine, and in flight again (`zync txn show {txn}`): a decision does "
+                f"transaction {txn!r} is set aside, and in flight again (`zync txn show {txn}`): a decision does "
                 "nothing until that is settled; name others by their ids"
             )
             raise UsageError(msg)
@@ -58,19 +67,29 @@ def undecided(
 
 def _chosen(
     staging: str, txns: list[str], state: str | None, older: timedelta | None, among: tuple[str, ...]
-) -> list[str]:
+) -> dict[str, Ranges | None]:
     if txns:
-        there = {one.id for one in find(staging, among) if not one.held}
+        there = _late_records(one for one in find(staging, among) if not one.held)
         gone = [txn for txn in txns if txn not in there]
         if gone:
             msg = f"no transaction {gone[0]!r} is {' or '.join(among)}: `zync txn list` names those that are"
             raise UsageError(msg)
-        return list(dict.fromkeys(txns))
+        return {txn: there[txn] for txn in txns}
     if state not in among:
-        many = f"--state {' or '.join(among)} (and --older)" if among == IN_FLIGHT else "--all"
+        many = f"--state {' or '.join(among)} (and --older)" if among == IN_FLIGHT else "--all (or --late)"
         msg = f"which transactions? Name their ids, or {many}"
         raise UsageError(msg)
-    return [one.id for one in find(staging, [state], older) if not one.held]
+    return _late_records(one for one in find(staging, [state], older) if not one.held)
+
+
+def _late_records(some: Iterable[Transaction]) -> dict[str, Ranges | None]:
+    found: dict[str, Ranges | None] = {}
+    for one in some:
+        if one.state != "late":
+            found[one.id] = None
+        else:
+            found.setdefault(one.id, [{"first": first, "last": last} for first, last in one.records])
+    return found
 
 
 def _user() -> str:

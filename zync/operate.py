@@ -22,9 +22,10 @@ from zync.ingest.raw import RAW_SCHEMA
 from zync.lake import data_files, dataset, existing_table
 from zync.output import amount
 from zync.staging.table import STAGING_SCHEMA
-from zync.transactions.known import id_of, quarantined_rows, read_known
+from zync.transactions.known import read_known
 from zync.transactions.missing import Seen, missing
 from zync.transactions.order import HELD
+from zync.transactions.set_aside import id_of, read_set_aside
 
 STATES = {
     "in-flight": "pending",
@@ -138,7 +139,7 @@ def _all(table: DeltaTable, states: Collection[str], txn: str | None = None) -> 
     """Those in one of the states; where an id is given, those of that id alone, done or not."""
     names = {kind: name for name, kind in STATES.items()}
     wanted = {STATES[state] for state in states}
-    kinds = wanted - {"pending", "expired", "quarantined"} | ({"done"} if txn is not None else set())
+    kinds = wanted & {"released", "discarded"} | ({"done"} if txn is not None else set())
     settled = ds.field("kind").isin(pa.array(kinds, pa.string()))
     in_flight = read_known(table, 0).in_flight
     if txn is not None:
@@ -146,9 +147,10 @@ def _all(table: DeltaTable, states: Collection[str], txn: str | None = None) -> 
     for row in [*in_flight.to_pylist(), *_rows(table, settled)]:
         if row["kind"] in wanted | kinds:
             yield _transaction(row, names.get(row["kind"], row["kind"]))
-    if "quarantined" in wanted:
-        found = quarantined_rows(table, None if txn is None else {txn})
-        yield from (_transaction(row, "quarantined") for row in found.values())
+    if wanted & {"quarantined", "late"}:
+        aside = read_set_aside(table, None if txn is None else {txn})
+        for state, rows in (("quarantined", aside.quarantined), ("late", aside.late)):
+            yield from (_transaction(row, state) for row in rows.values() if state in wanted)
 
 
 def _is(txn: str) -> ds.Expression:
@@ -171,17 +173,17 @@ def _rows(table: DeltaTable, wanted: ds.Expression) -> list[dict[str, Any]]:
 
 
 def groups(raw: str, staging: str) -> list[dict[str, Any]]:
-    """What is in quarantine, by rule and error (its numbers and quoted parts aside), the most frequent first.
+    """What is set aside, by rule and error (its numbers and quoted parts aside), the most frequent first.
 
-    Each with a count, an example of the error, some ids, and where the first one's records are in Kafka.
+    Each with its state, a count, an example of the error, some ids, and where the first one's records are in Kafka.
     """
     raw_table = existing_table(raw, "zync sync-from kafka raw")
-    found: dict[tuple[str | None, str], list[Transaction]] = {}
-    for row in quarantined_rows(existing_table(staging, "zync sync raw staging")).values():
-        one = _transaction(row, "quarantined")
-        found.setdefault((one.rule, kind_of(one.reason or "")), []).append(one)
+    found: dict[tuple[str, str | None, str], list[Transaction]] = {}
+    for one in _all(existing_table(staging, "zync sync raw staging"), ("quarantined", "late")):
+        found.setdefault((one.state, one.rule, kind_of(one.reason or "")), []).append(one)
     return [
         {
+            "state": state,
             "count": len(mine),
             "rule": rule,
             "error": mine[0].reason,
@@ -191,7 +193,7 @@ def groups(raw: str, staging: str) -> list[dict[str, Any]]:
                 for row in islice(_raw_rows(raw_table, mine[0].records, ["seqno", "kafka"]), 5)
             ],
         }
-        for (rule, _), mine in sorted(found.items(), key=lambda item: -len(item[1]))
+        for (state, rule, _), mine in sorted(found.items(), key=lambda item: -len(item[1]))
     ]
 
 

@@ -104,17 +104,19 @@ def _bookkeeping(sync: Sync) -> "DataFrame":
     set_aside = local(spark, failures, "seqno bigint, reason string, rule string").hint("broadcast")
     set_aside.createOrReplaceTempView("set_aside")
     decisions = [
-        (one.settles, one.seqno, one.txn, one.action, one.who, one.why) for one in summary.decisions if one.acts
+        (one.settles, one.seqno, one.txn, one.action, one.who, one.why, one.revisits)
+        for one in summary.decisions
+        if one.acts
     ]
-    columns = "settles bigint, seqno bigint, txn string, action string, who string, why string"
+    columns = "settles bigint, seqno bigint, txn string, action string, who string, why string, revisits string"
     decided = local(spark, decisions, columns).hint("broadcast")
     decided.createOrReplaceTempView("decided")
+    now = local(spark, [(sync.cutoff,)], "cutoff bigint").selectExpr("timestamp_micros(cutoff) AS expired")
+    now.hint("broadcast").createOrReplaceTempView("now")
     rows = spark.sql(
         statement(
             "bookkeep",
-            head=str(sync.known.cursor.head),
             state=sync.done.state_now if sync.stateful else "named_struct('none', CAST(NULL AS STRING))",
-            expired=f"timestamp_micros({sync.cutoff})",
             json_options=options(JSON_OPTIONS),
         )
     )

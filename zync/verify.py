@@ -1,5 +1,7 @@
 """`zync verify`: proves of raw and staging, as they are, what zync promises; or says what is damaged, and where."""
 
+import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,11 +18,12 @@ from zync.ingest.raw import RAW_SCHEMA, positions
 from zync.lake import DataFile, data_files, dataset, existing_table, first_line
 from zync.staging.table import STAGING_SCHEMA, SYNC
 from zync.transactions.known import SETTLED_KINDS, Known, advance, read_cursor
+from zync.transactions.set_aside import REVISITS, seqnos
 
 _SHOWN = 20
 """Violations of one claim that are listed; more are counted."""
 _OF_RAW = ["seqno", "kafka", "ingested"]
-_OF_STAGING = ["kind", "seqno", "sync", "kafka", "txn", "records", "reason"]
+_OF_STAGING = ["kind", "seqno", "sync", "kafka", "txn", "records", "state", "reason"]
 
 
 @dataclass
@@ -173,6 +176,7 @@ def _staging(table: DeltaTable, config: Config, read: dict[str, Any]) -> Iterato
     settled = rows.filter(pc.is_in(rows["kind"], pa.array([*SETTLED_KINDS, "late", "duplicate", "ignored"])))
     yield _settled_once(settled, in_flight, cursor.head)
     yield _once(rows, config.transactions.remember)
+    yield _revisited_once(rows)
     yield _outputs(rows, cursor.offsets, in_turn=config.transactions.order == "commit")
     holding = [one["seqno"] for one in in_flight.to_pylist() if one["kind"] == "pending"]
     claim = Claim("the cursor is before the first record in flight", 1)
@@ -215,14 +219,32 @@ def _settled_once(settled: pa.Table, in_flight: pa.Table, head: int) -> Claim:
 
 def _once(rows: pa.Table, remember: int) -> Claim:
     """No id is settled twice while it is remembered."""
-    kinds = pa.array([kind for kind in SETTLED_KINDS if kind != "quarantined"])  # which may be redriven
-    settled = rows.filter(pc.and_(pc.is_in(rows["kind"], kinds), pc.is_valid(rows["txn"])))
+    settled = rows.filter(pc.and_(pc.is_in(rows["kind"], pa.array(SETTLED_KINDS)), pc.is_valid(rows["txn"])))
+    settled = settled.filter(pc.is_null(settled["state"]))  # others are about what was set aside
     claim = Claim("each transaction is settled once", settled.num_rows)
     again = settled.group_by("txn").aggregate([("seqno", "count")])
     for txn in again.filter(pc.greater(again["seqno_count"], 1))["txn"].to_pylist():
         seqnos = sorted(settled.filter(pc.equal(settled["txn"], txn))["seqno"].to_pylist())
         if any(later - earlier <= remember for earlier, later in zip(seqnos, seqnos[1:], strict=False)):
             claim.broken(f"transaction {txn} is settled at seqnos {', '.join(map(str, seqnos))}")
+    return claim
+
+
+def _revisited_once(rows: pa.Table) -> Claim:
+    """Each record that was redriven or dropped had been set aside, and is so no more."""
+    claim = Claim("what was set aside is redriven or dropped once at most")
+    aside: Counter[int] = Counter()
+    set_aside = pc.is_in(rows["kind"], pa.array(["quarantined", "late"]))
+    decided = pc.and_(pc.is_in(rows["kind"], pa.array(["done", "discarded"])), pc.is_valid(rows["state"]))
+    for row in rows.filter(pc.or_(set_aside, decided)).sort_by("seqno").to_pylist():
+        revisits = json.loads(row["state"])[REVISITS] if row["state"] else None
+        claim.count += revisits is not None
+        if revisits is not None and any(aside[seqno] != 1 for seqno in seqnos(revisits)):
+            claim.broken(f"seqno {row['seqno']} is about records that were not set aside")
+        if revisits is not None and row["kind"] != "quarantined":
+            aside.subtract(seqnos(revisits))
+        elif revisits is None:
+            aside.update(seqnos(row["records"]))
     return claim
 
 

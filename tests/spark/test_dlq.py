@@ -9,13 +9,14 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from tests.conftest import rows, zync
-from zync.decide import decide, undecided
+from zync.again import replay
+from zync.decide import SET_ASIDE, decide, undecided
 from zync.errors import UsageError
 from zync.ingest.load import load
 from zync.operate import groups, show
 from zync.staging.table import STAGING_SCHEMA
 from zync.sync import Syncer
-from zync.transactions.known import quarantined_rows, read_quarantined
+from zync.transactions.set_aside import read_set_aside
 from zync.verify import verify
 from zync.yaml import load as load_config
 
@@ -75,7 +76,7 @@ def test_a_redriven_transaction_goes_out_once_after_the_rule_is_mended(lake: Pat
     assert (outcome.transactions, outcome.set_aside) == (0, {"quarantined": 1})
     assert [one["count"] for one in groups(raw, staging)] == [2, 1]  # it failed again
     (lake / "out.sql").write_text("SELECT seqno, txn, TRY_CAST(value:x::string AS INT) AS x FROM records")
-    assert undecided(staging, [], "quarantined", among=("quarantined",)) == ["3", "a/0/3", "1"]
+    assert [*undecided(staging, [], "quarantined", among=SET_ASIDE)] == ["3", "a/0/3", "1"]
     decide(raw, ["1", "1", "3", "2", "a/0/3"], "redrive", "mended", who="ann")
     outcome = sync(lake, spark)
     assert (outcome.transactions, outcome.in_flight) == (2, 0)
@@ -94,33 +95,85 @@ def test_a_redriven_transaction_goes_out_once_after_the_rule_is_mended(lake: Pat
     assert sound(lake)
 
 
-def test_an_id_that_fails_again_after_it_was_done_is_in_quarantine_by_its_newest_records(tmp_path: Path) -> None:
+def test_what_is_set_aside_is_what_nobody_decided_about_by_its_newest_failure(tmp_path: Path) -> None:
     place = {"topic": "a", "partition": 0, "offset": 7}
     settled: list[Any] = [
-        ("quarantined", 1, "x", None, "first"),
-        ("quarantined", 2, None, place, "broken"),
-        ("done", 3, "x", None, "ann: mended"),
-        ("quarantined", 4, "x", None, "anew"),
-        ("quarantined", 5, "x", None, "once more"),
-        ("quarantined", 6, "y", None, "dropped"),
-        ("discarded", 7, "y", None, None),
-        ("quarantined", 8, "", None, "no name"),
-        ("done", 9, "", None, None),
+        ("quarantined", 1, "x", None, "first", None),
+        ("quarantined", 2, None, place, "broken", None),
+        ("done", 3, "x", None, "ann: mended", [1]),
+        ("quarantined", 4, "x", None, "anew", None),
+        ("quarantined", 5, "x", None, "once more", [4]),
+        ("quarantined", 6, "y", None, "dropped", None),
+        ("discarded", 7, "y", None, None, [6]),
+        ("quarantined", 8, "", None, "no name", None),
+        ("done", 9, "", None, None, None),
+        ("late", 10, "x", None, "late", None),
+        ("late", 11, "x", None, "late", None),
+        ("late", 12, "y", None, "late", None),
+        ("done", 13, "x", None, "ann: let in", [10]),
+        ("quarantined", 14, "y", None, "late and bad", [12]),
+        ("quarantined", 15, "", None, "a second of that id", None),
     ]
     names = ("kind", "seqno", "txn", "kafka", "reason")
     lines = [
-        dict(zip(names, one, strict=True)) | {"records": [{"first": one[1], "last": one[1]}], "count": 0}
+        dict(zip(names, one[:5], strict=True))
+        | {"records": ranges(one[1]), "count": 0, "state": one[5] and json.dumps({"revisits": ranges(*one[5])})}
         for one in settled
     ]
     write_deltalake(tmp_path / "staging", pa.Table.from_pylist(lines, schema=STAGING_SCHEMA))
-    found = quarantined_rows(DeltaTable(tmp_path / "staging"))
-    assert {txn: (row["seqno"], row["reason"], row["records"][0]["first"]) for txn, row in found.items()} == {
-        "a/0/7": (2, "broken", 2),
-        "x": (5, "once more", 4),
-        "": (8, "no name", 8),
+    found = read_set_aside(DeltaTable(tmp_path / "staging"))
+    assert {txn: (row["seqno"], row["reason"], row["records"]) for txn, row in found.quarantined.items()} == {
+        "a/0/7": (2, "broken", ranges(2)),
+        "x": (5, "once more", ranges(4)),
+        "": (8, "no name", ranges(8)),
+        "y": (14, "late and bad", ranges(12)),
     }
-    records = read_quarantined(DeltaTable(tmp_path / "staging"), {"x", "y"})
-    assert records == {"x": [{"first": 4, "last": 4}]}
+    assert {txn: row["records"] for txn, row in found.late.items()} == {"x": ranges(11)}
+    few = read_set_aside(DeltaTable(tmp_path / "staging"), {"y", "z"})
+    assert ([*few.quarantined], [*few.late]) == (["y"], [])
+
+
+def ranges(*seqnos: int) -> list[dict[str, int]]:
+    return [{"first": seqno, "last": seqno} for seqno in seqnos]
+
+
+def test_what_came_late_is_redriven_as_a_transaction_of_its_own_and_so_in_a_replay(lake: Path, spark: Any) -> None:
+    raw, staging = str(lake / "lake" / "raw"), str(lake / "lake" / "staging")
+
+    def come(*values: dict[str, Any]) -> None:
+        lines = [json.dumps({"topic": "a", "value": value}) + "\n" for value in values]
+        (lake / "in.jsonl").write_text("".join(lines))
+        load(raw, [str(lake / "in.jsonl")])
+
+    (lake / "out.sql").write_text(
+        "SELECT max(seqno) AS seqno, txn, sum(CAST(value:x::string AS INT)) AS x, count(*) AS n "
+        "FROM records GROUP BY txn"
+    )
+    come({"txn": 2, "x": "20"}, {"txn": 4, "x": "4"}, {"txn": 2, "x": "22"}, {"txn": 4, "x": "bad"})
+    assert sync(lake, spark).set_aside == {"late": 3}
+    late = [one for one in groups(raw, staging) if one["state"] == "late"]
+    assert [(one["count"], one["ids"], one["error"]) for one in late] == [
+        (2, ["2", "4"], "its transaction was settled already")
+    ]
+    come({"txn": 2, "x": "23"})  # late as well, but nobody knew when that was decided
+    chosen = undecided(staging, ["2", "4"], None, among=SET_ASIDE)
+    assert chosen == {"2": ranges(5, 7), "4": ranges(8)}
+    decide(raw, chosen, "redrive", "the source was mended", who="ann")
+    decide(raw, chosen, "redrive", "twice", who="bob")
+    outcome = sync(lake, spark)
+    assert (outcome.transactions, outcome.set_aside) == (1, {"late": 1, "quarantined": 1, "ignored": 2})
+    assert out(lake)[-1] == (10, 2, {"txn": "2", "x": 42, "n": 2})
+    assert (show(raw, staging, "4", load_config(lake / "zync.yaml"))["state"], sound(lake)) == ("quarantined", True)
+    assert undecided(staging, [], "late", among=SET_ASIDE) == {"2": ranges(9)}
+    decide(raw, undecided(staging, ["2"], None, among=SET_ASIDE), "drop", "no more")
+    assert sync(lake, spark).set_aside == {"discarded": 1}
+    assert [one for one in groups(raw, staging) if one["state"] == "late"] == []
+    replay(spark, load_config(lake / "zync.yaml"), raw, str(lake / "lake" / "again"), None, staging, lambda _: None)
+    again = [row for row in rows(lake / "lake" / "again") if row["kind"] == "output"]
+    assert [(row["seqno"], row["kafka"]["offset"], json.loads(row["value"])) for row in again][1:] == out(lake)[1:]
+    come({"txn": 2, "x": "24"})
+    assert sync(lake, spark).set_aside == {"late": 1}
+    assert sound(lake)
 
 
 def test_what_is_in_quarantine_is_not_decided_about_while_its_id_is_in_flight_again(lake: Path, spark: Any) -> None:
@@ -131,10 +184,10 @@ def test_what_is_in_quarantine_is_not_decided_about_while_its_id_is_in_flight_ag
     load(str(lake / "lake" / "raw"), [str(lake / "in.jsonl")])
     assert sync(lake, spark).in_flight == 1
     staging = str(lake / "lake" / "staging")
-    assert undecided(staging, ["3"], None, among=("quarantined",)) == ["3"]
+    assert [*undecided(staging, ["3"], None, among=SET_ASIDE)] == ["3"]
     for ids in (["3", "1"], []):
-        with pytest.raises(UsageError, match="transaction '1' is in quarantine, and in flight again"):
-            undecided(staging, ids, "quarantined", among=("quarantined",))
+        with pytest.raises(UsageError, match="transaction '1' is set aside, and in flight again"):
+            undecided(staging, ids, "quarantined", among=SET_ASIDE)
     done = zync("dlq", "drop", "1", "--reason", "x", cwd=lake, check=False)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     decide(str(lake / "lake" / "raw"), ["1"], "drop", "decided before the sync that saw it in flight")
@@ -143,7 +196,7 @@ def test_what_is_in_quarantine_is_not_decided_about_while_its_id_is_in_flight_ag
     (lake / "in.jsonl").write_text('{"topic": "a", "value": {"txn": 1, "n": 2, "x": 7}}\n')
     load(str(lake / "lake" / "raw"), [str(lake / "in.jsonl")])
     assert sync(lake, spark).transactions == 1
-    assert "1" in quarantined_rows(DeltaTable(staging))  # nobody decided about that one
+    assert "1" in read_set_aside(DeltaTable(staging)).quarantined  # nobody decided about that one
     assert sound(lake)
 
 

@@ -36,6 +36,7 @@ from zync.lake import (
     table_files,
 )
 from zync.places import locate
+from zync.spark import local
 from zync.staging.table import STAGING_SCHEMA, SYNC, spark_schema
 from zync.transactions.known import read_cursor
 
@@ -85,7 +86,7 @@ def write(rows: "DataFrame", table: DeltaTable, folder: str, number: int) -> Non
     """
     from pyspark.sql import functions as sf  # noqa: PLC0415
 
-    rows = rows.withColumn("sync", sf.lit(number).cast("bigint"))
+    rows = rows.crossJoin(local(rows.sparkSession, [(number,)], "sync bigint").hint("broadcast"))
     columns = [
         sf.col(field.name) if field.name in rows.columns else sf.lit(None).cast(field.dataType).alias(field.name)
         for field in spark_schema()

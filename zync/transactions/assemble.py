@@ -1,5 +1,6 @@
 """Stage assemble: which transaction completes with which record, what is late, and what stays in flight."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from zync.spark import Keeper, local
 from zync.sql import statement, try_eval
 from zync.transactions.done import Done
 from zync.transactions.runs import one_by_one
+from zync.transactions.set_aside import REVISITS, Ranges
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +30,8 @@ class Decision:
     """What an operator decided of a transaction; it acts at `seqno`, the decision's own.
 
     `acts`: whether it does. `flying`: whether the transaction is in flight there, so that it cannot be about one of
-    that id which is in quarantine. `settles`: the seqno of the transaction that it settles.
+    that id which is in quarantine. `settles`: the seqno of the transaction that it settles. `records`, of a redrive or
+    drop: those that it is about, as ranges; null until it is known which those in quarantine are.
     """
 
     acts: bool
@@ -39,6 +42,12 @@ class Decision:
     action: str
     who: str
     why: str
+    records: Ranges | None = None
+
+    @property
+    def revisits(self) -> str | None:
+        """`records`, as the state of staging's row has them."""
+        return None if self.records is None else json.dumps({REVISITS: self.records})
 
 
 @dataclass(frozen=True)
@@ -178,16 +187,12 @@ def look_again(
     from pyspark.sql import functions as sf  # noqa: PLC0415
 
     late = late_before(assembled)
-    rows = without_state(earlier.withColumn("earlier_record", sf.lit(True)))
+    rows = without_state(earlier)
     rows = rows.unionByName(
         late.select(*(one for one in rows.columns if one in late.columns)), allowMissingColumns=True
     )
     nothing = local(spark, [], "txn string, settled_at bigint")
-    judged = (
-        _assemble_once(spark, rows, nothing, config, done, by_run=True)
-        .where("earlier_record IS NULL")
-        .drop("earlier_record")
-    )
+    judged = _assemble_once(spark, rows, nothing, config, done, by_run=True).where("NOT reread")
     judged = keeper.keep(
         judged.withColumns(
             {

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from zync.config import Config
-from zync.lake import data_files
+from zync.lake import DataFile, data_files
 from zync.spark import local, read_parquet
 from zync.sql import statement
 from zync.transactions import runs
@@ -22,14 +22,12 @@ if TYPE_CHECKING:
 _FEW = 32
 """Gaps between records that are skipped already as they are read: more would cost more to compare than they save."""
 
-_FEW_ROWS = 1_000_000
-"""Seqnos that each task can have a table of."""
+_MANY_ROWS = 1_000_000
+"""Seqnos that no task can have a table of; and rows that take longer to read than code that skips them to compile."""
 
 
-def gather(
-    spark: "SparkSession", raw: DeltaTable, wanted: pa.Table, head: int, config: Config, done: Done
-) -> "DataFrame":
-    """The records up to `head` of the `wanted` transactions: (txn, first, completes_at, records as ranges).
+def gather(spark: "SparkSession", raw: DeltaTable, wanted: pa.Table, config: Config, done: Done) -> "DataFrame":
+    """The records of the `wanted` transactions: (txn, completes_at, records as ranges).
 
     Only files that hold some of those ranges are read, however old the transactions are, and little is decoded beside
     the ranges. Where a transaction has `state` too, what it says was sent again is read with the rest.
@@ -39,9 +37,9 @@ def gather(
         ranges = pa.concat_tables([ranges, runs.sent_again(wanted["state"])])
     rows = _only(spark, raw, ranges)
     decode(spark, rows, config, done).createOrReplaceTempView("identified")
-    finishing = wanted.select(["txn", "first", "completes_at"])
-    local(spark, finishing, "txn string, first bigint, completes_at bigint").createOrReplaceTempView("finishing")
-    return spark.sql(statement("gather", head=str(head)))
+    finishing = local(spark, wanted.select(["txn", "completes_at"]), "txn string, completes_at bigint")
+    finishing.createOrReplaceTempView("finishing")
+    return spark.sql(statement("gather"))
 
 
 def reread(spark: "SparkSession", raw: DeltaTable, in_flight: pa.Table) -> "DataFrame":
@@ -63,11 +61,12 @@ def regather(
     within = (records["seqno"] >= wanted["first"]) & (records["seqno"] <= wanted["last"])
     joined = records.join(wanted, within).drop("first", "last")
     return joined.selectExpr(
-        "* EXCEPT (redriven, txn, bad, fault, alone)",
+        "* EXCEPT (redriven, txn, bad, fault, alone, reread)",
         "redriven AS txn",
         "coalesce(bad, fault) AS bad",
         "CAST(NULL AS STRING) AS fault",
         "false AS alone",
+        "true AS reread",
         "'whole' AS fate",
         "false AS opens_range",
         "false AS closes_range",
@@ -81,12 +80,15 @@ def _flat(records: pa.ChunkedArray) -> pa.Table:
 
 def _only(spark: "SparkSession", raw: DeltaTable, ranges: pa.Table) -> "DataFrame":
     """The rows of raw with those seqnos, and no others."""
-    rows = read_parquet(spark, _files(raw, ranges), RAW_COLUMNS)
-    if not ranges.num_rows:
+    files = _files(raw, ranges)
+    rows = read_parquet(spark, [file.uri for file in files], RAW_COLUMNS)
+    if not files:
         return rows
-    rows = rows.where(" OR ".join(f"seqno BETWEEN {first} AND {last}" for first, last in _covering(ranges)))
+    covering = _covering(ranges)
+    if sum(file.rows for file in files) - sum(last - first + 1 for first, last in covering) > _MANY_ROWS:
+        rows = rows.where(" OR ".join(f"seqno BETWEEN {first} AND {last}" for first, last in covering))
     wanted = local(spark, ranges, "first bigint, last bigint").selectExpr("explode(sequence(first, last)) AS seqno")
-    if pc.sum(pc.subtract(ranges["last"], ranges["first"])).as_py() < _FEW_ROWS:
+    if pc.sum(pc.subtract(ranges["last"], ranges["first"])).as_py() < _MANY_ROWS:
         wanted = wanted.hint("broadcast")
     return rows.join(wanted, "seqno", "left_semi")
 
@@ -100,7 +102,7 @@ def _covering(ranges: pa.Table) -> list[tuple[int, int]]:
     return list(zip(first[[0, *(cuts + 1)]].tolist(), last[[*cuts, -1]].tolist(), strict=True))
 
 
-def _files(raw: DeltaTable, ranges: pa.Table) -> list[str]:
+def _files(raw: DeltaTable, ranges: pa.Table) -> list[DataFile]:
     """The files that hold some of those seqnos."""
     if not ranges.num_rows:
         return []
@@ -110,5 +112,5 @@ def _files(raw: DeltaTable, ranges: pa.Table) -> list[str]:
     for file in data_files(raw, "seqno", above=int(first[0]) - 1, upto=int(last[-1])):
         begun = np.searchsorted(first, file.highest, side="right")
         if begun and last[begun - 1] >= file.lowest:
-            found.append(file.uri)
+            found.append(file)
     return found

@@ -20,8 +20,9 @@ from zync.transactions.assemble import (
     without_state,
 )
 from zync.transactions.gather import gather, regather
-from zync.transactions.known import IN_FLIGHT_COLUMNS, read_quarantined, read_settled
+from zync.transactions.known import IN_FLIGHT_COLUMNS, read_settled
 from zync.transactions.order import decided, held, places
+from zync.transactions.set_aside import read_set_aside, seqnos
 from zync.under_way import Sync, there
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 REVISITING = ("redrive", "drop")
-"""Decisions about what is in quarantine."""
+"""Decisions about what is set aside."""
 
 
 def judge(sync: Sync) -> Sync:
@@ -55,7 +56,7 @@ def judge(sync: Sync) -> Sync:
         wanted = _wanted(in_flight, completes_at)
         sync = replace(sync, earlier=pc.sum(in_flight["count"]).as_py())
         pace(sync.spark, sync.config.spark, small=sync.small)
-        earlier = gather(sync.spark, sync.raw, wanted, sync.known.cursor.head, sync.config, sync.done)
+        earlier = gather(sync.spark, sync.raw, wanted, sync.config, sync.done)
         earlier = sync.keeper.keep(earlier.selectExpr("*", "'whole' AS fate"))
         sync = replace(sync, settling=settling.unionByName(earlier, allowMissingColumns=True))
     discarded = set(summary.discarded)
@@ -113,7 +114,7 @@ def _with_met(sync: Sync) -> "DataFrame":
 def _records_of(sync: Sync, in_flight: pa.Table) -> "DataFrame":
     """The records of those transactions that are in flight, read again."""
     wanted = _wanted(in_flight, pa.nulls(in_flight.num_rows, pa.int64()))
-    earlier = gather(sync.spark, sync.raw, wanted, sync.known.cursor.head, sync.config, sync.done)
+    earlier = gather(sync.spark, sync.raw, wanted, sync.config, sync.done)
     return earlier.drop("completes_at", "opens_range", "closes_range")
 
 
@@ -149,28 +150,28 @@ def _look_again(sync: Sync, assembled: Assembled) -> Assembled:
         waiting = sync.known.in_flight.filter(held(sync.known.in_flight))
         waiting = waiting.filter(pc.is_in(waiting["txn"], txns))
         wanted = pa.concat_tables([wanted, _wanted(waiting, places(waiting)).select(wanted.column_names)])
-    earlier = gather(sync.spark, sync.raw, wanted, sync.known.cursor.head, sync.config, sync.done)
+    earlier = gather(sync.spark, sync.raw, wanted, sync.config, sync.done)
     earlier = earlier.drop("completes_at", "opens_range", "closes_range")
     return look_again(sync.spark, assembled, earlier, sync.config, sync.done, sync.keeper)
 
 
 def _revisit(sync: Sync, assembled: Assembled) -> "tuple[Assembled, DataFrame]":
-    """Decisions about transactions in quarantine: those that act; and the records of those that are to go out anew."""
+    """Decisions about what is set aside: those that act; and the records of what is to go out anew."""
     asked = [one for one in assembled.summary.decisions if one.action in REVISITING and not one.flying]
-    quarantined = read_quarantined(sync.staging, {one.txn for one in asked})
-    acting: dict[str, Decision] = {}
+    aside = read_set_aside(sync.staging, {one.txn for one in asked})
+    acting: dict[int, Decision] = {}
     for one in sorted(asked, key=lambda one: one.seqno):
-        if one.txn in quarantined:
-            acting.setdefault(one.txn, one)
-    decisions = tuple(
-        replace(one, acts=True, settles=one.seqno) if acting.get(one.txn) is one else one
-        for one in assembled.summary.decisions
-    )
+        kind = aside.quarantined if one.records is None else aside.late
+        row = kind.get(one.txn)
+        if row is not None and seqnos(one.records or []) <= seqnos(row["records"]):
+            del kind[one.txn]
+            acting[one.seqno] = replace(one, acts=True, settles=one.seqno, records=one.records or row["records"])
+    decisions = tuple(acting.get(one.seqno, one) for one in assembled.summary.decisions)
     ranges = [
-        (txn, one.seqno, part["first"], part["last"])
-        for txn, one in acting.items()
+        (one.txn, one.seqno, part["first"], part["last"])
+        for one in acting.values()
         if one.action == "redrive"
-        for part in quarantined[txn]
+        for part in one.records or ()
     ]
     records = sync.keeper.keep(regather(sync.spark, sync.raw, ranges, sync.config, sync.done))
     bad = [(row["completes_at"], row["bad"]) for row in records.where("bad IS NOT NULL").toLocalIterator()]
@@ -186,5 +187,5 @@ def _revisit(sync: Sync, assembled: Assembled) -> "tuple[Assembled, DataFrame]":
 
 def _wanted(in_flight: pa.Table, completes_at: pa.Array) -> pa.Table:
     """What `gather` takes, of transactions in flight."""
-    columns = {"txn": in_flight["txn"], "first": in_flight["seqno"], "completes_at": completes_at}
+    columns = {"txn": in_flight["txn"], "completes_at": completes_at}
     return pa.table({**columns, "records": in_flight["records"], "state": in_flight["state"]})

@@ -1,8 +1,6 @@
 """What staging knows: how far it got, which transactions are settled, which are in flight. Read without Spark."""
 
-from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,9 +20,7 @@ _IN_FLIGHT = pa.schema(
 )
 
 
-_GATHERED = pa.schema(
-    [STAGING_SCHEMA.field("txn"), ("first", pa.int64()), ("completes_at", pa.int64()), STAGING_SCHEMA.field("records")]
-)
+_GATHERED = pa.schema([STAGING_SCHEMA.field("txn"), ("completes_at", pa.int64()), STAGING_SCHEMA.field("records")])
 
 IN_FLIGHT_COLUMNS = (
     "kind string, txn string, seqno bigint, records array<struct<first: bigint, last: bigint>>, count bigint, "
@@ -106,7 +102,7 @@ def read_known(table: DeltaTable | None, remember: int) -> Known:
 
 
 def read_settled(table: DeltaTable, wanted: pa.Table) -> pa.Table:
-    """The records of settled transactions, by (txn, seqno): (txn, first, completes_at, records as ranges).
+    """The records of settled transactions, by (txn, seqno): (txn, completes_at, records as ranges).
 
     Their records that came too late, or were sent again, are among the ranges.
     """
@@ -123,44 +119,7 @@ def read_settled(table: DeltaTable, wanted: pa.Table) -> pa.Table:
     mine = ds.field("kind").isin(["late", "duplicate"]) & ds.field("txn").isin(list(found))
     for row in _scan(table, [one.path for one in files], mine, names).to_pylist():
         found[row["txn"]]["records"] += row["records"]
-    return pa.Table.from_pylist(
-        [{"txn": txn, "first": one["records"][0]["first"], **one} for txn, one in found.items()], schema=_GATHERED
-    )
-
-
-def id_of(row: dict[str, Any]) -> str:
-    """The id of a row's transaction; of a record by itself, its place in Kafka."""
-    return "{topic}/{partition}/{offset}".format(**row["kafka"]) if row["txn"] is None else str(row["txn"])
-
-
-def quarantined_rows(table: DeltaTable, wanted: Collection[str] | None = None) -> dict[str, dict[str, Any]]:
-    """The rows of what is in quarantine now (of `wanted` alone, if given), by id, in the order of their first failure.
-
-    What was redriven and failed again has the row of the last time, with the records of the first. Only a decision
-    takes one out of quarantine: another transaction of that id, much later, does not.
-    """
-    paths = [one.path for one in data_files(table, "seqno")]
-    kind, txn = ds.field("kind"), ds.field("txn")
-    if wanted is None:
-        wanted = {id_of(row) for row in _scan(table, paths, kind == "quarantined", ["txn", "kafka"]).to_pylist()}
-    if not wanted:
-        return {}
-    mine = kind.isin(list(SETTLED_KINDS)) & txn.isin(pa.array(wanted, pa.string()))
-    mine |= (kind == "quarantined") & txn.is_null()
-    columns = ["kind", "seqno", "txn", "kafka", "records", "count", "since", "reason", "rule"]
-    found: dict[str, dict[str, Any]] = {}
-    for row in _scan(table, paths, mine, columns).sort_by("seqno").to_pylist():
-        redriven, dropped = row["kind"] == "done" and row["reason"], row["kind"] == "discarded" and not row["count"]
-        if redriven or dropped:
-            found.pop(id_of(row), None)
-        elif row["kind"] == "quarantined" and id_of(row) in wanted:
-            found[id_of(row)] = {**row, "records": found.get(id_of(row), row)["records"]}
-    return found
-
-
-def read_quarantined(table: DeltaTable, wanted: set[str]) -> dict[str, list[dict[str, int]]]:
-    """The records, as ranges, of those of the transactions that are in quarantine now; by id, or place in Kafka."""
-    return {txn: row["records"] for txn, row in quarantined_rows(table, wanted).items()}
+    return pa.Table.from_pylist([{"txn": txn, **one} for txn, one in found.items()], schema=_GATHERED)
 
 
 def _rows(
@@ -176,7 +135,7 @@ def _rows(
         if above_sync is not None
         else data_files(table, "seqno", above=above_seqno or 0)
     )
-    columns = [*_IN_FLIGHT.names, "sync"] if IN_FLIGHT_KINDS[0] in kinds else ["kind", "txn", "seqno"]
+    columns = [*_IN_FLIGHT.names, "sync"] if IN_FLIGHT_KINDS[0] in kinds else ["kind", "txn", "seqno", "state"]
     return _scan(table, [one.path for one in files], wanted & ds.field("kind").isin(list(kinds)), columns)
 
 
@@ -187,7 +146,9 @@ def _scan(table: DeltaTable, files: list[str], wanted: ds.Expression, columns: l
 
 
 def _settled(rows: pa.Table) -> pa.Table:
+    """What is settled; a redrive or drop later on settles nothing anew."""
     mask = pc.and_(pc.is_in(rows["kind"], pa.array(SETTLED_KINDS)), pc.is_valid(rows["txn"]))
+    mask = pc.and_(mask, pc.is_null(rows["state"]))
     return rows.filter(mask).select(_SETTLED.names)
 
 
