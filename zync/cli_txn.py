@@ -50,7 +50,8 @@ def list_(
     raw, staging = locate("raw", settings.lake), locate("staging", settings.lake)
     found = transactions(raw, staging, state=state, older=older, topic=topic, limit=limit)
     if as_json:
-        out.rows({"txn" if key == "id" else key: value for key, value in asdict(one).items()} for one in found)
+        shown = [{name: value for name, value in asdict(one).items() if name != "so_far"} for one in found]
+        out.rows({"txn": one.pop("id"), **one} for one in shown)
         return
     for one in found:
         topics = ", ".join(f"{name} {count}" for name, count in one.topics.items())

@@ -24,7 +24,6 @@ from zync.output import amount
 from zync.staging.table import STAGING_SCHEMA
 from zync.transactions.known import read_known
 from zync.transactions.missing import Seen, missing
-from zync.transactions.order import HELD
 from zync.transactions.set_aside import id_of, read_set_aside
 
 STATES = {
@@ -44,7 +43,7 @@ class Transaction:
 
     seqno: of its first record in flight, or of what settled it. records: seqnos as (first, last). since: when its
     first record was ingested. topics: where its records are, counted. held: it is whole, and waits for its turn in the
-    order of commit.
+    order of commit. so_far: the values of `done`'s aggregates as they stand in its text, where they are kept.
     """
 
     id: str
@@ -57,6 +56,7 @@ class Transaction:
     rule: str | None = None
     topics: dict[str, int] = field(default_factory=dict)
     held: bool = False
+    so_far: tuple[Any, ...] = ()
 
 
 def transactions(
@@ -205,8 +205,12 @@ def kind_of(error: str) -> str:
 def _transaction(row: dict[str, Any], state: str) -> Transaction:
     ranges = tuple((one["first"], one["last"]) for one in row["records"])
     reason, rule = row["reason"], row.get("rule")
-    waits = HELD in (row.get("state") or "")
-    return Transaction(id_of(row), state, row["seqno"], ranges, row["count"], row["since"], reason, rule, held=waits)
+    kept = json.loads(row["state"] or "{}") if state in ("in-flight", "expired") else {}
+    so_far = tuple(value for name, value in kept.get("done", {}).items() if name.startswith("p"))
+    held = bool(kept.get("held"))
+    return Transaction(
+        id_of(row), state, row["seqno"], ranges, row["count"], row["since"], reason, rule, held=held, so_far=so_far
+    )
 
 
 def _with_places(some: list[Transaction], raw: DeltaTable) -> list[Transaction]:
@@ -255,7 +259,8 @@ def _missing(records: list[dict[str, Any]], one: Transaction, config: Config) ->
         return ["it is whole: it waits for transactions that were committed before it (order: commit)"]
     if config.transactions.preset == "debezium":
         return missing([_debezium_record(row) for row in records], str(config.transactions.topic))
-    return [f"with these records it does not hold that {config.transactions.done}"]
+    by_now = f", whose aggregates are {', '.join(map(json.dumps, one.so_far))} by now" if one.so_far else ""
+    return [f"it does not hold that {config.transactions.done}{by_now}"]
 
 
 def _debezium_record(row: dict[str, Any]) -> Seen:

@@ -13,14 +13,19 @@ _DUMP_SECONDS = 120
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
 
 
-def archive() -> Path:
-    """Where the archive is, if it was made."""
-    return Path(sys.prefix) / "share" / "zync" / "classes.jsa"
+def _folder() -> Path:
+    return Path(sys.prefix) / "share" / "zync"
+
+
+def _named(archive: Path) -> str:
+    """The file's name has its size: a JVM crashes over one that was cut off."""
+    return f"classes-{archive.stat().st_size}.jsa"
 
 
 def jvm_options() -> str:
-    """The JVM options that make use of the archive; none where there is none."""
-    return f"-XX:SharedArchiveFile={archive()} {_QUIET}" if archive().exists() else ""
+    """The JVM options that make use of the archive; none where there is no whole one."""
+    whole = [path for path in _folder().glob("classes-*.jsa") if path.name == _named(path)]
+    return f"-XX:SharedArchiveFile={whole[0]} {_QUIET}" if whole else ""
 
 
 def make_archive() -> None:
@@ -34,10 +39,11 @@ def make_archive() -> None:
     from zync.sync import Syncer  # noqa: PLC0415
     from zync.yaml import load as load_config  # noqa: PLC0415
 
-    archive().unlink(missing_ok=True)
-    archive().parent.mkdir(parents=True, exist_ok=True)
+    _folder().mkdir(parents=True, exist_ok=True)
+    for old in _folder().glob("*.jsa"):
+        old.unlink()
     config = load_config(data_folder("demo") / "zync.yaml")
-    with tempfile.TemporaryDirectory(dir=archive().parent) as scratch:
+    with tempfile.TemporaryDirectory(dir=_folder()) as scratch:
         made, lake = Path(scratch) / "classes.jsa", Path(scratch)
         options = {"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={made} {_QUIET} -Xlog:disable"}
         spark = session("local[2]", options, brief=True)
@@ -51,7 +57,7 @@ def make_archive() -> None:
         gateway.shutdown()
         gateway.proc.stdin.close()
         if gateway.proc.wait(_DUMP_SECONDS) == 0 and made.exists():
-            made.rename(archive())
+            made.rename(_folder() / _named(made))
 
 
 if __name__ == "__main__":
