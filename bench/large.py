@@ -14,7 +14,8 @@ from zync.sync import Outcome, Syncer
 
 OTHERS = 100_000
 SYNCS = 50
-WARM_UP = 60_000
+WARM_UP = 30
+"""Syncs as large as those that are measured: the JVM compiles what a sync runs for a minute or two."""
 DRIVER_GB = 2
 
 
@@ -22,8 +23,9 @@ def run(folder: Path) -> list[Result]:
     """Seconds of all the syncs by seconds of the one, in a driver of 2 GB."""
     pipeline = config(folder)
     spark = session("local[2]", {"spark.driver.memory": f"{DRIVER_GB}g"})
-    for name, syncs in (("warm-up-1", 1), ("warm-up-2", 5)):
-        _syncs(folder / name, pipeline, spark, scattered(WARM_UP, OTHERS // 10), WARM_UP + OTHERS // 10, syncs)
+    large, others = RECORDS // SYNCS * WARM_UP, OTHERS // SYNCS * WARM_UP
+    for name, syncs in (("warm-up-1", WARM_UP), ("warm-up-2", 1)):
+        _syncs(folder / name, pipeline, spark, scattered(large, others), large + others, syncs)
     once, (done,) = _syncs(folder / "once", pipeline, spark, scattered(RECORDS, OTHERS), RECORDS + OTHERS, 1)
     many, outcomes = _syncs(folder / "many", pipeline, spark, scattered(RECORDS, OTHERS), RECORDS + OTHERS, SYNCS)
     spark.stop()

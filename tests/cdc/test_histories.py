@@ -41,13 +41,16 @@ class Transaction:
         return new
 
     def done(self) -> bool:
-        """Whether every END is satisfied, each by one run or by all different rows."""
+        """Whether every END is satisfied."""
+        return bool(self.ends) and all(map(self.satisfies, self.ends))
+
+    def satisfies(self, end: dict[str, int]) -> bool:
+        """Whether one run, or all different rows, are what that END says."""
         runs = {run for run, _, _ in self.seen}
-        return bool(self.ends) and all(
+        return (
             not sum(end.values())
             or counted(self.used) == end
             or any(self.whole_run([one for one in self.seen if one[0] == run], end) for run in runs)
-            for end in self.ends
         )
 
     @staticmethod
@@ -83,31 +86,36 @@ def history(chance: random.Random, version: str) -> list[dict[str, Any]]:
     return found
 
 
-def expected(records: list[dict[str, Any]], version: str) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
-    """The members of each transaction that is done (by its seqno) and of each in flight (by its id)."""
+def expected(
+    records: list[dict[str, Any]], version: str
+) -> tuple[dict[str, list[int]], dict[str, list[int]], dict[int, str]]:
+    """The members of each transaction that is done (by its seqno) and of each in flight (by its id); others by kind."""
     flying: dict[str, Transaction] = {}
     done: dict[str, list[int]] = {}
-    settled: set[str] = set()
+    settled: dict[str, Transaction] = {}
+    aside: dict[int, str] = {}
     for seqno, record in enumerate(records, start=1):
         value = record["value"]
         txn = (value["id"] if "status" in value else value["transaction"]["id"]).split(":")[0]
-        if txn in settled:
-            continue
-        mine = flying.setdefault(txn, Transaction())
-        new = True
+        mine = settled.get(txn) or flying.setdefault(txn, Transaction())
+        new, said = True, value.get("status") == "BEGIN"
         if value.get("status") == "END":
             mine.ends.append({one["data_collection"][2:]: one["event_count"] for one in value["data_collections"]})
+            said = mine.satisfies(mine.ends[-1])
         elif "status" not in value:
             source, order = value["source"], value["transaction"]["total_order"]
             identity = order if version.startswith("3.7") else (source["lsn"], source["table"], value["after"]["x"])
             new = mine.row(record["headers"][0][1], order, source["table"], identity)
-        if new:
+        if not new:
+            aside[seqno] = "duplicate"
+        elif txn in settled:
+            aside[seqno] = "ignored" if said else "late"
+        else:
             mine.members.append(seqno)
-        if mine.done():
+        if txn in flying and mine.done():
             done[f"{txn}@{seqno}"] = mine.members
-            settled.add(txn)
-            del flying[txn]
-    return done, {txn: one.members for txn, one in flying.items()}
+            settled[txn] = flying.pop(txn)
+    return done, {txn: one.members for txn, one in flying.items()}, aside
 
 
 def sync_small_files(folder: Path, records: list[dict[str, Any]], cuts: set[int], spark: Any, said: str = "") -> Syncer:
@@ -128,17 +136,18 @@ def test_spark_completes_what_the_rule_says_and_when(tmp_path: Path, spark: Any,
     version = "3.7.0.Final" if seed % 2 else "3.6.0.Final"
     records = history(chance, version)
     syncer = sync_small_files(tmp_path, records, {chance.randrange(1, len(records)) for _ in range(2)}, spark)
-    done, flying = expected(records, version)
+    done, flying, aside = expected(records, version)
     assert len(done) >= 3
+    assert {"duplicate", "late"} <= {*aside.values()}
     staging = rows(tmp_path / "staging")
     assert {f"{row['txn']}@{row['seqno']}": members(row) for row in staging if row["kind"] == "done"} == done
     assert syncer.known is not None
     assert {one["txn"]: members(one) for one in syncer.known.in_flight.to_pylist()} == {
         txn: mine for txn, mine in flying.items() if mine
     }
-    aside = sorted(n for row in staging if row["kind"] in ("late", "duplicate", "ignored") for n in members(row))
-    placed = {n for mine in [*done.values(), *flying.values()] for n in mine}
-    assert aside == [n for n in range(1, len(records) + 1) if n not in placed]
+    assert {
+        n: one["kind"] for one in staging if one["kind"] in ("late", "duplicate", "ignored") for n in members(one)
+    } == aside
 
 
 def end(txn: int, **counts: int) -> dict[str, Any]:
@@ -180,7 +189,7 @@ def test_in_order_of_commit_what_is_whole_waits_for_what_was_committed_before(
     records = history(chance, version)
     cuts = {chance.randrange(1, len(records)) for _ in range(2)}
     syncer = sync_small_files(tmp_path, records, cuts, spark, ", order: commit")
-    done, flying = expected(records, version)
+    done, flying, _ = expected(records, version)
     ends: dict[str, int] = {}
     for seqno, record in enumerate(records, start=1):
         if record["value"].get("status") == "END":

@@ -47,7 +47,8 @@ kind: output, done, pending, expired, late, duplicate, quarantined, ignored or c
 sync: the number of the sync that wrote the row. kafka: the place in the output topic (records set aside: where
 they came from). position: of an output row, where its transaction's commit is in the source's order (with a
 preset). records: seqnos as ranges. since: when the first record was ingested. state: of `done`'s
-aggregates, as JSON. full: the sync that last wrote all that is in flight.
+aggregates, as JSON; where an operator redrove or dropped what was set aside, which records that was about. full: the
+sync that last wrote all that is in flight.
 """
 
 SYNC = "zync/sync"
