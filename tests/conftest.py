@@ -107,6 +107,6 @@ def spark() -> Iterator[Any]:
     from zync.spark import session
 
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    made = session("local[2]", {"spark.driver.memory": "3g"})
+    made = session("local[2]", {"spark.driver.memory": "3g"}, brief=True)
     yield made
     made.stop()

@@ -73,15 +73,25 @@ def replay(
 
 
 def _before_revisits(raw: DeltaTable) -> list[int]:
-    """Where a sync has to end, for what an operator redrove or dropped to be in staging when that is decided."""
+    """Where a sync has to end, for what an operator redrove or dropped to be set aside in staging before that.
+
+    Decisions that follow each other need one such end, up to the second about one id.
+    """
     paths = [file.path for file in data_files(raw, "seqno")]
     if not paths or stored_position(raw, DECISIONS) is None:
         return []
     ours = ds.field("kafka", "topic") == RESERVED_TOPIC
     rows = dataset(raw, paths, RAW_SCHEMA).to_table(columns=["seqno", "value"], filter=ours).sort_by("seqno")
-    decisions = zip(rows["seqno"].to_pylist(), map(json.loads, rows["value"].to_pylist()), strict=True)
-    seqnos = [seqno for seqno, one in decisions if one["decision"] in REVISITING]
-    return [seqno - 1 for seqno in seqnos if seqno - 1 not in seqnos]
+    cuts, last, together = [], 0, set[str]()
+    for seqno, value in zip(rows["seqno"].to_pylist(), rows["value"].to_pylist(), strict=True):
+        one = json.loads(value)
+        if one["decision"] in REVISITING:
+            if seqno != last + 1 or one["txn"] in together:
+                cuts.append(seqno - 1)
+                together.clear()
+            last = seqno
+            together.add(one["txn"])
+    return cuts
 
 
 def _different(one: str, other: str) -> list[str]:

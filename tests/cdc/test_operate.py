@@ -40,7 +40,7 @@ def test_a_stuck_transaction_says_what_it_waits_for(stuck: Path) -> None:
         "slim2": 2,
         "transaction": 4,
     }
-    assert transactions(raw, staging, older=timedelta(hours=1)) == {}
+    assert transactions(raw, staging, older=timedelta(hours=1)) == []
     assert transactions(raw, staging, topic="nowhere") == []
     config = pipeline(stuck, "dbz.copy360_kill9_midoffset")
     seen = show(raw, staging, SHORT, config)

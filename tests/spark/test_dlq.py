@@ -159,9 +159,10 @@ def test_what_came_late_is_redriven_as_a_transaction_of_its_own_and_so_in_a_repl
     chosen = undecided(staging, ["2", "4"], None, among=SET_ASIDE)
     assert chosen == {"2": ranges(5, 7), "4": ranges(8)}
     decide(raw, chosen, "redrive", "the source was mended", who="ann")
+    decide(raw, ["2", "4"], "redrive", "they are not in quarantine", who="bob")
     decide(raw, chosen, "redrive", "twice", who="bob")
     outcome = sync(lake, spark)
-    assert (outcome.transactions, outcome.set_aside) == (1, {"late": 1, "quarantined": 1, "ignored": 2})
+    assert (outcome.transactions, outcome.set_aside) == (1, {"late": 1, "quarantined": 1, "ignored": 4})
     assert out(lake)[-1] == (10, 2, {"txn": "2", "x": 42, "n": 2})
     assert (show(raw, staging, "4", load_config(lake / "zync.yaml"))["state"], sound(lake)) == ("quarantined", True)
     assert undecided(staging, [], "late", among=SET_ASIDE) == {"2": ranges(9)}

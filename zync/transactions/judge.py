@@ -161,11 +161,12 @@ def _revisit(sync: Sync, assembled: Assembled) -> "tuple[Assembled, DataFrame]":
     aside = read_set_aside(sync.staging, {one.txn for one in asked})
     acting: dict[int, Decision] = {}
     for one in sorted(asked, key=lambda one: one.seqno):
-        kind = aside.quarantined if one.records is None else aside.late
-        row = kind.get(one.txn)
-        if row is not None and seqnos(one.records or []) <= seqnos(row["records"]):
-            del kind[one.txn]
-            acting[one.seqno] = replace(one, acts=True, settles=one.seqno, records=one.records or row["records"])
+        row = (aside.quarantined if one.records is None else aside.late).get(one.txn)
+        set_aside = row["records"] if row else []
+        records = set_aside if one.records is None else one.records
+        if row and records and seqnos(records) <= seqnos(set_aside):
+            row["records"] = [part for part in set_aside if part not in records]
+            acting[one.seqno] = replace(one, acts=True, settles=one.seqno, records=records)
     decisions = tuple(acting.get(one.seqno, one) for one in assembled.summary.decisions)
     ranges = [
         (one.txn, one.seqno, part["first"], part["last"])
