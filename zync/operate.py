@@ -24,7 +24,7 @@ from zync.output import amount
 from zync.staging.table import STAGING_SCHEMA
 from zync.transactions.known import read_known
 from zync.transactions.missing import Seen, missing
-from zync.transactions.set_aside import id_of, read_set_aside
+from zync.transactions.set_aside import REVISITS, id_of, read_set_aside
 
 STATES = {
     "in-flight": "pending",
@@ -167,7 +167,7 @@ def _rows(table: DeltaTable, wanted: ds.Expression) -> list[dict[str, Any]]:
     paths = [file.path for file in data_files(table, "seqno")]
     if not paths:
         return []
-    columns = ["kind", "seqno", "txn", "kafka", "records", "count", "reason", "rule", "since"]
+    columns = ["kind", "seqno", "txn", "kafka", "records", "count", "reason", "rule", "since", "state"]
     rows = dataset(table, paths, STAGING_SCHEMA).to_table(columns=columns, filter=wanted)
     return rows.sort_by("seqno").to_pylist()  # type: ignore[no-any-return]
 
@@ -203,13 +203,20 @@ def kind_of(error: str) -> str:
 
 
 def _transaction(row: dict[str, Any], state: str) -> Transaction:
-    ranges = tuple((one["first"], one["last"]) for one in row["records"])
+    kept = json.loads(row["state"] or "{}")
+    ranges = sorted({(one["first"], one["last"]) for one in [*row["records"], *kept.get(REVISITS, [])]})
     reason, rule = row["reason"], row.get("rule")
-    kept = json.loads(row["state"] or "{}") if state in ("in-flight", "expired") else {}
-    so_far = tuple(value for name, value in kept.get("done", {}).items() if name.startswith("p"))
-    held = bool(kept.get("held"))
     return Transaction(
-        id_of(row), state, row["seqno"], ranges, row["count"], row["since"], reason, rule, held=held, so_far=so_far
+        id_of(row),
+        state,
+        row["seqno"],
+        tuple(ranges),
+        row["count"],
+        row["since"],
+        reason,
+        rule,
+        held=bool(kept.get("held")),
+        so_far=tuple(value for name, value in kept.get("done", {}).items() if name.startswith("p")),
     )
 
 

@@ -26,6 +26,7 @@ _CONFIG = """\
 topics: {a: {id: "value:txn"}, b: {id: "value:txn"}}
 transactions: {done: "count(*) = max(value:n::int)"}
 outputs: [{topic: out, sql: out.sql}]
+spark: {spark.driver.extraJavaOptions: "-XX:TieredStopAtLevel=1"}  # each session is a short one
 """
 _RULE = "SELECT seqno, txn, sum(value:x::int) AS x FROM records GROUP BY seqno, txn"
 _AT_A_TIME = 10
@@ -94,7 +95,7 @@ def growing(lake: Lake) -> Iterator[None]:
     stop = threading.Event()
 
     def go_on() -> None:
-        while not stop.wait(0.5):
+        while not stop.wait(1):
             lake.grow()
 
     thread = threading.Thread(target=go_on)

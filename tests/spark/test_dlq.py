@@ -165,6 +165,9 @@ def test_what_came_late_is_redriven_as_a_transaction_of_its_own_and_so_in_a_repl
     assert (outcome.transactions, outcome.set_aside) == (1, {"late": 1, "quarantined": 1, "ignored": 4})
     assert out(lake)[-1] == (10, 2, {"txn": "2", "x": 42, "n": 2})
     assert (show(raw, staging, "4", load_config(lake / "zync.yaml"))["state"], sound(lake)) == ("quarantined", True)
+    seen = show(raw, staging, "2", load_config(lake / "zync.yaml"))
+    assert [(one["seqno"], one["topic"]) for one in seen["records"]] == [(5, "a"), (7, "a"), (10, "__zync")]
+    assert (seen["state"], seen["reason"], seen["late"]) == ("done", "ann: the source was mended", [9])
     assert undecided(staging, [], "late", among=SET_ASIDE) == {"2": ranges(9)}
     decide(raw, undecided(staging, ["2"], None, among=SET_ASIDE), "drop", "no more")
     assert sync(lake, spark).set_aside == {"discarded": 1}
