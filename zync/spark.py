@@ -39,6 +39,13 @@ _START = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.sql.codegen.useIdInClassName": "false",
+    # Each small table that is broadcast takes a page at least, of 64 MB by default.
+    "spark.buffer.pageSize": "2m",
+    # What a user interface would show of jobs long gone.
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "200",
+    "spark.sql.ui.retainedExecutions": "10",
     "spark.driver.memory": "3g",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -170,14 +177,16 @@ class Keeper:
 
     def __init__(self, spark: "SparkSession") -> None:
         self._spark = spark
-        self._frames: list[DataFrame] = []
+        self._frames: list[tuple[DataFrame, Any]] = []
 
     def __enter__(self) -> "Keeper":
         return self
 
     def __exit__(self, *_: object) -> None:
         while self._frames:
-            self._frames.pop().unpersist()
+            frame, relation = self._frames.pop()
+            frame.unpersist()
+            relation.cacheBuilder().clearCache(False)  # noqa: FBT003 - Spark may have another by now, and forget this one
 
     def keep(self, frame: "DataFrame") -> "DataFrame":
         """The rows of `frame`, as a plan that begins at the kept ones.
@@ -187,9 +196,9 @@ class Keeper:
         """
         from pyspark.sql.classic.dataframe import DataFrame  # noqa: PLC0415
 
-        self._frames.append(frame.persist())
         jvm: Any = self._spark._jvm  # noqa: SLF001
-        plan = self._frames[-1]._jdf.queryExecution().withCachedData()  # noqa: SLF001
+        plan = frame.persist()._jdf.queryExecution().withCachedData()  # noqa: SLF001
+        self._frames.append((frame, plan))
         dataset = jvm.org.apache.spark.sql.classic.Dataset.ofRows(self._spark._jsparkSession, plan)  # noqa: SLF001
         return DataFrame(dataset, self._spark)
 

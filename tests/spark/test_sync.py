@@ -385,3 +385,12 @@ def test_staging_of_another_raw_is_refused(pipeline: Pipeline, txn: Any) -> None
     load(other, [str(pipeline.folder / "in.jsonl")])
     with pytest.raises(UsageError, match="another raw"):
         Syncer(pipeline.config, other, str(pipeline.staging), pipeline.spark).sync()
+
+
+def test_a_session_keeps_no_rows_of_the_syncs_it_made(pipeline: Pipeline, txn: Any) -> None:
+    pipeline.load(("a", txn(1, 2)), ("a", txn(2, 1)))
+    pipeline.sync()
+    pipeline.load(("b", txn(1, 2)))
+    assert pipeline.sync().transactions == 1
+    context = pipeline.spark.sparkContext._jsc.sc()  # noqa: SLF001
+    assert context.getPersistentRDDs().size() == 0
