@@ -3,10 +3,12 @@
 The lakes take turns in one process, so that whatever slows one slows the others.
 """
 
+import gc
 import itertools
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from bench.harness import Result, log, median, values
 from bench.pipeline import Raw, config
@@ -64,7 +66,10 @@ def run(folder: Path) -> list[Result]:
             if number >= WARM_UP:
                 seconds[name].append(took)
                 stages[name].append(done.seconds)
+        if number == WARM_UP - 1:
+            heap = _heap(spark)
         log(f"round {number + 1}: {', '.join(f'{name} {found[-1:]}' for name, found in seconds.items())}")
+    grown = _heap(spark) / heap
     spark.stop()
     by_stage = {
         name: {stage: round(median(one[stage] for one in found), 3) for stage in found[0]}
@@ -79,7 +84,18 @@ def run(folder: Path) -> list[Result]:
         Result("the same with 100 times the history", long / short, "×", 1.3),
         Result("the same with a transaction in flight since the first record", stuck / long, "×", 1.3),
         Result(f"the same with {_FLYING:,} transactions in flight", flying / long, "×", 1.5),
+        Result(f"the JVM's heap by that of {ROUNDS * len(lakes)} syncs before", grown, "×", 1.1),
     ]
+
+
+def _heap(spark: Any) -> int:
+    """Bytes that the JVM's garbage collector leaves, once Spark's cleaner has seen what went."""
+    for _ in range(3):
+        gc.collect()
+        spark._jvm.System.gc()  # noqa: SLF001
+        time.sleep(1)
+    usage = spark._jvm.java.lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage()  # noqa: SLF001
+    return int(usage.getUsed())
 
 
 def _flying() -> Iterator[bytes]:

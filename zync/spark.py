@@ -173,7 +173,11 @@ def _quiet() -> Iterator[None]:
 
 
 class Keeper:
-    """Lets Spark keep rows that are used more than once, until this context ends."""
+    """Lets Spark keep rows that are used more than once, and the session its views, until this context ends.
+
+    A view that stays holds the rows kept under it; and what is kept next comes with a copy of the session, views
+    and all: so each sync would hold on to the one before.
+    """
 
     def __init__(self, spark: "SparkSession") -> None:
         self._spark = spark
@@ -187,6 +191,7 @@ class Keeper:
             frame, relation = self._frames.pop()
             frame.unpersist()
             relation.cacheBuilder().clearCache(False)  # noqa: FBT003 - Spark may have another by now, and forget this one
+        self._spark._jsparkSession.sessionState().catalog().clearTempTables()  # noqa: SLF001
 
     def keep(self, frame: "DataFrame") -> "DataFrame":
         """The rows of `frame`, as a plan that begins at the kept ones.
