@@ -53,9 +53,9 @@ def table(results: Iterable[tuple[str, Result]]) -> str:
     return "\n".join(lines)
 
 
-def to_json(results: Iterable[tuple[str, Result]]) -> str:
-    """The results with all their details."""
-    return json.dumps([{"benchmark": name, **asdict(one), "met": one.met} for name, one in results], indent=1)
+def as_rows(results: Iterable[tuple[str, Result]]) -> list[dict[str, Any]]:
+    """The results with all their details, as results.json has them."""
+    return [{"benchmark": name, **asdict(one), "met": one.met} for name, one in results]
 
 
 @contextlib.contextmanager

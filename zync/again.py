@@ -55,10 +55,11 @@ def replay(
     if open_table(into) is not None:
         msg = f"{into} is there already: a replay makes a staging anew, name one that is not there"
         raise UsageError(msg)
-    last = next_seqno(existing_table(raw, "zync sync-from kafka raw")) - 1
+    raw_table = existing_table(raw, "zync sync-from kafka raw")
+    last = next_seqno(raw_table) - 1
     last = last if upto is None else min(upto, last)
     outputs: dict[str, int] = {}
-    cuts = [*_before_revisits(existing_table(raw, "zync sync-from kafka raw")), last]
+    cuts = [*_before_revisits(raw_table), last]
     syncs = transactions = head = cursor = 0
     with owned(into):
         syncer = Syncer(config, raw, into, spark)
@@ -84,14 +85,23 @@ def _before_revisits(raw: DeltaTable) -> list[int]:
     rows = dataset(raw, paths, RAW_SCHEMA).to_table(columns=["seqno", "value"], filter=ours).sort_by("seqno")
     cuts, last, together = [], 0, set[str]()
     for seqno, value in zip(rows["seqno"].to_pylist(), rows["value"].to_pylist(), strict=True):
-        one = json.loads(value)
-        if one["decision"] in REVISITING:
-            if seqno != last + 1 or one["txn"] in together:
+        txn = _revisited(value)
+        if txn is not None:
+            if seqno != last + 1 or txn in together:
                 cuts.append(seqno - 1)
                 together.clear()
             last = seqno
-            together.add(one["txn"])
+            together.add(txn)
     return cuts
+
+
+def _revisited(value: bytes | None) -> str | None:
+    """The transaction that a redrive or a drop is about; None where a record of the reserved topic is no such thing."""
+    try:
+        one = json.loads(value or b"")
+    except (ValueError, RecursionError):
+        return None
+    return str(one.get("txn")) if isinstance(one, dict) and one.get("decision") in REVISITING else None
 
 
 def _different(one: str, other: str) -> list[str]:

@@ -204,6 +204,26 @@ def test_what_is_in_quarantine_is_not_decided_about_while_its_id_is_in_flight_ag
     assert sound(lake)
 
 
+def test_a_released_one_is_redriven_without_the_decision_that_released_it(lake: Path, spark: Any) -> None:
+    raw, staging = str(lake / "lake" / "raw"), str(lake / "lake" / "staging")
+    config = (lake / "zync.yaml").read_text().replace("done: count(*) = 1", "done: count(*) = 2")
+    (lake / "zync.yaml").write_text(config)
+    (lake / "in.jsonl").write_text(
+        '{"topic": "a", "value": {"txn": 9, "x": "nine"}}\n{"topic": "__zync", "value": "not JSON"}\n'
+    )
+    load(raw, [str(lake / "in.jsonl")])
+    sync(lake, spark)
+    decide(raw, ["9"], "release", "no more comes", who="ann")
+    assert sync(lake, spark).set_aside == {"quarantined": 1}
+    (lake / "out.sql").write_text("SELECT seqno, txn, CAST(value:txn AS STRING) AS x FROM records")
+    decide(raw, ["9"], "redrive", "mended", who="ann")
+    assert sync(lake, spark).transactions == 1
+    assert out(lake)[1:] == [(8, 1, {"txn": "9", "x": "9"})]
+    assert sound(lake)
+    again = str(lake / "lake" / "again")
+    assert replay(spark, load_config(lake / "zync.yaml"), raw, again, None, staging, lambda _: None).syncs == 2
+
+
 def test_the_commands(lake: Path) -> None:
     listed = [json.loads(line) for line in zync("dlq", "list", "--json", cwd=lake).stdout.splitlines()]
     assert [one["count"] for one in listed] == [2, 1]

@@ -53,11 +53,11 @@ def regather(
 ) -> "DataFrame":
     """The records with seqnos in (txn, completes_at, first, last), as records of that transaction, which they complete.
 
-    What is wrong with them, if anything, is in `bad`.
+    What is wrong with them, if anything, is in `bad`. A decision that had settled the transaction is none of them.
     """
     wanted = local(spark, ranges, "redriven string, completes_at bigint, first bigint, last bigint").hint("broadcast")
     places = pa.table({"first": [one[2] for one in ranges], "last": [one[3] for one in ranges]})
-    records = decode(spark, _only(spark, raw, places), config, done)
+    records = decode(spark, _only(spark, raw, places), config, done).where("decision IS NULL")
     within = (records["seqno"] >= wanted["first"]) & (records["seqno"] <= wanted["last"])
     joined = records.join(wanted, within).drop("first", "last")
     return joined.selectExpr(
