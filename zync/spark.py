@@ -46,22 +46,36 @@ _START = {
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "200",
     "spark.sql.ui.retainedExecutions": "10",
+    "spark.sql.ui.explainMode": "simple",
+    # Dozens of calls to the JVM for each sync, to name lines of zync's own code in errors that zync words anew.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.driver.memory": "3g",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions": "1",
 }
 
-_SMALL = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
+SMALL = 30_000
+"""Up to so many records planning and starting tasks, not rows, is what takes a sync's time."""
+
+_TINY = 5_000
+"""Up to so many records even finding code that was compiled before takes longer than doing without."""
+
+_PLAIN = {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage": "false"}
+_INTERPRETED = {**_PLAIN, "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+_COMPILED = {**_PLAIN, "spark.sql.codegen.factoryMode": "FALLBACK"}
 _LARGE = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
 }
+_CALLED_OFTEN = (
+    "org.apache.spark.api.python.PythonUtils",
+    "org.apache.spark.sql.api.python.PythonSQLUtils",
+    "org.apache.spark.sql.functions",
+)
+"""What PySpark asks for by its short name, dozens of times a sync: the JVM would look into every jar each time."""
+
 _BRIEF = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """JVM options for work of some seconds: what starts sooner, and would be slower in the long run."""
 
@@ -93,6 +107,7 @@ def session(
 
 
 def _start(master: str | None, properties: dict[str, str], *, brief: bool) -> "SparkSession":
+    from py4j.java_gateway import java_import  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     jars.java()
@@ -113,10 +128,13 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool) -> "S
         builder = builder.config(key, value)
     try:
         with _quiet(), _interrupted_after():
-            return builder.getOrCreate()
+            spark = builder.getOrCreate()
     except Exception as error:
         msg = f"Spark does not start on {settings['spark.master']}: {message_of(error)}"
         raise ZyncError(msg) from error
+    for one in _CALLED_OFTEN:
+        java_import(spark._jvm, one)  # noqa: SLF001
+    return spark
 
 
 @contextlib.contextmanager
@@ -145,14 +163,20 @@ def _interrupted_after() -> Iterator[None]:
         signal.raise_signal(signal.SIGINT)
 
 
-def pace(spark: "SparkSession", given: dict[str, str], *, small: bool) -> None:
-    """Sets what pays for the work at hand: with little data, compiling and planning anew would take the most time.
+def pace(spark: "SparkSession", given: dict[str, str], records: int) -> None:
+    """Sets what pays for so many records: with few, compiling and planning anew would take the most time.
 
     Properties that are `given` in the config stay as they are.
     """
-    for key, value in (_SMALL if small else _LARGE).items():
+    settings = _INTERPRETED if records <= _TINY else _COMPILED if records <= SMALL else _LARGE
+    for key, value in settings.items():
         if key not in given:
             spark.conf.set(key, value)
+
+
+def jvm_class(spark: "SparkSession", qualified: str) -> Any:
+    """The JVM's class of that name, asked for at once: `spark._jvm.org.…` asks for each part of it."""
+    return getattr(spark._jvm, qualified)  # noqa: SLF001
 
 
 @contextlib.contextmanager
@@ -201,10 +225,10 @@ class Keeper:
         """
         from pyspark.sql.classic.dataframe import DataFrame  # noqa: PLC0415
 
-        jvm: Any = self._spark._jvm  # noqa: SLF001
         plan = frame.persist()._jdf.queryExecution().withCachedData()  # noqa: SLF001
         self._frames.append((frame, plan))
-        dataset = jvm.org.apache.spark.sql.classic.Dataset.ofRows(self._spark._jsparkSession, plan)  # noqa: SLF001
+        datasets = jvm_class(self._spark, "org.apache.spark.sql.classic.Dataset")
+        dataset = datasets.ofRows(self._spark._jsparkSession, plan)  # noqa: SLF001
         return DataFrame(dataset, self._spark)
 
 

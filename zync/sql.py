@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from zync.errors import UsageError
 from zync.places import data_folder
-from zync.spark import message_of
+from zync.spark import jvm_class, message_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -61,7 +61,7 @@ def try_eval(spark: "SparkSession", column: "Column") -> "Column":
     """`column`, null for rows where evaluating it fails (Catalyst's TryEval, which has no SQL name)."""
     from pyspark.sql.classic.column import Column  # noqa: PLC0415
 
-    jvm: Any = spark._jvm  # noqa: SLF001
-    utils = jvm.org.apache.spark.sql.classic.ExpressionUtils
-    guarded = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(utils.expression(column._jc))  # noqa: SLF001
+    utils = jvm_class(spark, "org.apache.spark.sql.classic.ExpressionUtils")
+    guard = jvm_class(spark, "org.apache.spark.sql.catalyst.expressions.TryEval")
+    guarded = guard(utils.expression(column._jc))  # noqa: SLF001
     return Column(utils.column(guarded))

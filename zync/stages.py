@@ -10,14 +10,14 @@ import pyarrow.compute as pc
 from zync.etl.rules import JSON_OPTIONS, VIEW_COLUMNS, bind_lookups
 from zync.etl.transform import find_failures, transform
 from zync.lake import data_files
-from zync.spark import is_data_error, local, read_parquet
+from zync.spark import SMALL, is_data_error, local, read_parquet
 from zync.sql import options, statement
 from zync.staging.commit import add_rows, commit, discard, read_back, write
 from zync.staging.cursor import conclude
 from zync.transactions.decode import RAW_COLUMNS, decode
 from zync.transactions.gather import reread
 from zync.transactions.order import held, places
-from zync.under_way import SMALL, Sync, there
+from zync.under_way import Sync, there
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,14 +12,14 @@ from zync.config import Config
 from zync.errors import UsageError
 from zync.ingest.raw import next_seqno, positions
 from zync.lake import ensure_table, existing_table, open_table
-from zync.spark import Keeper, pace, session
+from zync.spark import SMALL, Keeper, pace, session
 from zync.stages import conclude_and_commit, read_new, recall, transform_and_write
 from zync.staging.commit import checkpoint, owned, reclaim
 from zync.staging.table import STAGING_SCHEMA
 from zync.transactions.done import understand
 from zync.transactions.judge import judge
 from zync.transactions.known import Known, read_cursor, read_known
-from zync.under_way import SMALL, Sync, there
+from zync.under_way import Sync, there
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,7 +76,7 @@ class Syncer:
         staging = staging or ensure_table(self.staging, STAGING_SCHEMA, "zync staging: whole transactions")
         with Keeper(self.spark) as keeper:
             sync = Sync(self.spark, keeper, self.config, self.done, raw, staging, known, head)
-            pace(self.spark, self.config.spark, small=sync.small)
+            pace(self.spark, self.config.spark, sync.records)
             self.known = None  # until it is over: what a failed sync leaves is read anew
             for stage in STAGES:
                 started = time.monotonic()

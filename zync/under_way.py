@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from zync.config import Config
 from zync.etl.transform import Failure
 from zync.ingest.raw import DECISIONS, stored_position
-from zync.spark import Keeper
+from zync.spark import SMALL, Keeper
 from zync.staging.commit import Written
 from zync.transactions.assemble import Assembled
 from zync.transactions.done import Done
@@ -18,13 +18,6 @@ from zync.transactions.known import Known
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-SMALL = 30_000
-"""Up to so many new records a sync is small: planning and starting tasks, not rows, is what takes its time.
-
-Then Spark neither compiles nor replans, one task writes all, and only what is known of the ids at hand goes to Spark;
-and a session made for such a sync is one that starts quickly. Measured: at 50,000 both ways take the same time.
-"""
 
 
 @dataclass(frozen=True)
@@ -61,9 +54,14 @@ class Sync:
         return self.known.cursor.sync + 1
 
     @property
+    def records(self) -> int:
+        """How many there are to do: new ones, and those read again."""
+        return self.head - self.known.cursor.head + self.earlier
+
+    @property
     def small(self) -> bool:
-        """Whether there is so little to do that planning and starting tasks is most of the work."""
-        return self.head - self.known.cursor.head + self.earlier <= SMALL
+        """Whether they are few: then one task writes all, and only what is known of the ids at hand goes to Spark."""
+        return self.records <= SMALL
 
     @property
     def stateful(self) -> bool:

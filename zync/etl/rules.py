@@ -1,6 +1,7 @@
 """The user's rules: the views that they see, and what they make of whole transactions."""
 
 import importlib.util
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from zync.config import Config, OutputRule
 from zync.errors import UsageError
 from zync.spark import message_of
-from zync.sql import literal, name
+from zync.sql import literal, name, options
 from zync.transactions import debezium
 from zync.transactions.decode import ordered
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 SEQNO, ORDER, DELETE = "seqno", "_order", "_delete"
 _RESERVED = (SEQNO, ORDER, DELETE)
@@ -119,25 +120,19 @@ def _python_rule(rule: OutputRule) -> Any:
 
 def output_rows(made: "DataFrame", rule: OutputRule, number: int) -> "DataFrame":
     """A rule's result as (seqno, _order, rule, key, value): JSON text, columns in the order selected."""
-    from pyspark.sql import functions as sf  # noqa: PLC0415
-
     columns = [column for column in made.columns if column not in _RESERVED]
-    value: Column = sf.to_json(sf.struct(*(sf.col(name(column)) for column in columns)), JSON_OPTIONS)
-    if not columns:
-        value = sf.lit("{}")
+    value = _json(columns) if columns else "'{}'"
     if DELETE in made.columns:
-        value = sf.when(~sf.coalesce(sf.col(DELETE), sf.lit(False)), value)
-    key = (
-        sf.to_json(sf.struct(*(sf.col(name(column)) for column in rule.key)), JSON_OPTIONS)
-        if rule.key
-        else sf.lit(None)
+        value = f"CASE WHEN NOT coalesce({DELETE}, false) THEN {value} END"
+    without = f"rule {rule.name} makes a row whose seqno is null: of which transaction is it?"
+    return made.selectExpr(
+        f"coalesce(CAST({SEQNO} AS BIGINT), CAST(raise_error({literal(without)}) AS BIGINT)) AS {SEQNO}",
+        f"{ORDER if ORDER in made.columns else 'NULL'} AS {ORDER}",
+        f"{number} AS rule",
+        f"CAST({_json(rule.key) if rule.key else 'NULL'} AS STRING) AS key",
+        f"CAST({value} AS STRING) AS value",
     )
-    order = sf.col(ORDER) if ORDER in made.columns else sf.lit(None)
-    without = sf.raise_error(sf.lit(f"rule {rule.name} makes a row whose seqno is null: of which transaction is it?"))
-    return made.select(
-        sf.coalesce(sf.col(SEQNO).cast("bigint"), without.cast("bigint")).alias(SEQNO),
-        order.alias(ORDER),
-        sf.lit(number).alias("rule"),
-        key.cast("string").alias("key"),
-        value.cast("string").alias("value"),
-    )
+
+
+def _json(columns: Sequence[str]) -> str:
+    return f"to_json(struct({', '.join(map(name, columns))}), {options(JSON_OPTIONS)})"

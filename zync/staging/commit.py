@@ -84,14 +84,14 @@ def write(rows: "DataFrame", table: DeltaTable, folder: str, number: int) -> Non
 
     Columns of staging that `rows` does not have are null.
     """
-    from pyspark.sql import functions as sf  # noqa: PLC0415
-
     rows = rows.crossJoin(local(rows.sparkSession, [(number,)], "sync bigint").hint("broadcast"))
-    columns = [
-        sf.col(field.name) if field.name in rows.columns else sf.lit(None).cast(field.dataType).alias(field.name)
-        for field in spark_schema()
-    ]
-    rows = rows.select(*columns)
+    there = set(rows.columns)
+    rows = rows.selectExpr(
+        *(
+            field.name if field.name in there else f"CAST(NULL AS {field.dataType.simpleString()}) AS {field.name}"
+            for field in spark_schema()
+        )
+    )
     location = table.table_uri.rstrip("/")
     rows.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").parquet(f"{location}/{folder}")
 

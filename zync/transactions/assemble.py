@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from zync.config import Config
 from zync.spark import Keeper, local
-from zync.sql import statement, try_eval
+from zync.sql import literal, statement, try_eval
 from zync.transactions.done import Done
 from zync.transactions.runs import one_by_one
 from zync.transactions.set_aside import REVISITS, Ranges
@@ -90,36 +90,34 @@ def with_state(spark: "SparkSession", identified: "DataFrame", in_flight: "DataF
 
     `in_flight` has the columns of `zync.transactions.known.Known.in_flight`.
     """
-    from pyspark.sql import functions as sf  # noqa: PLC0415
-
     types = state_types(spark, identified, done)
-    for column, kind in types.items():
-        identified = identified.withColumn(column, sf.col(column).cast(kind))
+    if types:
+        kept = ", ".join(types)
+        identified = identified.selectExpr(
+            f"* EXCEPT ({kept})", *(f"CAST({one} AS {t}) AS {one}" for one, t in types.items())
+        )
     of_done = ", ".join(f"{column}: {kind}" for column, kind in types.items()) or "none: string"
-    state = sf.from_json("state", f"done struct<{of_done}>")["done"]
-    carried = in_flight.select(
+    carried = in_flight.selectExpr(
         "txn",
         "seqno",
-        sf.col("since").alias("ingested"),
-        sf.col("reason").alias("bad"),
-        sf.lit(False).alias("alone"),
-        sf.lit(True).alias("carried"),
-        sf.col("records").alias("earlier"),
-        sf.col("count").alias("earlier_count"),
-        *(state[column].alias(column) for column in types),
+        "since AS ingested",
+        "reason AS bad",
+        "false AS alone",
+        "true AS carried",
+        "records AS earlier",
+        "count AS earlier_count",
+        f"from_json(state, {literal(f'done struct<{of_done}>')}).done AS done",
     )
+    carried = carried.selectExpr("* EXCEPT (done)", *(f"done.{column}" for column in types))
     return identified.unionByName(carried, allowMissingColumns=True)
 
 
 def without_state(identified: "DataFrame") -> "DataFrame":
     """The records alone, with the columns that `with_state` gives."""
-    from pyspark.sql import functions as sf  # noqa: PLC0415
-
-    return identified.withColumns(
-        {
-            "earlier": sf.lit(None).cast("array<struct<first: bigint, last: bigint>>"),
-            "earlier_count": sf.lit(None).cast("bigint"),
-        }
+    return identified.selectExpr(
+        "*",
+        "CAST(NULL AS array<struct<first: bigint, last: bigint>>) AS earlier",
+        "CAST(NULL AS BIGINT) AS earlier_count",
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from zync.config import Config
 from zync.errors import UsageError
-from zync.spark import message_of
+from zync.spark import jvm_class, message_of
 from zync.sql import expression, parse
 from zync.transactions import debezium, runs
 
@@ -155,8 +155,7 @@ def take_apart(spark: "SparkSession", text: str) -> Done:
 def _aggregates(spark: "SparkSession", node: Any) -> Any:
     """The outermost aggregate functions below a parse tree's node."""
     if node.getClass().getSimpleName() == "UnresolvedFunction":
-        jvm: Any = spark._jvm  # noqa: SLF001
-        registry = jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry
+        registry = jvm_class(spark, "org.apache.spark.sql.catalyst.analysis.FunctionRegistry")
         known = registry.expressions().get(_name(node))
         if known.isDefined() and known.get()._1().getGroup() == "agg_funcs":  # noqa: SLF001 - Scala's pair
             yield node

@@ -55,7 +55,7 @@ def judge(sync: Sync) -> Sync:
         completes_at = pa.array([finishing[txn] for txn in in_flight["txn"].to_pylist()], pa.int64())
         wanted = _wanted(in_flight, completes_at)
         sync = replace(sync, earlier=pc.sum(in_flight["count"]).as_py())
-        pace(sync.spark, sync.config.spark, small=sync.small)
+        pace(sync.spark, sync.config.spark, sync.records)
         earlier = gather(sync.spark, sync.raw, wanted, sync.config, sync.done)
         earlier = sync.keeper.keep(earlier.selectExpr("*", "'whole' AS fate"))
         sync = replace(sync, settling=settling.unionByName(earlier, allowMissingColumns=True))
