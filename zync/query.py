@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 from zync.config import Config
 from zync.errors import UsageError
-from zync.etl.rules import JSON_OPTIONS, VIEW_COLUMNS, bind_lookups, bind_views
+from zync.etl.rules import VIEW_COLUMNS, as_json, bind_lookups, bind_views
 from zync.lake import data_files, open_table
 from zync.places import locate
 from zync.spark import message_of, read_parquet
-from zync.sql import name
+from zync.sql import name, statement
 from zync.staging.table import spark_schema
 from zync.transactions.decode import RAW_COLUMNS, decode
 from zync.transactions.done import understand
@@ -16,11 +16,6 @@ from zync.transactions.done import understand
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
-
-_MEMBERS = """
-SELECT seqno AS settled_at, explode(sequence(range.first, range.last)) AS member
-FROM (SELECT seqno, explode(records) AS range FROM staging WHERE kind IN ('done', 'quarantined'))
-"""
 
 
 def query(spark: "SparkSession", config: Config, text: str) -> "DataFrame":
@@ -37,7 +32,7 @@ def query(spark: "SparkSession", config: Config, text: str) -> "DataFrame":
         decoded = decode(spark, raw, config, understand(spark, config))
         structs = [column for column in decoded.columns if column.startswith("as_")]
         same = [column for column in VIEW_COLUMNS if "seqno" not in column]
-        members = spark.sql(_MEMBERS)
+        members = spark.sql(statement("members"))
         records = decoded.join(members, decoded["seqno"] == members["member"], "left").selectExpr(
             "settled_at AS seqno", "seqno AS record_seqno", *same, *structs
         )
@@ -61,10 +56,7 @@ def _bind(spark: "SparkSession", table_name: str, config: Config, columns: "str 
 
 def rows_of(result: "DataFrame") -> list[str]:
     """The result's rows, each as a JSON object."""
-    from pyspark.sql import functions as sf  # noqa: PLC0415
-
-    columns = [sf.col(name(column)) for column in result.columns]
-    return [row[0] for row in result.select(sf.to_json(sf.struct(*columns), JSON_OPTIONS)).collect()]
+    return [row[0] for row in result.selectExpr(as_json(result.columns)).collect()]
 
 
 def table_of(result: "DataFrame") -> str:

@@ -47,7 +47,7 @@ _START = {
     "spark.ui.retainedTasks": "200",
     "spark.sql.ui.retainedExecutions": "10",
     "spark.sql.ui.explainMode": "simple",
-    # Dozens of calls to the JVM for each sync, to name lines of zync's own code in errors that zync words anew.
+    # Else PySpark calls the JVM several times for each column, to name in errors the line of Python that made it.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.driver.memory": "3g",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -108,17 +109,32 @@ def a_config(folder: Path, fields: str, rule: str) -> None:
 
 def test_check_warns_of_what_makes_output_depend_on_chance(tmp_path: Path) -> None:
     (tmp_path / "r.sql").write_text(
-        "SELECT seqno, current_timestamp() AS at, first(value:x::int) AS x FROM records GROUP BY 1"
+        "WITH some AS (SELECT seqno, value:x::int AS x, 'rand()' AS text FROM records WHERE 0.5 < rand())\n"
+        "SELECT seqno, current_timestamp() AS at, first(x) AS x, any_value(x) AS y, max(text) AS text,\n"
+        "  (SELECT uuid() FROM a LIMIT 1) AS id, /* now() */ max_by(x, x) AS last, array_sort(collect_list(x)) AS xs\n"
+        "FROM some GROUP BY 1"
+    )
+    (tmp_path / "r.py").write_text(
+        "from pyspark.sql import functions as sf\n"
+        "def rule(records):\n"
+        "    return records.select('seqno', sf.shuffle(sf.array('seqno')).alias('ids'))\n"
     )
     (tmp_path / "zync.yaml").write_text(
         "topics: {a: {id: value:txn}, b: {id: value:txn}}\n"
         "transactions: {done: 'bool_or(value:done::boolean) and count(distinct topic) > 0'}\n"
-        "outputs: [{topic: out, sql: r.sql}]\n"
+        "outputs: [{topic: out, sql: r.sql}, {topic: other, python: r.py}]\n"
     )
     warnings = json.loads(zync("check", "--json", cwd=tmp_path).stdout)["warnings"]
     assert any("cannot be merged" in one for one in warnings)
-    assert any("current_timestamp is not deterministic" in one for one in warnings)
-    assert any("first depends on the order" in one for one in warnings)
+    said = [re.search(r"rule (\S+).*: (\w+) (depends on the order|is not deterministic)", one) for one in warnings]
+    assert [one.groups() for one in said if one] == [
+        ("r.sql", "any_value", "depends on the order"),
+        ("r.sql", "current_timestamp", "is not deterministic"),
+        ("r.sql", "first", "depends on the order"),
+        ("r.sql", "rand", "is not deterministic"),
+        ("r.sql", "uuid", "is not deterministic"),
+        ("r.py", "shuffle", "is not deterministic"),
+    ]
 
 
 def test_check_with_data_finds_a_rule_that_depends_on_the_cut(demo: Path) -> None:

@@ -14,6 +14,7 @@ from zync.decide import SET_ASIDE, decide, undecided
 from zync.errors import UsageError
 from zync.ingest.load import load
 from zync.operate import groups, show
+from zync.query import query
 from zync.staging.table import STAGING_SCHEMA
 from zync.sync import Syncer
 from zync.transactions.set_aside import read_set_aside
@@ -210,15 +211,18 @@ def test_a_released_one_is_redriven_without_the_decision_that_released_it(lake: 
     (lake / "zync.yaml").write_text(config)
     (lake / "in.jsonl").write_text(
         '{"topic": "a", "value": {"txn": 9, "x": "nine"}}\n{"topic": "__zync", "value": "not JSON"}\n'
+        '{"topic": "a", "value": {"txn": 10, "x": "10"}}\n'
     )
     load(raw, [str(lake / "in.jsonl")])
     sync(lake, spark)
-    decide(raw, ["9"], "release", "no more comes", who="ann")
+    decide(raw, ["9", "10"], "release", "no more comes", who="ann")
     assert sync(lake, spark).set_aside == {"quarantined": 1}
+    seen = query(spark, load_config(lake / "zync.yaml"), "SELECT txn, seqno FROM a WHERE txn IN ('9', '10')").collect()
+    assert {row["txn"]: row["seqno"] for row in seen} == {"9": 8, "10": 9}
     (lake / "out.sql").write_text("SELECT seqno, txn, CAST(value:txn AS STRING) AS x FROM records")
     decide(raw, ["9"], "redrive", "mended", who="ann")
     assert sync(lake, spark).transactions == 1
-    assert out(lake)[1:] == [(8, 1, {"txn": "9", "x": "9"})]
+    assert out(lake)[1:] == [(9, 1, {"txn": "10", "x": 10}), (10, 2, {"txn": "9", "x": "9"})]
     assert sound(lake)
     again = str(lake / "lake" / "again")
     assert replay(spark, load_config(lake / "zync.yaml"), raw, again, None, staging, lambda _: None).syncs == 2

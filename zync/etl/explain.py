@@ -1,9 +1,10 @@
 """`zync explain` and `zync check`: the pipeline of a config, as it will run, without touching data."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zync.config import Config, OutputRule, Topic
 from zync.etl.rules import VIEW_COLUMNS, bind_lookups, bind_views, run_rule
@@ -13,17 +14,11 @@ from zync.transactions.decode import RAW_COLUMNS, decode
 from zync.transactions.done import Done, understand
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-_CHANGING = (
-    *("rand", "random", "randn", "randstr", "uuid", "shuffle", "monotonically_increasing_id", "spark_partition_id"),
-    *("now", "current_timestamp", "current_date", "curdate", "current_time", "localtimestamp", "unix_timestamp"),
-    *("input_file_name", "current_user", "user", "session_user", "version"),
-)
-_BY_ARRIVAL = (
-    *("first", "first_value", "last", "last_value", "any_value"),
-    *("collect_list", "array_agg", "listagg", "string_agg"),
-)
+_BY_ARRIVAL = ("first", "first_value", "last", "last_value", "any_value", "collect_list", "array_agg", "listagg")
+_OF_THE_SYNC = ("now", "localtimestamp", "session_user", "user")
+"""What Spark takes for constants: functions that are one value throughout a query, beside those called current_…"""
 
 
 @dataclass(frozen=True)
@@ -56,7 +51,7 @@ def explain(spark: "SparkSession", config: Config) -> Pipeline:
     same = [column for column in VIEW_COLUMNS if "seqno" not in column]
     bind_views(spark, empty.selectExpr("seqno", "seqno AS record_seqno", *same, *structs), config)
     bind_lookups(spark, config)
-    rules = [_rule(spark, rule) for rule in config.outputs]
+    made = [(rule, run_rule(spark, rule)) for rule in config.outputs]
     made_by_topic(spark, config)
     return Pipeline(
         topics=[
@@ -71,8 +66,8 @@ def explain(spark: "SparkSession", config: Config) -> Pipeline:
         ],
         done=done.text,
         mergeable=done.mergeable,
-        rules=rules,
-        warnings=[*_done_warnings(config, done), *(text for rule in config.outputs for text in _rule_warnings(rule))],
+        rules=[_rule(rule, rows) for rule, rows in made],
+        warnings=[*_done_warnings(config, done), *(text for rule, rows in made for text in _rule_warnings(rule, rows))],
     )
 
 
@@ -81,8 +76,8 @@ def _id(topic: Topic, config: Config) -> str:
     return f"that of {config.transactions.preset}" if ours else topic.id
 
 
-def _rule(spark: "SparkSession", rule: OutputRule) -> Rule:
-    columns = {field.name: field.dataType.simpleString() for field in run_rule(spark, rule).schema.fields}
+def _rule(rule: OutputRule, rows: "DataFrame") -> Rule:
+    columns = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
     return Rule(rule.name, rule.topic, rule.key, _source(rule), columns)
 
 
@@ -112,26 +107,47 @@ def _done_warnings(config: Config, done: Done) -> list[str]:
     return found
 
 
-def _rule_warnings(rule: OutputRule) -> list[str]:
-    if not rule.sql:
-        return []
-    text = re.sub(r"--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.)*'", " ", _source(rule), flags=re.DOTALL).lower()
-    called = set(re.findall(r"\b(\w+)\s*\(", text)) | (
-        {"current_timestamp", "current_date", "current_user", "localtimestamp"} & set(re.findall(r"\w+", text))
-    )
+def _rule_warnings(rule: OutputRule, rows: "DataFrame") -> list[str]:
+    """What of the rule's plan may give other rows when the same raw is synced again."""
     where = f"rule {rule.name} (output {rule.topic})"
     return [
-        *(
-            f"{where}: {name} is not deterministic: the same raw would give other rows"
-            for name in _CHANGING
-            if name in called
-        ),
-        *(
-            f"{where}: {name} depends on the order in which Spark meets the rows: take min_by or array_sort"
-            for name in _BY_ARRIVAL
-            if name in called
-        ),
+        f"{where}: {name} depends on the order in which Spark meets the rows: take min_by or array_sort"
+        if name in _BY_ARRIVAL
+        else f"{where}: {name} is not deterministic: the same raw would give other rows"
+        for name in sorted(set(_changing(rows._jdf.queryExecution().analyzed())))  # noqa: SLF001
     ]
+
+
+def _changing(plan: Any) -> Iterator[str]:
+    """Names of functions in a plan (a JVM object) whose value is not that of their arguments alone.
+
+    The views that a rule is given are not looked into.
+    """
+    if plan.getClass().getSimpleName() == "View":
+        return
+    for one in _each(plan.expressions()):
+        yield from _changing_in(one)
+    for one in (*_each(plan.children()), *_each(plan.subqueries())):
+        yield from _changing(one)
+
+
+def _changing_in(expression: Any, *, put_in_order: bool = False) -> Iterator[str]:
+    """The same of an expression; `put_in_order`: the array that it makes is sorted, so that its order is no matter."""
+    if expression.getClass().getSuperclass().getSimpleName() == "SubqueryExpression":  # one of its plan's subqueries
+        return
+    name, parts = expression.prettyName(), [*_each(expression.children())]
+    own = not expression.deterministic() and all(one.deterministic() for one in parts)
+    if (own or name in _BY_ARRIVAL or name in _OF_THE_SYNC or name.startswith("current_")) and not put_in_order:
+        yield name
+        return
+    put_in_order = name in ("array_sort", "sort_array") or (put_in_order and name == "aggregateexpression")
+    for one in parts:
+        yield from _changing_in(one, put_in_order=put_in_order)
+
+
+def _each(sequence: Any) -> Iterator[Any]:
+    """The items of a Scala sequence."""
+    return (sequence.apply(index) for index in range(sequence.length()))
 
 
 def describe(pipeline: Pipeline) -> str:

@@ -121,7 +121,7 @@ def _python_rule(rule: OutputRule) -> Any:
 def output_rows(made: "DataFrame", rule: OutputRule, number: int) -> "DataFrame":
     """A rule's result as (seqno, _order, rule, key, value): JSON text, columns in the order selected."""
     columns = [column for column in made.columns if column not in _RESERVED]
-    value = _json(columns) if columns else "'{}'"
+    value = as_json(columns) if columns else "'{}'"
     if DELETE in made.columns:
         value = f"CASE WHEN NOT coalesce({DELETE}, false) THEN {value} END"
     without = f"rule {rule.name} makes a row whose seqno is null: of which transaction is it?"
@@ -129,10 +129,11 @@ def output_rows(made: "DataFrame", rule: OutputRule, number: int) -> "DataFrame"
         f"coalesce(CAST({SEQNO} AS BIGINT), CAST(raise_error({literal(without)}) AS BIGINT)) AS {SEQNO}",
         f"{ORDER if ORDER in made.columns else 'NULL'} AS {ORDER}",
         f"{number} AS rule",
-        f"CAST({_json(rule.key) if rule.key else 'NULL'} AS STRING) AS key",
+        f"CAST({as_json(rule.key) if rule.key else 'NULL'} AS STRING) AS key",
         f"CAST({value} AS STRING) AS value",
     )
 
 
-def _json(columns: Sequence[str]) -> str:
+def as_json(columns: Sequence[str]) -> str:
+    """The SQL expression of a JSON object with those columns, in that order."""
     return f"to_json(struct({', '.join(map(name, columns))}), {options(JSON_OPTIONS)})"
