@@ -22,6 +22,9 @@ from zync.under_way import Sync, there
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_FEW_TRANSACTIONS = 500_000
+"""So many that a number for each fits into every task's memory: then outputs need not be sorted to find theirs."""
+
 
 def read_new(sync: Sync) -> Sync:
     """The records after head, decoded; where ids or `done` changed, with all that is in flight."""
@@ -90,7 +93,10 @@ def _write(sync: Sync, records: "DataFrame", folder: str) -> None:
     outputs = transform(sync.spark, records, sync.config, offsets, sync.failures, keeper=sync.keeper, spread=spread)
     if outputs is not None and sync.done.preset:
         whole = there(sync.settling).where("completes_at IS NOT NULL")
-        positions = whole.groupBy("completes_at").agg({"position": "max"}).toDF("seqno", "position")
+        positions = whole.where("position IS NOT NULL").groupBy("completes_at").agg({"position": "max"})
+        positions = positions.toDF("seqno", "position")
+        if there(sync.assembled).summary.completed <= _FEW_TRANSACTIONS:
+            positions = positions.hint("broadcast")
         outputs = outputs.join(positions, "seqno", "left")
     if outputs is not None:
         rows = rows.unionByName(outputs, allowMissingColumns=True)
