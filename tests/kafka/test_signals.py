@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.conftest import ZYNC, TopicMaker, produce
+from tests.conftest import ZYNC, TopicMaker, produce, zync
 from tests.kafka.conftest import Lake, wait_until
 
 
@@ -43,3 +43,21 @@ def test_a_second_ctrl_c_ends_it_at_once(lake: Lake) -> None:
     code = "import os, signal, zync.cli as cli; stop = cli._stop_on_signals(); [os.kill(os.getpid(), 2) for _ in '12']"
     done = subprocess.run([sys.executable, "-c", code], cwd=lake.folder, timeout=30, check=False)
     assert done.returncode == 130
+
+
+def test_after_a_kill_the_next_says_what_it_waits_for(lake: Lake, topic: TopicMaker) -> None:
+    name = topic()
+    produce(lake.broker, [(name, 0, {"n": 1})])
+    lake.config(session_timeout_ms=9000)
+    killed = subprocess.Popen([*ZYNC, "sync-from", "kafka", "raw", "--topic", name], cwd=lake.folder)
+    try:
+        wait_until(lambda: lake.count() == 1)
+    finally:
+        killed.kill()
+        killed.wait(10)
+    produce(lake.broker, [(name, 0, {"n": 2})])
+    done = zync("sync-from", "kafka", "raw", "--topic", name, "--until-caught-up", cwd=lake.folder)
+    assert [line[:24] for line in done.stderr.splitlines() if "kafka.session.timeout.ms" in line] == [
+        "zync: no partitions yet:"
+    ]
+    assert lake.offsets(name) == [0, 1]

@@ -32,6 +32,7 @@ _MESSAGES = 10_000
 _POLL_SECONDS = 0.1
 _COMMITTING_SECONDS = 0.01
 _WARN_SECONDS = 60
+_WITHOUT_SECONDS = 5
 _LOOK_SECONDS = 0.5
 _REFRESH = "topic.metadata.refresh.interval.ms"
 _OURS = {
@@ -141,6 +142,7 @@ class _Run:
         self.looked = 0.0
         self.looked_for_topics = 0.0
         self.subscribed: set[str] = set()
+        self.without_since = float("inf")
         self.began = 0.0
         try:
             self.consumer = Consumer(
@@ -169,6 +171,7 @@ class _Run:
                     self.take(messages)
                     self.commit_if_due()
                     self.look_for_topics()
+                    self.say_what_it_waits_for()
                 self.flush()
             finally:
                 self.consumer.close()
@@ -179,6 +182,7 @@ class _Run:
     def subscribe(self, topics: set[str]) -> None:
         self.subscribed = topics
         if topics:
+            self.without_since = self.without_since if self.expected else time.monotonic()
             self.consumer.subscribe(
                 sorted(topics), on_assign=self.on_assign, on_revoke=self.on_revoke, on_lost=self.on_lost
             )
@@ -196,6 +200,15 @@ class _Run:
             return
         if found != self.subscribed:
             self.subscribe(found)
+
+    def say_what_it_waits_for(self) -> None:
+        """Says once that the group gives this process no partition, which may be so for a while after a kill -9."""
+        if time.monotonic() - self.without_since > _WITHOUT_SECONDS:
+            self.without_since = float("inf")
+            log.warning(
+                "no partitions yet: other processes that sync to this raw hold them, or one that was killed and is "
+                "waited for until its session times out (kafka.session.timeout.ms, 45 s by default)"
+            )
 
     def take(self, messages: list[Message]) -> None:
         """Puts what came into the batch: records, and ends of partitions, which move positions past markers."""
@@ -284,6 +297,7 @@ class _Run:
     # Assignment: positions are read from raw, after everything in hand has landed or was refused.
 
     def on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.without_since = float("inf") if partitions else self.without_since
         try:
             self.flush()
             self.consumer.incremental_assign(self.start_of([Source(one.topic, one.partition) for one in partitions]))
