@@ -51,7 +51,11 @@ STAGES: tuple[Callable[[Sync], Sync], ...] = (read_new, recall, judge, transform
 
 
 class Syncer:
-    """Syncs one raw into one staging, as often as asked. `known`: what staging said after the last sync."""
+    """Syncs one raw into one staging, as often as asked. `known`: what staging said after the last sync.
+
+    `spark`: of `zync.spark.session`, so that it is nobody else's: each sync makes temporary views in it, and ends by
+    dropping all that there are.
+    """
 
     def __init__(self, config: Config, raw: str, staging: str, spark: "SparkSession") -> None:
         self.config, self.raw, self.staging, self.spark = config, raw, staging, spark
