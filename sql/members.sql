@@ -1,5 +1,5 @@
 -- In: `staging`. Out: the records of transactions that are settled, each with its transaction's seqno.
 SELECT seqno AS settled_at, explode(sequence(range.first, range.last)) AS member
 FROM (
-  SELECT seqno, explode(records) AS range FROM staging WHERE kind IN ('done', 'released', 'discarded', 'quarantined')
+  SELECT seqno, explode(records) AS range FROM staging WHERE kind IN ({{settled_kinds}})
 )

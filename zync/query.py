@@ -8,10 +8,11 @@ from zync.etl.rules import VIEW_COLUMNS, as_json, bind_lookups, bind_views
 from zync.lake import data_files, open_table
 from zync.places import locate
 from zync.spark import message_of, read_parquet
-from zync.sql import name, statement
+from zync.sql import literal, name, statement
 from zync.staging.table import spark_schema
 from zync.transactions.decode import RAW_COLUMNS, decode
 from zync.transactions.done import understand
+from zync.transactions.known import SETTLED_KINDS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,7 +33,7 @@ def query(spark: "SparkSession", config: Config, text: str) -> "DataFrame":
         decoded = decode(spark, raw, config, understand(spark, config))
         structs = [column for column in decoded.columns if column.startswith("as_")]
         same = [column for column in VIEW_COLUMNS if "seqno" not in column]
-        members = spark.sql(statement("members"))
+        members = spark.sql(statement("members", settled_kinds=", ".join(map(literal, SETTLED_KINDS))))
         records = decoded.join(members, decoded["seqno"] == members["member"], "left").selectExpr(
             "settled_at AS seqno", "seqno AS record_seqno", *same, *structs
         )

@@ -56,10 +56,13 @@ _START = {
 }
 
 SMALL = 30_000
-"""Up to so many records planning and starting tasks, not rows, is what takes a sync's time."""
+"""Up to so many records planning and starting tasks, not rows, is what takes a sync's time.
+
+A warm sync of 22,000 takes 2.6 s so and 2.6 to 3.7 in the two other ways; at 50,000 this one and the next are equal.
+"""
 
 _TINY = 5_000
-"""Up to so many records even finding code that was compiled before takes longer than doing without."""
+"""Up to so many records even finding code that was compiled before takes longer than doing without: 1.6 by 1.75 s."""
 
 _PLAIN = {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage": "false"}
 _INTERPRETED = {**_PLAIN, "spark.sql.codegen.factoryMode": "NO_CODEGEN"}

@@ -114,6 +114,9 @@ def test_a_broker_that_goes_and_comes_back_is_waited_for(tmp_path: Path, monkeyp
             time.sleep(5)  # in which librdkafka has some hundred errors to tell
             process.send_signal(signal.SIGINT)
             assert process.wait(30) == 0
+            (said,) = [path.read_text() for path in tmp_path.glob("sync-from-kafka-*.log")]
+            assert "no answer from Kafka" in said
+            assert "no partitions yet" not in said  # it had them in all that time
         finally:
             process.kill()
     finally:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _BY_ARRIVAL = ("first", "first_value", "last", "last_value", "any_value", "collect_list", "array_agg", "listagg")
-_OF_THE_SYNC = ("now", "localtimestamp", "session_user", "user")
+_OF_THE_SYNC = ("now", "localtimestamp", "session_user", "user", "version")
 """What Spark takes for constants: functions that are one value throughout a query, beside those called current_…"""
 
 
