@@ -120,14 +120,16 @@ def test_check_warns_of_what_makes_output_depend_on_chance(tmp_path: Path) -> No
         "    return records.select('seqno', sf.shuffle(sf.array('seqno')).alias('ids'))\n"
     )
     (tmp_path / "zync.yaml").write_text(
-        "topics: {a: {id: value:txn}, b: {id: value:txn}}\n"
+        "topics: {a: {id: value:txn}, b: {id: value:txn || randn()}}\n"
         "transactions: {done: 'bool_or(value:done::boolean) and count(distinct topic) > 0'}\n"
         "outputs: [{topic: out, sql: r.sql}, {topic: other, python: r.py}]\n"
     )
     warnings = json.loads(zync("check", "--json", cwd=tmp_path).stdout)["warnings"]
     assert any("cannot be merged" in one for one in warnings)
-    said = [re.search(r"rule (\S+).*: (\w+) (depends on the order|is not deterministic)", one) for one in warnings]
+    pattern = r"(\S+) (?:\(.*\)|or done): (\w+) (depends on the order|is not deterministic)"
+    said = [re.search(pattern, one) for one in warnings]
     assert [one.groups() for one in said if one] == [
+        ("record_id", "randn", "is not deterministic"),
         ("r.sql", "any_value", "depends on the order"),
         ("r.sql", "current_timestamp", "is not deterministic"),
         ("r.sql", "first", "depends on the order"),

@@ -67,7 +67,11 @@ def explain(spark: "SparkSession", config: Config) -> Pipeline:
         done=done.text,
         mergeable=done.mergeable,
         rules=[_rule(rule, rows) for rule, rows in made],
-        warnings=[*_done_warnings(config, done), *(text for rule, rows in made for text in _rule_warnings(rule, rows))],
+        warnings=[
+            *_done_warnings(config, done),
+            *_chance_warnings("id, record_id or done", empty, views=True),
+            *(one for rule, rows in made for one in _chance_warnings(f"rule {rule.name} (output {rule.topic})", rows)),
+        ],
     )
 
 
@@ -107,28 +111,27 @@ def _done_warnings(config: Config, done: Done) -> list[str]:
     return found
 
 
-def _rule_warnings(rule: OutputRule, rows: "DataFrame") -> list[str]:
-    """What of the rule's plan may give other rows when the same raw is synced again."""
-    where = f"rule {rule.name} (output {rule.topic})"
+def _chance_warnings(where: str, rows: "DataFrame", *, views: bool = False) -> list[str]:
+    """What of the plan of `rows` may give others when the same raw is synced again."""
     return [
         f"{where}: {name} depends on the order in which Spark meets the rows: take min_by or array_sort"
         if name in _BY_ARRIVAL
         else f"{where}: {name} is not deterministic: the same raw would give other rows"
-        for name in sorted(set(_changing(rows._jdf.queryExecution().analyzed())))  # noqa: SLF001
+        for name in sorted(set(_changing(rows._jdf.queryExecution().analyzed(), views=views)))  # noqa: SLF001
     ]
 
 
-def _changing(plan: Any) -> Iterator[str]:
+def _changing(plan: Any, *, views: bool) -> Iterator[str]:
     """Names of functions in a plan (a JVM object) whose value is not that of their arguments alone.
 
-    The views that a rule is given are not looked into.
+    `views`: whether to look into the temporary views that it reads, as those that a rule is given.
     """
-    if plan.getClass().getSimpleName() == "View":
+    if plan.getClass().getSimpleName() == "View" and not views:
         return
     for one in _each(plan.expressions()):
         yield from _changing_in(one)
     for one in (*_each(plan.children()), *_each(plan.subqueries())):
-        yield from _changing(one)
+        yield from _changing(one, views=views)
 
 
 def _changing_in(expression: Any, *, put_in_order: bool = False) -> Iterator[str]:
