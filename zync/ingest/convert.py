@@ -20,24 +20,24 @@ def to_arrow(messages: list[Message]) -> pa.RecordBatch:
     A timestamp that no table can hold is null.
     """
     count = len(messages)
-    topics = [message.topic() for message in messages]
-    stamps = np.fromiter(chain.from_iterable([message.timestamp() for message in messages]), np.int64, 2 * count)
+    topics = list(map(Message.topic, messages))
+    stamps = np.fromiter(list(chain.from_iterable(map(Message.timestamp, messages))), np.int64, 2 * count)
     kinds, times = stamps[::2], stamps[1::2]
     kafka = pa.StructArray.from_arrays(
         [
             pa.repeat(topics[0], count) if len(set(topics)) == 1 else pa.array(topics, pa.string()),
-            pa.array(np.fromiter([message.partition() for message in messages], np.int32, count)),
-            pa.array(np.fromiter([message.offset() for message in messages], np.int64, count)),
+            pa.array(np.fromiter(list(map(Message.partition, messages)), np.int32, count)),
+            pa.array(np.fromiter(list(map(Message.offset, messages)), np.int64, count)),
             pa.array(times * 1000, mask=(kinds == _NO_TIMESTAMP) | (times < 0) | (times >= YEAR_10000)).cast(TIMESTAMP),
         ],
         fields=list(_KAFKA),
     )
-    headers = [message.headers() for message in messages]
+    headers = list(map(Message.headers, messages))
     return pa.RecordBatch.from_arrays(
         [
             kafka,
-            pa.array([message.key() for message in messages], pa.binary()),
-            pa.array([message.value() for message in messages], pa.binary()),
+            pa.array(list(map(Message.key, messages)), pa.binary()),
+            pa.array(list(map(Message.value, messages)), pa.binary()),
             pa.array([_headers(one) for one in headers], _HEADERS) if any(headers) else _no_headers(count),
         ],
         schema=RECORD_SCHEMA,
