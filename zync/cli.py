@@ -82,7 +82,7 @@ def sync_from(
     topic: Annotated[list[str] | None, typer.Option(help="A name or ^regex; repeatable.")] = None,
     until_caught_up: Annotated[bool, typer.Option(help="End when raw has all that is in Kafka now.")] = False,
     commit_every: Length = timedelta(seconds=5),
-    commit_rows: Annotated[int, typer.Option(min=1)] = 200_000,
+    commit_rows: Annotated[int, typer.Option(min=1)] = 100_000,
     commit_bytes: Size = 128 * 1024 * 1024,
     bootstrap_servers: Annotated[str | None, typer.Option(help="Over the config's.")] = None,
     on_gap: Annotated[Literal["stop", "skip"], typer.Option(help="When unread offsets are gone from Kafka.")] = "stop",

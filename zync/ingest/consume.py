@@ -60,7 +60,7 @@ class Ingest:
     topics: tuple[str, ...]
     until_caught_up: bool = False
     commit_every: timedelta = timedelta(seconds=5)
-    commit_rows: int = 200_000
+    commit_rows: int = 100_000
     commit_bytes: int = 128 * 1024 * 1024
     on_gap: Literal["stop", "skip"] = "stop"
     transactions: Transactions = field(default_factory=Transactions)
