@@ -17,6 +17,7 @@ from zync import jars
 from zync.errors import UsageError, ZyncError
 
 _START_SECONDS = 60
+_ATTEMPTS = 3
 _STOP_SECONDS = 30
 
 _PROPERTIES = """\
@@ -86,15 +87,21 @@ class DevKafka:
         """
         if self.pid():
             return str(self.servers())
-        command = self._prepare(port)
-        log = (self.folder / "server.out").open("ab")
-        with log:
-            process = subprocess.Popen(  # noqa: S603 - Java, our arguments
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=self.folder
-            )
-        self._pid_file.write_text(str(process.pid))
-        self._wait(process)
-        return str(self.servers())
+        server_log = self.folder / "server.log"
+        for _ in range(_ATTEMPTS):
+            command = self._prepare(port)
+            server_log.unlink(missing_ok=True)
+            with (self.folder / "server.out").open("ab") as log:
+                process = subprocess.Popen(  # noqa: S603 - Java, our arguments
+                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=self.folder
+                )
+            self._pid_file.write_text(str(process.pid))
+            if self._answers(process):
+                return str(self.servers())
+            if not server_log.exists() or "Address already in use" not in server_log.read_text():
+                break  # otherwise somebody took a port between our finding it free and the server's binding it
+        msg = f"Kafka did not start: see {self.folder}/server.out and {server_log}"
+        raise ZyncError(msg)
 
     def run(self, port: int | None = None) -> int:
         """Runs the broker in the foreground until it is stopped; returns its exit code."""
@@ -153,7 +160,8 @@ class DevKafka:
                 raise ZyncError(msg)
         return [*run_java, "kafka.Kafka", str(properties)]
 
-    def _wait(self, process: "subprocess.Popen[bytes]") -> None:
+    def _answers(self, process: "subprocess.Popen[bytes]") -> bool:
+        """Waits until the server answers, or has ended, or took too long and is killed."""
         admin = AdminClient({"bootstrap.servers": self.servers(), "log_level": "0", "reconnect.backoff.max.ms": "200"})
         until = time.monotonic() + _START_SECONDS
         while time.monotonic() < until:
@@ -163,12 +171,11 @@ class DevKafka:
                 admin.list_topics(timeout=1)
             except KafkaException:
                 continue
-            return
+            return True
         if process.poll() is None:
             process.kill()
         self._pid_file.unlink(missing_ok=True)
-        msg = f"Kafka did not start: see {self.folder}/server.out and server.log"
-        raise ZyncError(msg)
+        return False
 
 
 def _free_port() -> int:

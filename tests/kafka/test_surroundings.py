@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.cdc.source import free_port
 from tests.conftest import TopicMaker, produce, start, zync
 from tests.kafka.conftest import Lake, wait_until
 from zync.config import Transactions
@@ -90,6 +91,20 @@ def test_what_is_no_table_is_left_alone(lake: Lake, topic: TopicMaker, kind: str
     name = topic()
     assert "is not a Delta table" in refused(lake, "--topic", name, code=2)
     assert [path.name for path in theirs.parent.iterdir()] == [theirs.name]
+
+
+def test_a_port_that_was_taken_meanwhile_is_left_for_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kafka = DevKafka(tmp_path / "broker")
+    with socket.socket() as taken:
+        taken.bind(("localhost", 0))
+        taken.listen()
+        ports = [free_port(), taken.getsockname()[1]]
+        monkeypatch.setattr("zync.devkafka._free_port", lambda: ports.pop(0) if ports else free_port())
+        try:
+            TopicMaker(kafka.start()).create("t")
+        finally:
+            kafka.stop()
+    assert not ports
 
 
 def test_a_broker_that_goes_and_comes_back_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
