@@ -9,7 +9,7 @@
 --     flight.
 WITH begun AS (
   SELECT * EXCEPT (place), {{began}} AS began,
-    min(CASE WHEN lane = 'txn' THEN place END) OVER (PARTITION BY txn) AS place
+    {{place}} AS place
   FROM aggregated
 ),
 ended AS (

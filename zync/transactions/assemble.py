@@ -227,13 +227,13 @@ def _assemble_once(  # noqa: PLR0913 - each is a thing known by now
     (one_by_one(rows) if by_run else rows).createOrReplaceTempView("identified")
     settled.createOrReplaceTempView("settled")
     remember = str(config.transactions.remember)
-    began = "min(CASE WHEN lane = 'txn' THEN seqno END) OVER (PARTITION BY txn)" if decided else "CAST(NULL AS BIGINT)"
+    first = "min(CASE WHEN lane = 'txn' THEN {} END) OVER (PARTITION BY txn)"
+    began = first.format("seqno") if decided else "CAST(NULL AS BIGINT)"
+    place = first.format("place") if config.transactions.order == "commit" else "CAST(NULL AS BIGINT)"
     if by_run:
         aggregated = spark.sql(statement("runs", remember=remember))
-        if config.transactions.order != "commit":
-            aggregated = aggregated.withColumn("place", sf.lit(None).cast("bigint"))
         aggregated.createOrReplaceTempView("aggregated")
-        return spark.sql(statement("judge", remember=remember, began=began))
+        return spark.sql(statement("judge", remember=remember, began=began, place=place))
     repeated = (
         "record_id IS NOT NULL AND NOT alone AND "
         "row_number() OVER (PARTITION BY txn, alone, late, topic, record_id ORDER BY seqno) > 1"
@@ -250,7 +250,7 @@ def _assemble_once(  # noqa: PLR0913 - each is a thing known by now
         {"known": sf.expr(done.known), "torn": sf.expr(done.torn), "place": sf.expr(done.place)}
     )
     aggregated.createOrReplaceTempView("aggregated")
-    return spark.sql(statement("judge", remember=remember, began=began))
+    return spark.sql(statement("judge", remember=remember, began=began, place=place))
 
 
 def _windowed(done: Done) -> Iterator[str]:
