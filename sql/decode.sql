@@ -1,15 +1,18 @@
--- In: `new_records`, rows of raw. Out: each record decoded: `key` and `value` as VARIANT, or `bad`, why it cannot be.
+-- In: `new_records`: rows of raw, with the text of those keys and values that are JSON, and what another format found of
+--     the others or why it could not (zync.transactions.formats).
+-- Out: each record decoded: `key` and `value` as VARIANT, or `bad`, why it cannot be.
 -- Trailing text, duplicate keys, bad UTF-8 and numbers that VARIANT cannot keep exactly are all bad.
 WITH text AS (
   SELECT seqno, kafka, ingested, headers, key AS key_bytes, value AS value_bytes,
-         CAST(key AS STRING) AS key_text, CAST(value AS STRING) AS value_text
+         key_text, value_text, key_found, value_found, key_fault, value_fault
   FROM new_records
 ),
 parsed AS (
   -- The parser stops after one JSON value, so the text is wrapped in an array, which trailing text breaks;
   -- text with a ']' could close the array itself, so there its own hash must follow it.
   SELECT *,
-    CASE WHEN NOT is_valid_utf8(value_text) THEN NULL
+    CASE WHEN value_found IS NOT NULL THEN value_found
+         WHEN NOT is_valid_utf8(value_text) THEN NULL
          WHEN contains(value_text, ']') THEN
            CASE WHEN try_variant_get(try_parse_json('[' || value_text || ',' || xxhash64(value_text) || ']'),
                                      '$[1]', 'bigint') = xxhash64(value_text)
@@ -17,7 +20,8 @@ parsed AS (
                                  '$[0]', 'variant') END
          ELSE variant_get(try_parse_json('[' || value_text || ']'), '$[0]', 'variant')
     END AS value,
-    CASE WHEN key_text IS NULL THEN NULL
+    CASE WHEN key_found IS NOT NULL THEN key_found
+         WHEN key_text IS NULL THEN NULL
          WHEN NOT is_valid_utf8(key_text) THEN to_variant_object(named_struct('base64', base64(key_bytes)))
          WHEN left(key_text, 1) IN ('{', '[')
            THEN coalesce(try_variant_get(try_parse_json('[' || key_text || ']'), '$[0]', 'variant'),
@@ -28,7 +32,8 @@ parsed AS (
 )
 SELECT seqno, kafka, kafka.topic AS topic, kafka.partition AS partition, kafka.offset AS offset,
        kafka.timestamp AS timestamp, ingested, headers, key, value, value_text,
-  CASE WHEN value_bytes IS NULL THEN NULL
+  CASE WHEN coalesce(key_fault, value_fault) IS NOT NULL THEN coalesce(key_fault, value_fault)
+       WHEN value_bytes IS NULL OR value_found IS NOT NULL THEN NULL
        WHEN NOT is_valid_utf8(value_text) THEN 'value is not UTF-8'
        WHEN value IS NULL THEN 'value is not one JSON value'
        -- Numbers of more than 38 digits, and those with an exponent, became DOUBLE: was one of them changed?

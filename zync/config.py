@@ -17,9 +17,35 @@ RESERVED_TOPIC = "__zync"
 """The topic of records that operators' commands append to raw."""
 
 
+Format = Literal["json", "avro", "json-schema", "string", "bytes"]
+
+
+@dataclass(frozen=True)
+class Formats:
+    """What keys and values are, of topics that do not say it themselves."""
+
+    key: Format = "json"
+    value: Format = "json"
+
+
+@dataclass(frozen=True)
+class RegistryAccess:
+    """Where a schema registry is, and what it asks for. `basic_auth`: user:password; the others are PEM files."""
+
+    url: str
+    basic_auth: str | None = field(default=None, repr=False)
+    ca: Path | None = None
+    certificate: Path | None = None
+    certificate_key: Path | None = None
+    timeout: timedelta = timedelta(seconds=10)
+
+
 @dataclass(frozen=True)
 class Topic:
     """An input topic: where its records say which transaction they belong to.
+
+    `key`, `value`: their formats, where not those of `Config.formats`; `avro_schema`: a file with the schema of values
+    that are Avro without a registry's header; `compression`: what was done to values before they were sent.
 
     `envelope`: its values are those of a Debezium connector (set by the preset, not in the file).
     """
@@ -29,6 +55,10 @@ class Topic:
     as_: str | None = field(default=None, metadata={"key": "as"})
     null_id: Literal["single", "quarantine"] = "quarantine"
     record_id: str | None = None
+    key: Format | None = None
+    value: Format | None = None
+    avro_schema: Path | None = None
+    compression: Literal["none", "gzip"] = "none"
     envelope: bool = field(default=False, metadata={"key": None})
 
 
@@ -103,6 +133,8 @@ class Config:
     lake: str = "./lake"
     kafka: dict[str, str] = field(default_factory=dict)
     topics: dict[str, Topic] = field(default_factory=dict)
+    formats: Formats = field(default_factory=Formats)
+    registry: RegistryAccess | None = None
     transactions: Transactions = field(default_factory=Transactions)
     lookups: dict[str, Lookup] = field(default_factory=dict)
     outputs: tuple[OutputRule, ...] = ()
@@ -123,12 +155,20 @@ class Config:
             name for name in self.topics if name in regexes or not any(re.search(regex, name) for regex in regexes)
         )
 
+    def format(self, topic: Topic, part: Literal["key", "value"]) -> Format:
+        """The format of that topic's keys or values: its own, or that of all topics."""
+        return (topic.key or self.formats.key) if part == "key" else (topic.value or self.formats.value)
+
     def digests(self) -> dict[str, str]:
         """Short digests of what decides the output: they tell when a difference comes from there.
 
         `transactions` covers ids and `done`: when it changes, what is in flight is read again.
         """
-        topics = {name: asdict(topic) for name, topic in self.topics.items()}
+        topics = {
+            name: {**asdict(one), "key": self.format(one, "key"), "value": self.format(one, "value")}
+            | ({"avro_schema": one.avro_schema.read_text(encoding="utf-8")} if one.avro_schema else {})
+            for name, one in self.topics.items()
+        }
         rules = [
             [rule.topic, list(rule.key), rule.python, rule.sql.read_text() if rule.sql else None]
             for rule in self.outputs

@@ -5,8 +5,9 @@ import logging
 import os
 import re
 import signal
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,7 +17,7 @@ from zync.errors import INTERRUPTED, ZyncError
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 DATA_EXCEPTIONS = ("22", "P0")
 """SQLSTATE classes of errors that the data is at fault for: data exceptions, and errors raised by a rule."""
@@ -118,11 +119,12 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool) -> "S
     if master:
         settings["spark.master"] = master
     if "spark.jars" not in settings and "spark.jars.packages" not in settings:
-        found = [str(jar) for jar in jars.fetch(jars.DELTA)]
+        found = [str(jar) for jar in (*jars.fetch(jars.DELTA), *jars.fetch(jars.AVRO))]
         settings["spark.jars"] = ",".join(found)
         settings.setdefault("spark.driver.extraClassPath", os.pathsep.join(found))
     options = f"-Dlog4j2.configurationFile=file:{Path(__file__).parent}/log4j2.properties"
     if settings["spark.master"].startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else whichever python3 is first in PATH runs rules
         options += f" {startup.jvm_options()} {_BRIEF if brief else ''}"
     given = properties.get("spark.driver.extraJavaOptions", "")
     settings["spark.driver.extraJavaOptions"] = f"{options} {given}".strip()
@@ -238,6 +240,21 @@ class Keeper:
 def read_parquet(spark: "SparkSession", files: list[str], schema: "str | StructType") -> "DataFrame":
     """The rows of exactly those files: a table's files at one version, as the caller found them in its log."""
     return spark.read.schema(schema).parquet(*files) if files else local(spark, [], schema)
+
+
+def with_leaves(kind: "DataType", change: "Callable[[DataType], DataType]") -> "DataType":
+    """The type with each type in it that holds no others as `change` says."""
+    from pyspark.sql.types import ArrayType, MapType, StructField, StructType  # noqa: PLC0415
+
+    if isinstance(kind, ArrayType):
+        return ArrayType(with_leaves(kind.elementType, change), kind.containsNull)
+    if isinstance(kind, MapType):
+        return MapType(kind.keyType, with_leaves(kind.valueType, change), kind.valueContainsNull)
+    if isinstance(kind, StructType):
+        return StructType(
+            [StructField(one.name, with_leaves(one.dataType, change), one.nullable) for one in kind.fields]
+        )
+    return change(kind)
 
 
 def message_of(error: BaseException) -> str:

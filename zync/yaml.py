@@ -169,6 +169,7 @@ def _checked(config: Config, reader: _Reader, node: yaml.Node | None) -> Config:
                 raise reader.fail(node, f"topics: {name!r} is not a regular expression: {error}") from None
         if topic.as_ and topic.as_.lower() == "records":
             raise reader.fail(node, f"topics.{name}.as: 'records' is the view of all topics: take another name")
+    _check_formats(config, reader, node)
     names: dict[str, str] = {"records": "the view of all topics"}
     for view, source in [
         *((topic.as_ or name, f"topic {name!r}") for name, topic in config.topics.items()),
@@ -182,6 +183,20 @@ def _checked(config: Config, reader: _Reader, node: yaml.Node | None) -> Config:
     for name, lookup in config.lookups.items():
         _check_lookup(name, lookup, reader, node)
     return config
+
+
+def _check_formats(config: Config, reader: _Reader, node: yaml.Node | None) -> None:
+    for name, topic in config.topics.items():
+        at = _find(node, "topics", name)
+        kinds = {config.format(topic, "key"), "json" if topic.avro_schema else config.format(topic, "value")}
+        if topic.avro_schema and config.format(topic, "value") != "avro":
+            raise reader.fail(at, f"topics.{name}.avro_schema needs value: avro")
+        if topic.avro_schema and not topic.avro_schema.is_file():
+            raise reader.fail(at, f"the schema {topic.avro_schema} of topic {name!r} is not there")
+        if config.registry is None and (framed := sorted(kinds & {"avro", "json-schema"})):
+            raise reader.fail(at, f"topic {name!r} is {framed[0]}, which needs a schema registry: say registry.url")
+    if config.registry and not config.registry.url.startswith(("http://", "https://")):
+        raise reader.fail(_find(node, "registry", "url"), "registry.url must begin with http:// or https://")
 
 
 def _check_rule(rule: OutputRule, reader: _Reader, node: yaml.Node | None) -> None:

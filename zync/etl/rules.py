@@ -11,7 +11,7 @@ from zync.errors import UsageError
 from zync.spark import message_of
 from zync.sql import literal, name, options
 from zync.transactions import debezium
-from zync.transactions.decode import ordered
+from zync.transactions.topics import matches, ordered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,7 +49,7 @@ def bind_views(spark: "SparkSession", records: "DataFrame", config: Config) -> N
     claimed: list[str] = []
     for topic in ordered(config):
         one = config.topics[topic]
-        mine = f"topic RLIKE {literal(topic)}" if topic.startswith("^") else f"topic = {literal(topic)}"
+        mine = matches(topic)
         where = " AND ".join([mine, *(f"NOT ({other})" for other in claimed if topic.startswith("^"))])
         claimed.append(mine)
         value = name(f"as_{list(config.topics).index(topic)}") if one.schema else "value"

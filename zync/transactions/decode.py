@@ -1,11 +1,14 @@
 """Stage decode: rows of raw to records with their transaction id, or with the reason why they have none."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
-from zync.config import RESERVED_TOPIC, Config, Topic
-from zync.sql import expression, literal, name, statement, try_eval
+from zync.config import Config, Topic
+from zync.spark import with_leaves
+from zync.sql import expression, name, statement, try_eval
 from zync.transactions.debezium import with_body
 from zync.transactions.done import Done
+from zync.transactions.formats import unpack
+from zync.transactions.topics import any_of, by_topic, matches
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -33,19 +36,19 @@ def decode(spark: "SparkSession", rows: "DataFrame", config: Config, done: Done)
     """
     from pyspark.sql import functions as sf  # noqa: PLC0415
 
-    rows.createOrReplaceTempView("new_records")
+    unpack(spark, rows, config).createOrReplaceTempView("new_records")
     decoded = spark.sql(statement("decode"))
     if done.preset:
         decoded = with_body(decoded)
     expressions = [
-        ("id", _by_topic(config, {t: _as_string(spark, one.id, t, "id") for t, one in config.topics.items()}, _DECIDED))
+        ("id", by_topic(config, {t: _as_string(spark, one.id, t, "id") for t, one in config.topics.items()}, _DECIDED))
     ]
     if any(topic.record_id for topic in config.topics.values()):
         named = {
             t: _as_string(spark, one.record_id, t, "record_id") if one.record_id else "CAST(NULL AS STRING)"
             for t, one in config.topics.items()
         }
-        expressions.append(("record_id", _by_topic(config, named)))
+        expressions.append(("record_id", by_topic(config, named)))
     decoded = decoded.withColumn(
         "found", try_eval(spark, sf.struct(*(sf.expr(text).alias(column) for column, text in expressions)))
     )
@@ -58,13 +61,16 @@ def decode(spark: "SparkSession", rows: "DataFrame", config: Config, done: Done)
     for index, (topic, one) in enumerate(config.topics.items()):
         if one.schema:
             structs.append(f"as_{index}")
-            decoded = decoded.withColumn(f"as_{index}", _struct(spark, topic, one))
+            text = config.format(one, "value") in ("json", "json-schema")
+            decoded = decoded.withColumn(
+                f"as_{index}", _struct(spark, topic, one) if text else _cast(spark, topic, one)
+            )
     decoded.createOrReplaceTempView("decoded")
     return spark.sql(
         statement(
             "identify",
-            configured=_configured(config),
-            single=_any_topic([t for t, one in config.topics.items() if one.null_id == "single"]),
+            configured=any_of(list(config.topics)),
+            single=any_of([t for t, one in config.topics.items() if one.null_id == "single"]),
             record_id="found.record_id" if len(expressions) > 1 else "CAST(NULL AS STRING)",
             unfit=" OR ".join(f"{name(one)}.unfit" for one in structs) or "false",
             parts="".join(f", parts.{column}" for column in done.parts),
@@ -77,29 +83,6 @@ def _as_string(spark: "SparkSession", text: str, topic: str, field: str) -> str:
     return f"CAST({expression(spark, text, f'topics.{topic}.{field}')} AS STRING)"
 
 
-def _matches(topic: str) -> str:
-    return f"topic RLIKE {literal(topic)}" if topic.startswith("^") else f"topic = {literal(topic)}"
-
-
-def _by_topic(config: Config, by_topic: dict[str, str], reserved: str = "CAST(NULL AS STRING)") -> str:
-    """One expression that is each topic's own where that topic's records are; `reserved` for zync's own topic."""
-    cases = " ".join(f"WHEN {_matches(topic)} THEN {by_topic[topic]}" for topic in ordered(config))
-    return f"CASE WHEN topic = '{RESERVED_TOPIC}' THEN {reserved} {cases} END"
-
-
-def ordered(config: Config) -> list[str]:
-    """The config's topics in the order in which they claim records: names first, then regexes."""
-    return sorted(config.topics, key=lambda topic: topic.startswith("^"))
-
-
-def _any_topic(topics: list[str]) -> str:
-    return " OR ".join(_matches(topic) for topic in topics) or "false"
-
-
-def _configured(config: Config) -> str:
-    return _any_topic(list(config.topics))
-
-
 def _struct(spark: "SparkSession", topic: str, one: Topic) -> "Column":
     """The value of that topic's records as the struct its schema says, and whether it does not fit."""
     from pyspark.sql import functions as sf  # noqa: PLC0415
@@ -110,9 +93,9 @@ def _struct(spark: "SparkSession", topic: str, one: Topic) -> "Column":
     def parsed(as_: StructType) -> "Column":
         whole = StructType([*as_.fields, StructField("_unfit", StringType())])
         found = sf.from_json("value_text", whole, {"columnNameOfCorruptRecord": "_unfit", "mode": "PERMISSIVE"})
-        return sf.when(sf.expr(_matches(topic)), found)
+        return sf.when(sf.expr(matches(topic)), found)
 
-    mine, widest = parsed(schema), _widest(schema)
+    mine, widest = parsed(schema), cast("StructType", _widest(schema))
     value = sf.struct(*(mine.getField(field.name).alias(field.name) for field in schema.fields))
     unfit = mine["_unfit"].isNotNull()
     if widest != schema:  # from_json rounds decimals in silence: compare with all the digits that there are
@@ -121,19 +104,24 @@ def _struct(spark: "SparkSession", topic: str, one: Topic) -> "Column":
     return sf.struct(unfit.alias("unfit"), sf.when(mine.isNotNull(), value).alias("value"))
 
 
-def _widest(kind: "DataType") -> Any:
-    """The type with decimals of all the fractional digits that leave room for as many others as it has."""
-    from pyspark.sql.types import ArrayType, DecimalType, MapType, StructField, StructType  # noqa: PLC0415
+def _cast(spark: "SparkSession", topic: str, one: Topic) -> "Column":
+    """What `_struct` gives, of a value that was no text."""
+    from pyspark.sql import functions as sf  # noqa: PLC0415
 
-    if isinstance(kind, DecimalType):
-        return DecimalType(_DIGITS, _DIGITS - kind.precision + kind.scale)
-    if isinstance(kind, ArrayType):
-        return ArrayType(_widest(kind.elementType), kind.containsNull)
-    if isinstance(kind, MapType):
-        return MapType(kind.keyType, _widest(kind.valueType), kind.valueContainsNull)
-    if isinstance(kind, StructType):
-        return StructType([StructField(one.name, _widest(one.dataType), one.nullable) for one in kind.fields])
-    return kind
+    schema = schema_of(spark, topic, str(one.schema))
+    value = sf.when(sf.expr(matches(topic)), sf.try_variant_get("value", "$", schema.simpleString()))
+    unfit = sf.expr(f"{matches(topic)} AND value IS NOT NULL") & value.isNull()
+    return sf.struct(unfit.alias("unfit"), value.alias("value"))
+
+
+def _widest(kind: "DataType") -> "DataType":
+    """The type with decimals of all the fractional digits that leave room for as many others as it has."""
+    from pyspark.sql.types import DecimalType  # noqa: PLC0415
+
+    def wide(leaf: "DataType") -> "DataType":
+        return DecimalType(_DIGITS, _DIGITS - leaf.precision + leaf.scale) if isinstance(leaf, DecimalType) else leaf
+
+    return with_leaves(kind, wide)
 
 
 def schema_of(spark: "SparkSession", topic: str, text: str):  # type: ignore[no-untyped-def]  # noqa: ANN201

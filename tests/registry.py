@@ -1,0 +1,110 @@
+"""A real schema registry (Apicurio, in memory), started by a test; and what its clients put before what they write."""
+
+import gzip
+import io
+import json
+import subprocess
+import tarfile
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import fastavro
+
+from tests.cdc.source import free_port
+from zync import jars
+
+_VERSION = "2.6.13.Final"
+_IVY = f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
+<info organisation="zync" module="tests"/>
+<dependencies>
+<dependency org="io.apicurio" name="apicurio-registry-app" rev="{_VERSION}" transitive="false" conf="default->default">
+<artifact name="apicurio-registry-app" type="tar.gz" ext="tar.gz" m:classifier="all"/>
+</dependency>
+</dependencies>
+</ivy-module>"""
+
+
+def _installed() -> Path:
+    """The folder with the registry's jars, fetched the first time (142 MB)."""
+    folder = jars.cache_folder() / f"apicurio-registry-app-{_VERSION}"
+    if not folder.is_dir():
+        with tempfile.TemporaryDirectory(dir=jars.cache_folder(), prefix=".fetch-") as scratch:
+            (Path(scratch) / "ivy.xml").write_text(_IVY)
+            jars.retrieve(["-ivy", f"{scratch}/ivy.xml"], f"{scratch}/[artifact].[ext]", cwd=Path(scratch))
+            with tarfile.open(f"{scratch}/apicurio-registry-app.tar.gz") as packed:
+                packed.extractall(f"{scratch}/app", filter="data")
+            (Path(scratch) / "app").rename(folder)
+    return folder
+
+
+@dataclass
+class RunningRegistry:
+    """A registry that answers Confluent's API at `url`."""
+
+    folder: Path
+    port: int = field(default_factory=free_port)
+
+    @property
+    def url(self) -> str:
+        return f"http://localhost:{self.port}/apis/ccompat/v7"
+
+    def start(self) -> None:
+        runner = next(_installed().glob("*-runner.jar"))
+        command = [jars.java(), "-Xmx384m", f"-Dquarkus.http.port={self.port}"]
+        command += ["-cp", f"{runner}:{runner.parent}/lib/*", "io.quarkus.runner.GeneratedMain"]
+        with (self.folder / "registry.log").open("w") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        until = time.monotonic() + 120
+        while True:
+            try:
+                self._ask("/subjects")
+            except OSError:
+                assert time.monotonic() < until, (self.folder / "registry.log").read_text()
+                assert self._process.poll() is None, (self.folder / "registry.log").read_text()
+                time.sleep(0.2)
+            else:
+                return
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait(10)
+
+    def register(self, subject: str, schema: Any, kind: str = "AVRO", references: tuple[Any, ...] = ()) -> int:
+        """The id of that schema, now that it is a version of the subject."""
+        body = {"schema": json.dumps(schema), "schemaType": kind, "references": list(references)}
+        return int(self._ask(f"/subjects/{subject}/versions", body)["id"])
+
+    def _ask(self, path: str, body: Any = None) -> Any:
+        request = urllib.request.Request(  # noqa: S310 - the one of this machine
+            self.url + path,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/vnd.schemaregistry.v1+json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            if body is None:
+                raise
+            raise AssertionError(error.read().decode()) from error
+
+
+def framed(number: int, data: bytes) -> bytes:
+    """As a registry's clients write it."""
+    return b"\0" + number.to_bytes(4, "big") + data
+
+
+def avro(schema: Any, value: Any) -> bytes:
+    """The value in Avro, without a header."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
+    return out.getvalue()
+
+
+def packed(text: str) -> bytes:
+    return gzip.compress(text.encode())

@@ -1,0 +1,330 @@
+"""Keys and values in formats beside JSON, by a real schema registry: each as its own types, what is bad by itself."""
+
+import base64
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tests.registry import RunningRegistry, avro, framed, packed
+from tests.spark.conftest import Pipeline
+from zync.config import Formats, RegistryAccess, Topic, Transactions
+from zync.errors import ZyncError
+from zync.ingest.load import load
+from zync.yaml import load as read_config
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRegistry]:
+    one = RunningRegistry(tmp_path_factory.mktemp("registry"))
+    one.start()
+    yield one
+    one.stop()
+
+
+def put(pipeline: Pipeline, *records: tuple[str, bytes | str | None, bytes | str | None]) -> None:
+    """Records (topic, key, value) into raw."""
+
+    def field(data: bytes | str | None) -> Any:
+        return {"base64": base64.b64encode(data).decode()} if isinstance(data, bytes) else data
+
+    lines = [{"topic": topic, "key": field(key), "value": field(value)} for topic, key, value in records]
+    path = pipeline.folder / "in.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    load(pipeline.raw, [str(path)])
+
+
+def reasons(pipeline: Pipeline) -> list[str]:
+    return [row["reason"] for row in sorted(pipeline.of("quarantined"), key=lambda row: row["seqno"])]
+
+
+def record(name: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": one, "type": kind} for one, kind in fields.items()]}
+
+
+JSON_SCHEMA = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "properties": {}}
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 4}
+EVERY = record(
+    "shop.Every",
+    txn="string",
+    n="int",
+    amount=DECIMAL,
+    at={"type": "long", "logicalType": "timestamp-micros"},
+    day={"type": "int", "logicalType": "date"},
+    id={"type": "string", "logicalType": "uuid"},
+    time={"type": "long", "logicalType": "time-micros"},
+    more=["null", {"type": "array", "items": "long"}],
+    big="long",
+)
+VALUE = {
+    "txn": "1",
+    "n": 2,
+    "amount": Decimal("1234567890123456789012345678901234.5678"),
+    "at": datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone.utc),
+    "day": date(2026, 1, 2),
+    "id": "7d444840-9dc0-11d1-b245-5ffdce74fad2",
+    "time": 3723000004,
+    "more": [1, 2],
+    "big": 2**63 - 1,
+}
+
+
+def test_avro_arrives_as_the_types_it_has(pipeline: Pipeline, registry: RunningRegistry) -> None:
+    number = registry.register("every-value", EVERY)
+    key = registry.register("every-key", "long")
+    pipeline.change(
+        registry=RegistryAccess(registry.url),
+        topics={"a": Topic("value:txn", key="avro", value="avro"), "b": Topic("value:txn")},
+    )
+    pipeline.rules(
+        out="SELECT seqno, a.key::bigint AS k, schema_of_variant(a.value) AS kinds, a.value:amount::decimal(38, 4) AS "
+        "amount, a.value:at::timestamp AS at, a.value:more[1]::int AS more, a.value:big::bigint AS big, "
+        "a.value:time::string AS time, b.value:x::int AS x FROM a JOIN b USING (seqno)"
+    )
+    put(pipeline, ("a", framed(key, avro("long", 7)), framed(number, avro(EVERY, VALUE))))
+    pipeline.load(("b", {"txn": 1, "n": 2, "x": 5}))
+    assert pipeline.sync().transactions == 1
+    (row,) = pipeline.of("output")
+    assert '"amount":1234567890123456789012345678901234.5678,' in row["value"]
+    (found,) = pipeline.values()
+    assert found["kinds"] == (
+        "OBJECT<amount: DECIMAL(38,4), at: TIMESTAMP, big: BIGINT, day: DATE, id: STRING, more: ARRAY<BIGINT>, "
+        "n: BIGINT, time: STRING, txn: STRING>"
+    )
+    assert (found["k"], found["at"], found["more"], found["big"], found["time"], found["x"]) == (
+        7,
+        "2026-01-02T03:04:05.678901Z",
+        2,
+        2**63 - 1,
+        "01:02:03.000004",
+        5,
+    )
+
+
+def test_avro_evolves_within_one_sync(pipeline: Pipeline, registry: RunningRegistry) -> None:
+    old = record("shop.Order", txn="int", n="int", x="int")
+    new = record("shop.Order", txn="int", n="int", x="long", note=["null", "string"])
+    numbers = [registry.register(f"orders-{version}", one) for version, one in enumerate((old, new))]
+    pipeline.change(registry=RegistryAccess(registry.url), formats=Formats(value="avro"))
+    pipeline.rules(out="SELECT seqno, value:x::bigint AS x, value:note::string AS note FROM a ORDER BY seqno")
+    put(
+        pipeline,
+        ("a", None, framed(numbers[0], avro(old, {"txn": 1, "n": 1, "x": 4}))),
+        ("a", None, framed(numbers[1], avro(new, {"txn": 2, "n": 1, "x": 2**40, "note": "hé"}))),
+        ("a", None, framed(numbers[0], avro(old, {"txn": 3, "n": 1, "x": 5}))),
+    )
+    pipeline.sync()
+    assert pipeline.values() == [{"x": 4, "note": None}, {"x": 2**40, "note": "hé"}, {"x": 5, "note": None}]
+
+
+def test_a_schema_that_refers_to_others_is_written_out(pipeline: Pipeline, registry: RunningRegistry) -> None:
+    money = {**record("Money", cents="long"), "namespace": "bank"}
+    registry.register("bank.Money", money)
+    line = record("bank.Line", price="bank.Money", old=["null", "bank.Money"])
+    refers = {"name": "bank.Money", "subject": "bank.Money", "version": 1}
+    registry.register("bank.Line", line, references=(refers,))
+    order = record("bank.Order", txn="int", n="int", lines={"type": "array", "items": "Line"}, tip="bank.Money")
+    both = ({"name": "bank.Line", "subject": "bank.Line", "version": 1}, refers)
+    number = registry.register("bank.Order", order, references=both)
+    whole = record(
+        "bank.Order",
+        txn="int",
+        n="int",
+        lines={"type": "array", "items": record("bank.Line", price=money, old=["null", "bank.Money"])},
+        tip="bank.Money",
+    )
+    value = {"txn": 1, "n": 1, "lines": [{"price": {"cents": 5}, "old": None}], "tip": {"cents": 7}}
+    pipeline.change(registry=RegistryAccess(registry.url), formats=Formats(value="avro"))
+    pipeline.rules(out="SELECT seqno, value:lines[0].price.cents::int AS a, value:tip.cents::int AS b FROM a")
+    put(pipeline, ("a", None, framed(number, avro(whole, value))))
+    pipeline.sync()
+    assert pipeline.values() == [{"a": 5, "b": 7}]
+
+
+def test_bad_bytes_are_set_aside_each_with_its_reason_and_others_go_on(
+    pipeline: Pipeline, registry: RunningRegistry
+) -> None:
+    order = record("shop.Small", txn="int", n="int", x="int")
+    number = registry.register("small-value", order)
+    other = registry.register("text-value", JSON_SCHEMA, "JSON")
+    good = avro(order, {"txn": 1, "n": 1, "x": 3})
+    pipeline.change(registry=RegistryAccess(registry.url), formats=Formats(value="avro"))
+    pipeline.rules(out="SELECT seqno, value:x::int AS x FROM a")
+    put(
+        pipeline,
+        ("a", None, framed(number, good)),
+        ("a", None, framed(number, good)[:-1]),
+        ("a", None, framed(number, b"")),
+        ("a", None, b"\1" + framed(number, good)[1:]),
+        ("a", None, b""),
+        ("a", None, framed(987_654, good)),
+        ("a", None, framed(other, b"{}")),
+        ("a", None, '{"txn":1}'),
+        ("a", b"\xff", None),
+        ("a", None, framed(number, avro(order, {"txn": 2, "n": 1, "x": 4}))),
+    )
+    pipeline.change(topics={"a": Topic("value:txn", null_id="single")})
+    assert pipeline.sync().set_aside == {"quarantined": 7}
+    unframed = "value does not begin with a zero byte and a schema's id, as a schema registry's clients write it"
+    assert reasons(pipeline) == [
+        f"value is not Avro as schema {number} says",
+        f"value is not Avro as schema {number} says",
+        unframed,
+        unframed,
+        "the schema registry knows no schema 987654",
+        f"schema {other} is one of JSON, not AVRO",
+        unframed,
+    ]
+    assert pipeline.values() == [{"x": 3}, {"x": None}, {"x": 4}]  # the tombstone is one by itself
+
+
+def test_a_registry_that_is_away_stops_the_sync_and_sets_nothing_aside(
+    pipeline: Pipeline, registry: RunningRegistry
+) -> None:
+    order = record("shop.Away", txn="int", n="int", x="int")
+    number = registry.register("away-value", order)
+    pipeline.change(registry=RegistryAccess("http://user@localhost:9/none"), formats=Formats(value="avro"))
+    pipeline.rules(out="SELECT seqno, value:x::int AS x FROM a")
+    put(pipeline, ("a", None, framed(number, avro(order, {"txn": 1, "n": 1, "x": 3}))))
+    with pytest.raises(ZyncError, match="the schema registry at http://.* does not answer"):
+        pipeline.sync()
+    pipeline.change(registry=RegistryAccess(registry.url.replace("/apis/ccompat/v7", "/nothing/here")))
+    with pytest.raises(ZyncError, match="the schema registry at http://.* answers 404"):
+        pipeline.sync()
+    pipeline.change(registry=RegistryAccess(registry.url))
+    assert pipeline.sync().transactions == 1
+    assert pipeline.values() == [{"x": 3}]
+
+
+def test_json_with_a_registrys_header_is_json(pipeline: Pipeline, registry: RunningRegistry) -> None:
+    number = registry.register("json-value", JSON_SCHEMA, "JSON")
+    pipeline.change(registry=RegistryAccess(registry.url), formats=Formats(value="json-schema"))
+    pipeline.change(topics={"a": Topic("value:txn", schema="txn INT, n INT, x DECIMAL(4, 2)")})
+    pipeline.rules(out="SELECT seqno, value.x AS x FROM a")
+    put(
+        pipeline,
+        ("a", None, framed(number, b'{"txn":1,"n":1,"x":1.50}')),
+        ("a", None, framed(number, b'{"txn":2,"n":1,"x":1.505}')),
+        ("a", None, framed(number, b'{"txn":1,"txn":1,"n":1}')),
+        ("a", None, framed(number + 1000, b'{"txn":3,"n":1}')),
+    )
+    pipeline.sync()
+    assert pipeline.values() == [{"x": 1.5}]
+    assert reasons(pipeline) == [
+        "value does not fit the schema",
+        "value is not one JSON value",
+        f"the schema registry knows no schema {number + 1000}",
+    ]
+
+
+def test_plain_avro_text_bytes_and_what_was_compressed(pipeline: Pipeline, registry: RunningRegistry) -> None:
+    order = record("shop.Plain", txn="int", n="int", x="int")
+    file = pipeline.folder / "plain.avsc"
+    file.write_text(json.dumps(order))
+    pipeline.change(
+        topics={
+            "a": Topic("value:txn", value="avro", avro_schema=file, schema="txn INT, n INT, x INT"),
+            "b": Topic("key", key="string", value="bytes", null_id="single"),
+            "c": Topic("value:txn", compression="gzip"),
+            "d": Topic("value", value="string"),
+        },
+        transactions=Transactions(done="count(*) = 4"),
+    )
+    pipeline.rules(
+        out="SELECT seqno, a.value.x, hex(b.value::binary) AS bytes, c.value:y::int AS y, d.value::string AS text "
+        "FROM a JOIN b USING (seqno) JOIN c USING (seqno) JOIN d USING (seqno)"
+    )
+    put(
+        pipeline,
+        ("a", None, avro(order, {"txn": 1, "n": 4, "x": 3})),
+        ("b", "1", b"\xff\x00"),
+        ("c", None, packed('{"txn":1,"y":9}')),
+        ("c", None, b"\x1f\x8bno gzip"),
+        ("c", None, packed('{"txn":5,"y":9}')[:-9]),
+        ("d", None, b"\xff\xfe"),
+        ("a", None, b"\x02"),
+        ("d", None, "1"),
+    )
+    pipeline.sync()
+    assert pipeline.values() == [{"x": 3, "bytes": "FF00", "y": 9, "text": "1"}]
+    assert reasons(pipeline) == [
+        "value is not gzip",
+        "value is not gzip",
+        "value is not UTF-8",
+        "value is not Avro as plain.avsc says",
+    ]
+
+
+ROW = record("bank.Row", id="int", balance="long")
+SOURCE = record("bank.Source", connector="string", version="string", schema="string", table="string", lsn="long")
+BLOCK = record("bank.Block", id="string", total_order="long", data_collection_order="long")
+ENVELOPE = record(
+    "bank.Envelope",
+    before=["null", ROW],
+    after=["null", "bank.Row"],
+    source=SOURCE,
+    op="string",
+    ts_ms="long",
+    transaction=["null", BLOCK],
+)
+END = record(
+    "bank.Status",
+    status="string",
+    id="string",
+    event_count=["null", "long"],
+    data_collections=[
+        "null",
+        {"type": "array", "items": record("bank.Counted", data_collection="string", event_count="long")},
+    ],
+)
+
+
+def test_debezium_in_avro_is_as_debezium_in_json(pipeline: Pipeline, registry: RunningRegistry) -> None:
+    envelope, status = registry.register("bank-value", ENVELOPE), registry.register("status-value", END)
+
+    def row(order: int) -> dict[str, Any]:
+        return {
+            "before": None,
+            "after": {"id": order, "balance": 10 * order},
+            "source": {
+                "connector": "postgresql",
+                "version": "3.7.0.Final",
+                "schema": "public",
+                "table": "accounts",
+                "lsn": order,
+            },
+            "op": "c",
+            "ts_ms": 1_772_000_000_000,
+            "transaction": {"id": f"77:{order}", "total_order": order, "data_collection_order": order},
+        }
+
+    begin = {"status": "BEGIN", "id": "77:1", "event_count": None, "data_collections": None}
+    counted = [{"data_collection": "public.accounts", "event_count": 2}]
+    end = {"status": "END", "id": "77:9", "event_count": 2, "data_collections": counted}
+    data, said = "bank.public.accounts", "bank.transaction"
+    records = [(said, begin), (data, row(2)), (said, end), (data, row(1))]
+    rule = "SELECT seqno, _order, op, `row`:id::int AS id, `row`:balance::int AS balance FROM accounts"
+    found = []
+    for kind in ("avro", "json"):
+        (pipeline.folder / kind).mkdir()
+        one = Pipeline(pipeline.folder / kind, pipeline.spark)
+        one.rules(out=rule)
+        (one.folder / "zync.yaml").write_text(
+            f"registry: {{url: '{registry.url}'}}\nformats: {{value: {kind}}}\n"
+            f"topics: {{{data}: {{as: accounts}}}}\ntransactions: {{preset: debezium, topic: {said}}}\n"
+            "outputs: [{topic: out, sql: out.sql}]\n"
+        )
+        one.config = replace(read_config(one.folder / "zync.yaml"), lake=one.config.lake)
+        binary = [
+            framed(status, avro(END, value)) if topic == said else framed(envelope, avro(ENVELOPE, value))
+            for topic, value in records
+        ]
+        texts = [json.dumps(value) for _, value in records]
+        put(one, *((topic, None, binary[at] if kind == "avro" else texts[at]) for at, (topic, _) in enumerate(records)))
+        assert one.sync().transactions == 1
+        found.append(one.values())
+    assert found[0] == found[1] == [{"op": "c", "id": 1, "balance": 10}, {"op": "c", "id": 2, "balance": 20}]

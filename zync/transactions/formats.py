@@ -1,0 +1,218 @@
+"""What the bytes of keys and values are, by topic: text that is JSON, or what another format makes of them."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, cast
+
+from zync.config import Config
+from zync.errors import UsageError, ZyncError
+from zync.registry import registry
+from zync.spark import message_of, with_leaves
+from zync.sql import literal, try_eval
+from zync.transactions.topics import any_of, by_topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+Part = Literal["key", "value"]
+
+_FRAMED = {"avro": "AVRO", "json-schema": "JSON"}
+"""Formats of a schema registry's clients, who write a zero byte and the schema's id first; the registry's names."""
+
+_UNPACKED_MOST = 256 * 1024 * 1024
+"""What a compressed value may have at most when it is unpacked, in bytes."""
+
+
+@dataclass(frozen=True)
+class _Decoding:
+    """Expressions: text that is yet to be parsed as JSON; what was decoded (VARIANT); why nothing can be."""
+
+    text: str = "CAST(NULL AS STRING)"
+    found: str = "CAST(NULL AS VARIANT)"
+    fault: str = "CAST(NULL AS STRING)"
+
+
+@dataclass
+class _Schemas:
+    """The schemas of one kind that some rows name: what decodes by each id, or why none can."""
+
+    columns: "dict[int, Column]" = field(default_factory=dict)
+    problems: dict[int, str] = field(default_factory=dict)
+
+
+def unpack(spark: "SparkSession", rows: "DataFrame", config: Config) -> "DataFrame":
+    """The rows of raw with what their topics' formats make of `key` and `value`.
+
+    For each of the two, columns `…_text` (text that is yet to be parsed as JSON; null where another format decodes),
+    `…_found` (VARIANT: what another format decoded) and `…_fault` (why it cannot be decoded). ZyncError where the
+    schema registry does not answer.
+    """
+    from pyspark.sql import functions as sf  # noqa: PLC0415
+
+    rows = rows.withColumns({"topic": sf.col("kafka.topic"), "unpacked": sf.col("value")})
+    packed = [topic for topic, one in config.topics.items() if one.compression == "gzip"]
+    if packed:
+        rows = rows.withColumn(
+            "unpacked", sf.when(sf.expr(any_of(packed)), _gunzip("value")).otherwise(sf.col("value"))
+        )
+    return _decoded(spark, _decoded(spark, rows, config, "key", "key"), config, "value", "unpacked")
+
+
+def _decoded(spark: "SparkSession", rows: "DataFrame", config: Config, part: Part, column: str) -> "DataFrame":
+    """The rows with the columns of `part`, whose bytes are in `column`."""
+    columns, decodings = rows.columns, dict[str, _Decoding]()
+    framed: dict[str, list[str]] = {}
+    for number, (topic, one) in enumerate(config.topics.items()):
+        kind, avro = config.format(one, part), f"found_{number}"
+        if kind == "avro" and part == "value" and one.avro_schema:
+            rows = rows.withColumn(avro, _avro_of_file(spark, column, one.avro_schema))
+            says = literal(f"value is not Avro as {one.avro_schema.name} says")
+            decodings[topic] = _Decoding(
+                found=avro, fault=f"CASE WHEN {column} IS NOT NULL AND {avro} IS NULL THEN {says} END"
+            )
+        elif kind in _FRAMED:
+            framed.setdefault(kind, []).append(topic)
+        else:
+            decodings[topic] = _plain(kind, part, column)
+    for registered, topics in framed.items():
+        schemas = _schemas(spark, rows.where(any_of(topics)), config, registered, column)
+        rows = rows.withColumn("found_by_id", _by_id(schemas, column)) if registered == "avro" else rows
+        decodings |= dict.fromkeys(topics, _framed(schemas, registered, part, column))
+    for topic, one in config.topics.items() if part == "value" else ():
+        if one.compression == "gzip":
+            at = decodings[topic]
+            fault = f"CASE WHEN value IS NOT NULL AND {column} IS NULL THEN 'value is not gzip' ELSE {at.fault} END"
+            decodings[topic] = replace(at, fault=fault)
+    expressions = {
+        "text": by_topic(config, {topic: one.text for topic, one in decodings.items()}, f"CAST({column} AS STRING)"),
+        "found": by_topic(config, {topic: one.found for topic, one in decodings.items()}),
+        "fault": by_topic(config, {topic: one.fault for topic, one in decodings.items()}),
+    }
+    if set(decodings.values()) <= {_plain("json", part, column)}:  # as most are: nothing to tell apart
+        expressions = vars(_plain("json", part, column))
+    return rows.selectExpr(*columns, *(f"{text} AS {part}_{what}" for what, text in expressions.items()))
+
+
+def _plain(kind: str, part: Part, column: str) -> _Decoding:
+    """Of bytes that say themselves what they are."""
+    text = f"CAST({column} AS STRING)"
+    if kind == "bytes":
+        return _Decoding(found=f"CAST({column} AS VARIANT)")
+    if kind == "string":
+        valid = f"is_valid_utf8({text})"
+        return _Decoding(
+            found=f"CASE WHEN {valid} THEN CAST({text} AS VARIANT) END",
+            fault=f"CASE WHEN NOT {valid} THEN '{part} is not UTF-8' END",
+        )
+    return _Decoding(text=text)
+
+
+def _framed(schemas: _Schemas, kind: str, part: Part, column: str) -> _Decoding:
+    """Of bytes that a schema registry's clients wrote."""
+    problems = "".join(f" WHEN {number} THEN {literal(why)}" for number, why in schemas.problems.items())
+    unframed = f"{part} does not begin with a zero byte and a schema's id, as a schema registry's clients write it"
+    not_so = f"CASE WHEN found_by_id IS NULL THEN concat('{part} is not Avro as schema ', {_id(column)}, ' says') END"
+    fault = (
+        f"CASE WHEN {column} IS NULL THEN NULL WHEN NOT ({_is_framed(column)}) THEN {literal(unframed)} "
+        f"ELSE coalesce(CASE {_id(column)} WHEN -1 THEN NULL{problems} END, {not_so if kind == 'avro' else 'NULL'}) END"
+    )
+    if kind == "avro":
+        return _Decoding(found="found_by_id", fault=fault)
+    return _Decoding(text=f"CAST({_body(column)} AS STRING)", fault=fault)
+
+
+def _is_framed(column: str) -> str:
+    return f"length({column}) >= 5 AND substring({column}, 1, 1) = X'00'"
+
+
+def _id(column: str) -> str:
+    return f"CAST(conv(hex(substring({column}, 2, 4)), 16, 10) AS BIGINT)"
+
+
+def _body(column: str) -> str:
+    return f"substring({column}, 6)"
+
+
+def _schemas(spark: "SparkSession", rows: "DataFrame", config: Config, kind: str, column: str) -> _Schemas:
+    """The schemas that those rows name, from the registry."""
+    if config.registry is None:
+        msg = f"topics of format {kind} need a schema registry: say registry.url in the config"
+        raise UsageError(msg)
+    asked, found = registry(config.registry), _Schemas()
+    for row in rows.where(_is_framed(column)).selectExpr(f"{_id(column)} AS id").distinct().collect():
+        schema = asked.schema(row["id"])
+        if schema is None:
+            found.problems[row["id"]] = f"the schema registry knows no schema {row['id']}"
+        elif schema.kind != _FRAMED[kind]:
+            found.problems[row["id"]] = f"schema {row['id']} is one of {schema.kind}, not {_FRAMED[kind]}"
+        elif kind == "avro":
+            try:
+                found.columns[row["id"]] = _avro(spark, _body(column), schema.text)
+            except UsageError as error:
+                found.problems[row["id"]] = f"schema {row['id']} cannot be used: {error}"
+    return found
+
+
+def _by_id(schemas: _Schemas, column: str) -> "Column":
+    """What the schema of its id makes of each row; null where that fails."""
+    from pyspark.sql import functions as sf  # noqa: PLC0415
+
+    found = sf.expr("CAST(NULL AS VARIANT)")
+    for number, decoded in schemas.columns.items():
+        found = sf.when(sf.expr(f"{_is_framed(column)} AND {_id(column)} = {number}"), decoded).otherwise(found)
+    return found
+
+
+def _avro_of_file(spark: "SparkSession", column: str, path: Path) -> "Column":
+    try:
+        return _avro(spark, column, path.read_text(encoding="utf-8"))
+    except UsageError as error:
+        msg = f"{path}: not a schema of Avro that Spark can use: {error}"
+        raise UsageError(msg) from error
+
+
+def _avro(spark: "SparkSession", data: str, schema: str) -> "Column":
+    """What Avro bytes mean, as VARIANT; null where they are not as the schema says. UsageError: the schema is not."""
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+    from pyspark.sql import functions as sf  # noqa: PLC0415
+    from pyspark.sql.avro.functions import from_avro  # noqa: PLC0415
+    from pyspark.sql.types import ArrayType, MapType, StringType, StructType, TimeType  # noqa: PLC0415
+
+    try:
+        decoded = from_avro(sf.expr(data), schema, {"mode": "FAILFAST"})
+        kind = spark.range(0).select(from_avro(sf.lit(None).cast("binary"), schema)).schema[0].dataType
+    except TypeError as error:  # PySpark's way to say that the class is not there
+        msg = "Avro needs Spark's own module for it: add org.apache.spark:spark-avro_2.13 to this cluster's jars"
+        raise ZyncError(msg) from error
+    except (PySparkException, Py4JJavaError) as error:
+        raise UsageError(message_of(error)) from error
+    decoded = decoded.cast(with_leaves(kind, lambda leaf: StringType() if isinstance(leaf, TimeType) else leaf))
+    nested = isinstance(kind, StructType | ArrayType | MapType)
+    return try_eval(spark, sf.to_variant_object(decoded) if nested else decoded.cast("variant"))
+
+
+def _gunzip(column: str) -> "Column":
+    """What was compressed by gzip; null for what was not, or would be too large. In Python: Spark has no way."""
+    import gzip  # noqa: PLC0415
+    import io  # noqa: PLC0415
+    import zlib  # noqa: PLC0415
+
+    import pyarrow as pa  # noqa: PLC0415
+    from pyspark.sql.pandas.functions import arrow_udf  # noqa: PLC0415
+
+    most = _UNPACKED_MOST
+
+    def gunzip(values: pa.Array) -> pa.Array:  # sent to where there may be no zync, so all it needs is in here
+
+        def one(data: bytes) -> bytes | None:
+            try:
+                with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+                    found = file.read(most + 1)
+            except (OSError, EOFError, zlib.error):
+                return None
+            return found if len(found) <= most else None
+
+        return pa.array([None if value is None else one(value) for value in values.to_pylist()], pa.binary())
+
+    return cast("Column", arrow_udf(gunzip, "binary")(column))  # type: ignore[call-overload]
