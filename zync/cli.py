@@ -12,7 +12,18 @@ import typer
 
 from zync import cli_broker, cli_proof, cli_txn
 from zync.errors import INTERRUPTED, ZyncError
-from zync.options import AsJson, ConfigFile, Debug, Lake, Length, Size, debugging, read_config
+from zync.options import (
+    AsJson,
+    ConfigFile,
+    Debug,
+    Lake,
+    Length,
+    Size,
+    debugging,
+    partition_offset,
+    read_config,
+    starting_point,
+)
 from zync.output import Output, Verbatim, amount, byte_size, describe
 from zync.places import locate
 
@@ -86,6 +97,14 @@ def sync_from(
     commit_bytes: Size = 128 * 1024 * 1024,
     bootstrap_servers: Annotated[str | None, typer.Option(help="Over the config's.")] = None,
     on_gap: Annotated[Literal["stop", "skip"], typer.Option(help="When unread offsets are gone from Kafka.")] = "stop",
+    start: Annotated[
+        str | None,
+        typer.Option("--from", metavar="WHERE", help="earliest, latest or a time, where raw has no position yet."),
+    ] = None,
+    from_offset: Annotated[
+        list[str] | None, typer.Option(metavar="TOPIC:PARTITION=N", help="Likewise, of one partition; repeatable.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Move positions that raw has, on record.")] = False,
     lake: Lake = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
@@ -96,8 +115,13 @@ def sync_from(
     \b
     zync sync-from kafka raw --topic order --topic menu --until-caught-up
     zync sync-from kafka raw --topic '^shop\\..*' --commit-every 1s
+    zync sync-from kafka raw --from 2026-01-31T12:00:00Z --from-offset order:0=1200
     """
+    from zync.ingest.batch import Source
+    from zync.ingest.begin import Begin
     from zync.ingest.consume import Ingest, sync_from_kafka
+
+    offsets = {Source(*at[:2]): at[2] for at in map(partition_offset, from_offset or ())}
 
     settings, out = read_config(config, lake).with_kafka(bootstrap_servers=bootstrap_servers), Output(as_json=as_json)
     ingest = Ingest(
@@ -109,6 +133,7 @@ def sync_from(
         commit_rows=commit_rows,
         commit_bytes=commit_bytes,
         on_gap=on_gap,
+        begin=Begin(starting_point(start) if start else None, offsets, force),
         transactions=settings.transactions,
     )
     done = sync_from_kafka(

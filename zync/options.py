@@ -2,10 +2,11 @@
 
 import logging
 import os
+import re
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar, cast
 
 import typer
 
@@ -27,6 +28,29 @@ Older = Annotated[
     ),
 ]
 Size = Annotated[int, typer.Option(parser=lambda given: _parsed(size, given), metavar="SIZE")]
+
+
+def starting_point(text: str) -> "Literal['earliest', 'latest'] | datetime":
+    """Where `--from` says: earliest, latest, or a time (ISO 8601, UTC where it says no zone; or ms since 1970)."""
+    if text in ("earliest", "latest"):
+        return cast("Literal['earliest', 'latest']", text)
+    try:
+        if text.isdigit():
+            return datetime.fromtimestamp(int(text) / 1000, tz=timezone.utc)
+        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except (ValueError, OverflowError, OSError):
+        msg = f"{text!r} is neither earliest nor latest nor a time like 2026-01-31T12:00:00Z"
+        raise typer.BadParameter(msg) from None
+    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+
+
+def partition_offset(text: str) -> tuple[str, int, int]:
+    """The topic, partition and offset that `orders:0=1200` names."""
+    match = re.fullmatch(r"(.+):(\d+)=(\d+)", text)
+    if not match:
+        msg = f"{text!r} is not TOPIC:PARTITION=OFFSET, like orders:0=1200"
+        raise typer.BadParameter(msg)
+    return match[1], int(match[2]), int(match[3])
 
 
 def _parsed(parse: Callable[[str], T], given: T | str) -> T:

@@ -139,7 +139,10 @@ def describe(status: Status) -> str:
     aside = ", ".join(f"{kind} {count:,}" for kind, count in status.set_aside.items())
     lines.append(f"set aside {aside or 'none'}")
     gaps = ", ".join(
-        f"{one['topic']}/{one['partition']} offsets {one['from']} to {one['to'] - 1}" for one in status.gaps
+        f"{one['topic']}/{one['partition']} offsets {one['from']} to {one['to'] - 1}"
+        if one["to"] > one["from"]
+        else f"{one['topic']}/{one['partition']} went back from offset {one['from']} to {one['to']}"
+        for one in status.gaps
     )
     lines.append(f"gaps      {gaps or 'none'}")
     if status.lag is not None:

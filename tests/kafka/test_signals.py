@@ -61,3 +61,42 @@ def test_after_a_kill_the_next_says_what_it_waits_for(lake: Lake, topic: TopicMa
         "zync: no partitions yet:"
     ]
     assert lake.offsets(name) == [0, 1]
+
+
+def test_a_member_that_keeps_its_name_goes_on_at_once_after_a_kill(lake: Lake, topic: TopicMaker) -> None:
+    """Kafka's static membership: 45 s of session timeout are not waited for."""
+    name = topic()
+    produce(lake.broker, [(name, 0, {"n": 1})])
+    lake.config(group_instance_id="first")
+    killed = subprocess.Popen([*ZYNC, "sync-from", "kafka", "raw", "--topic", name], cwd=lake.folder)
+    try:
+        wait_until(lambda: lake.count() == 1)
+    finally:
+        killed.kill()
+        killed.wait(10)
+    produce(lake.broker, [(name, 0, {"n": 2})])
+    done = zync("sync-from", "kafka", "raw", "--topic", name, "--until-caught-up", cwd=lake.folder)
+    assert "no partitions yet" not in done.stderr
+    assert lake.offsets(name) == [0, 1]
+
+
+def test_of_two_members_of_one_name_the_first_ends_and_says_why(lake: Lake, topic: TopicMaker) -> None:
+    name = topic()
+    produce(lake.broker, [(name, 0, {"n": 1})])
+    lake.config(group_instance_id="same")
+    args = ("sync-from", "kafka", "raw", "--topic", name, "--commit-every", "50ms")
+    first = subprocess.Popen([*ZYNC, *args], cwd=lake.folder, stderr=subprocess.PIPE, text=True)
+    second = None
+    try:
+        wait_until(lambda: lake.count() == 1)
+        second = subprocess.Popen([*ZYNC, *args], cwd=lake.folder)
+        _, said = first.communicate(timeout=60)
+        produce(lake.broker, [(name, 0, {"n": 2})])
+        wait_until(lambda: lake.count() == 2)
+    finally:
+        first.kill()
+        if second:
+            second.kill()
+    assert first.returncode == 1
+    assert "group.instance.id" in said.splitlines()[-1]
+    assert lake.offsets(name) == [0, 1]

@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -91,6 +92,13 @@ class Brokers:
             for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
         ]
         return {Source(one.topic, one.partition): Bounds(found[0][one].offset, found[1][one].offset) for one in asked}
+
+    def offsets_at(self, sources: Iterable[Source], time: datetime) -> dict[Source, int]:
+        """The first offset of each partition whose record is of that time or later; left out where there is none."""
+        spec = OffsetSpec.for_timestamp(int(time.timestamp() * 1000))
+        asked = {TopicPartition(*source): spec for source in sources}
+        found = self._answers(self._admin.list_offsets(asked, request_timeout=_TIMEOUT)) if asked else {}
+        return {Source(at.topic, at.partition): one.offset for at, one in found.items() if one.offset >= 0}
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, int]:
         """63 bits of each topic's id: a topic deleted and made anew has another. What has none is left out."""

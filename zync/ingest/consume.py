@@ -21,6 +21,7 @@ from zync.config import Transactions
 from zync.errors import GapError, UsageError, ZyncError
 from zync.ingest.append import Appended, Appender
 from zync.ingest.batch import Batch, Slice, Source
+from zync.ingest.begin import Begin, put_on_record
 from zync.ingest.broker import Brokers, bad_property
 from zync.ingest.caught_up import Targets, made_anew
 from zync.ingest.convert import last_offsets, to_arrow
@@ -63,6 +64,7 @@ class Ingest:
     commit_rows: int = 100_000
     commit_bytes: int = 128 * 1024 * 1024
     on_gap: Literal["stop", "skip"] = "stop"
+    begin: Begin = field(default_factory=Begin)
     transactions: Transactions = field(default_factory=Transactions)
 
 
@@ -107,6 +109,10 @@ def sync_from_kafka(
     topics = brokers.matching(ingest.topics)
     ingest.transactions.check_partitions(topics.get(ingest.transactions.topic or "", 1))
     table = ensure_raw(ingest.location)
+    if ingest.begin != Begin():
+        sources = [Source(topic, partition) for topic, count in topics.items() for partition in range(count)]
+        put_on_record(ingest.begin, brokers, ingest.location, sources)
+        table.update_incremental()
     targets = Targets(brokers, table, topics)
     was_collecting = gc.isenabled()
     gc.disable()  # the hot loop makes no cycles, and scanning millions of messages for them costs a third

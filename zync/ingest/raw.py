@@ -59,7 +59,10 @@ def stored_id(table: DeltaTable, source: Source) -> int | None:
 
 @dataclass(frozen=True)
 class Gap:
-    """Offsets `start` … `end - 1` of a partition that an operator let go; `end` < `start`: the topic was made anew."""
+    """Offsets `start` … `end - 1` of a partition that an operator let go.
+
+    `end` < `start`: reading went back, for the topic was made anew, or by force.
+    """
 
     source: Source
     start: int
