@@ -28,6 +28,8 @@ from zync.ingest.convert import last_offsets, to_arrow
 from zync.ingest.raw import ensure_raw, stored_id, stored_position
 
 log = logging.getLogger(__name__)
+_ITS_LOG = logging.getLogger("librdkafka")
+"""What the library says beside the errors that it reports; shown with --debug."""
 
 _MESSAGES = 10_000
 _POLL_SECONDS = 0.1
@@ -36,6 +38,13 @@ _WARN_SECONDS = 60
 _WITHOUT_SECONDS = 5
 _LOOK_SECONDS = 0.5
 _REFRESH = "topic.metadata.refresh.interval.ms"
+_ENDS = (
+    KafkaError._FATAL,  # noqa: SLF001 - an error may be of this code and not say that it is `fatal()`
+    KafkaError._AUTHENTICATION,  # noqa: SLF001
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+)
+"""Errors after which nothing more will come."""
 _OURS = {
     "enable.auto.commit": "false",
     "enable.auto.offset.store": "false",
@@ -158,7 +167,8 @@ class _Run:
                     **_OURS,
                     "group.id": f"zync-{table.metadata().id}",
                     "error_cb": self.on_error,
-                }
+                },
+                logger=_ITS_LOG,
             )
         except KafkaException as error:
             raise bad_property(error) from error
@@ -213,7 +223,8 @@ class _Run:
             self.without_since = float("inf")
             log.warning(
                 "no partitions yet: other processes that sync to this raw hold them, or one that was killed and is "
-                "waited for until its session times out (kafka.session.timeout.ms, 45 s by default)"
+                "waited for until its session times out (kafka.session.timeout.ms, 45 s by default; a process with a "
+                "kafka.group.instance.id of its own goes on at once)"
             )
 
     def take(self, messages: list[Message]) -> None:
@@ -283,22 +294,27 @@ class _Run:
             if source.topic not in self.brokers.topics():
                 msg = f"topic {source.topic!r} is gone from {self.brokers.servers}: {error.str()}"
                 raise GapError(msg)
-        elif error.fatal() or code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED):
-            msg = f"Kafka at {self.brokers.servers}: {error.str()}"
-            raise ZyncError(msg)
+        elif error.fatal() or code in _ENDS:
+            raise self.ended_by(error)
         else:
             log.warning("kafka: %s", error.str())
 
     def on_error(self, error: KafkaError) -> None:
         """Librdkafka's errors that belong to no partition: it goes on by itself, except after fatal ones."""
-        if error.fatal() or error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001
-            self.failed = ZyncError(f"Kafka at {self.brokers.servers}: {error.str()}")
+        if error.fatal() or error.code() in _ENDS:
+            self.failed = self.ended_by(error)
         elif error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT):  # noqa: SLF001 - 20 a second
             if time.monotonic() - self.warned > _WARN_SECONDS:
                 self.warned = time.monotonic()
                 log.warning("no answer from Kafka at %s (%s); trying on", self.brokers.servers, error.str())
         else:
             log.warning("kafka: %s", error.str())
+
+    def ended_by(self, error: KafkaError) -> ZyncError:
+        text = error.str()
+        if "Static consumer fenced" in text:
+            text = "another sync-from came with the same kafka.group.instance.id: give each process one of its own"
+        return ZyncError(f"Kafka at {self.brokers.servers}: {text}")
 
     # Assignment: positions are read from raw, after everything in hand has landed or was refused.
 
