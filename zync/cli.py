@@ -4,9 +4,11 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -18,6 +20,8 @@ from zync.options import (
     Debug,
     Lake,
     Length,
+    LogFormat,
+    Metrics,
     Size,
     debugging,
     partition_offset,
@@ -26,6 +30,9 @@ from zync.options import (
 )
 from zync.output import Output, Verbatim, amount, byte_size, describe
 from zync.places import locate
+
+if TYPE_CHECKING:
+    from zync.ingest.append import Appended
 
 app = typer.Typer(
     add_completion=False,
@@ -49,6 +56,9 @@ app.command()(cli_proof.replay)
 app.command()(cli_proof.diff)
 app.command()(cli_proof.verify)
 app.add_typer(cli_broker.app, name="broker")
+
+
+_WATCH_SECONDS = 2
 
 
 def main() -> None:
@@ -86,6 +96,19 @@ def _stop_on_signals() -> threading.Event:
     return stop
 
 
+@contextmanager
+def _measured(kind: str, address: str | None) -> "Iterator[Any]":
+    """Metrics of that kind, answered at the address; None where there is none, for the library costs 0.1 s to load."""
+    if address is None:
+        yield None
+        return
+    from zync import metrics as engine
+
+    made = getattr(engine, kind)()
+    with engine.serving(address, made):
+        yield made
+
+
 @app.command("sync-from")
 def sync_from(
     source: Annotated[Literal["kafka"], typer.Argument(help="Where from.")],
@@ -105,6 +128,8 @@ def sync_from(
         list[str] | None, typer.Option(metavar="TOPIC:PARTITION=N", help="Likewise, of one partition; repeatable.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Move positions that raw has, on record.")] = False,
+    metrics: Metrics = None,
+    log_format: LogFormat = "text",
     lake: Lake = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
@@ -136,13 +161,21 @@ def sync_from(
         begin=Begin(starting_point(start) if start else None, offsets, force),
         transactions=settings.transactions,
     )
-    done = sync_from_kafka(
-        ingest,
-        _stop_on_signals(),
-        lambda one: out.progress(
-            f"committed {amount(one.rows, 'record')} ({byte_size(one.num_bytes)}) from seqno {one.first_seqno}"
-        ),
-    )
+
+    def committed(one: "Appended") -> None:
+        out.progress(
+            f"committed {amount(one.rows, 'record')} ({byte_size(one.num_bytes)}) from seqno {one.first_seqno}",
+            event="commit",
+            records=one.rows,
+            bytes=one.num_bytes,
+            first_seqno=one.first_seqno,
+            seconds=round(one.seconds, 3),
+        )
+        if measured:
+            measured.committed(one)
+
+    with _measured("IngestMetrics", metrics) as measured:
+        done = sync_from_kafka(ingest, _stop_on_signals(), committed, measured)
     rate = done.records / done.seconds if done.seconds else 0.0
     lag = "unknown" if done.lag is None else f"{done.lag:,}"
     out.result(
@@ -183,6 +216,8 @@ def sync(
     staging: Annotated[str, typer.Argument(help="The table to write, usually staging.")],
     follow: Annotated[bool, typer.Option("--follow", help="Go on whenever there is something new.")] = False,
     master: Annotated[str | None, typer.Option(help="Spark's master; default the config's, or local[2].")] = None,
+    metrics: Metrics = None,
+    log_format: LogFormat = "text",
     lake: Lake = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
@@ -199,11 +234,15 @@ def sync(
     settings, out = read_config(config, lake, needed=True), Output(as_json=as_json)
     where = locate(raw, settings.lake), locate(staging, settings.lake)
     if not follow:
+        if metrics:
+            msg = "there is nothing to watch in one sync: give --follow too"
+            raise typer.BadParameter(msg, param_hint="--metrics")
         done = engine.sync_once(settings, *where, master=master)
         out.result(vars(done), describe(done))
         return
     stop = _stop_on_signals()
-    engine.follow(settings, *where, stop, lambda done: out.result(vars(done), describe(done)), master=master)
+    with _measured("SyncMetrics", metrics) as measured:
+        engine.follow(settings, *where, stop, lambda done: out.result(vars(done), describe(done)), master, measured)
 
 
 @app.command()
@@ -255,13 +294,30 @@ def query(
 
 
 @app.command()
-def status(lake: Lake = None, config: ConfigFile = None, as_json: AsJson = False, debug: Debug = False) -> None:
-    """Show how far raw and staging are, what is in flight and set aside, and the lag behind Kafka."""
+def status(
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again every two seconds, until stopped.")] = False,
+    lake: Lake = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Show how far raw and staging are, what is in flight and set aside, and the lag behind Kafka.
+
+    \b
+    zync status
+    zync status --watch
+    """
     from zync import status as engine
 
-    settings = read_config(config, lake)
-    found = engine.status(locate("raw", settings.lake), locate("staging", settings.lake), settings)
-    Output(as_json=as_json).result(engine.as_dict(found), engine.describe(found))
+    settings, out = read_config(config, lake), Output(as_json=as_json)
+    stop = _stop_on_signals() if watch else None
+    while True:
+        found = engine.status(locate("raw", settings.lake), locate("staging", settings.lake), settings)
+        if watch:
+            out.clear()
+        out.result(engine.as_dict(found), engine.describe(found))
+        if stop is None or stop.wait(_WATCH_SECONDS):
+            return
 
 
 @app.command()

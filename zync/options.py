@@ -11,8 +11,15 @@ from typing import Annotated, Literal, TypeVar, cast
 import typer
 
 from zync.config import Config, duration, size
+from zync.output import LogFormatter
 
 T = TypeVar("T")
+
+
+def _log_format(given: str) -> str:
+    os.environ["ZYNC_LOG_FORMAT"] = given
+    return given
+
 
 Lake = Annotated[str | None, typer.Option("--lake", envvar="ZYNC_LAKE", help="Folder or URI of the tables.")]
 ConfigFile = Annotated[Path | None, typer.Option("--config", envvar="ZYNC_CONFIG", help="Default zync.yaml.")]
@@ -26,6 +33,13 @@ Older = Annotated[
     typer.Option(
         parser=lambda given: _parsed(duration, given), metavar="TIME", help="Begun at least so long ago, like 1h or 7d."
     ),
+]
+Metrics = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="Answer there: /metrics for Prometheus, /healthz, /readyz.")
+]
+LogFormat = Annotated[
+    Literal["text", "json"],
+    typer.Option(help="Of the lines on standard error.", callback=_log_format),
 ]
 Size = Annotated[int, typer.Option(parser=lambda given: _parsed(size, given), metavar="SIZE")]
 
@@ -67,7 +81,7 @@ def _debug(*, on: bool) -> bool:
     if on:
         os.environ["ZYNC_DEBUG"] = "1"
     ours = logging.StreamHandler()
-    ours.setFormatter(logging.Formatter("zync: %(message)s"))
+    ours.setFormatter(LogFormatter())
     logging.basicConfig(handlers=[ours if on else logging.NullHandler()])  # what libraries say of themselves
     logging.getLogger("zync").setLevel(logging.DEBUG if on else logging.WARNING)
     logging.getLogger("zync").handlers = [] if on else [ours]

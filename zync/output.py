@@ -1,8 +1,11 @@
 """What commands print: text for people, one JSON object (or one a line) for programs. Nothing else prints."""
 
 import json
+import logging
+import os
 import sys
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
 from typing import Any, TextIO
 
 
@@ -33,18 +36,47 @@ class Output:
         for row in rows:
             self._line(self.out, to_json(row))
 
-    def progress(self, text: str) -> None:
-        """A line about work under way; programs do not get to see it on standard output."""
-        self._line(self.err, text)
+    def clear(self) -> None:
+        """Makes room for a result that takes the place of the one before: on a terminal a clean page, else a line."""
+        if not self.as_json:
+            self._line(self.out, "\x1b[H\x1b[2J" if self.out.isatty() else "")
+
+    def progress(self, text: str, **values: Any) -> None:
+        """A line about work under way, with its figures; programs do not get to see it on standard output."""
+        self._line(self.err, log_line("info", text, values) if logs_as_json() else text)
 
     def error(self, message: str) -> None:
         """One line that says what went wrong."""
+        if logs_as_json():
+            self._line(self.err, log_line("error", message))
+            return
         red, plain = ("\x1b[31m", "\x1b[0m") if self.err.isatty() else ("", "")
         self._line(self.err, f"{red}zync: {message}{plain}")
 
     def _line(self, stream: TextIO, text: str) -> None:
         stream.write(text + "\n")
         stream.flush()
+
+
+def logs_as_json() -> bool:
+    """Whether --log-format json was given."""
+    return os.environ.get("ZYNC_LOG_FORMAT") == "json"
+
+
+def log_line(level: str, message: str, values: Mapping[str, Any] | None = None) -> str:
+    """A line of the log as JSON: `time` (UTC), `level`, `message`, and what else there is to say."""
+    now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    return to_json({"time": now, "level": level, "message": message, **(values or {})})
+
+
+class LogFormatter(logging.Formatter):
+    """zync's own log lines, in the format that was asked for."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        if logs_as_json():
+            return log_line(record.levelname.lower(), record.getMessage())
+        return f"zync: {record.getMessage()}"
 
 
 def to_json(value: Any) -> str:

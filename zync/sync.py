@@ -4,8 +4,10 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from zync.config import Config
@@ -24,6 +26,8 @@ from zync.under_way import Sync, there
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from zync.metrics import SyncMetrics
+
 _LOOK_SECONDS = 0.1
 
 
@@ -31,6 +35,7 @@ _LOOK_SECONDS = 0.1
 class Outcome:
     """What a sync did. `sync` is its number; where nothing was new, nothing was written and all counts are 0.
 
+    `oldest`: since when the oldest of those in flight is.
     Records and transactions are counts, `outputs` rows by topic, `set_aside` records (transactions for
     quarantined rules) by kind, `seconds` by stage.
     """
@@ -43,6 +48,7 @@ class Outcome:
     outputs: dict[str, int] = field(default_factory=dict)
     in_flight: int = 0
     expired: int = 0
+    oldest: datetime | None = None
     set_aside: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -76,7 +82,7 @@ class Syncer:
             msg = f"staging at {self.staging} was made from another raw than {self.raw}: give another staging"
             raise UsageError(msg)
         if head == cursor.head:
-            return Outcome(cursor.sync, cursor.seqno, cursor.head, in_flight=known.in_flight.num_rows)
+            return Outcome(cursor.sync, cursor.seqno, cursor.head, **_in_flight(known))
         staging = staging or ensure_table(self.staging, STAGING_SCHEMA, "zync staging: whole transactions")
         with Keeper(self.spark) as keeper:
             sync = Sync(self.spark, keeper, self.config, self.done, raw, staging, known, head)
@@ -99,10 +105,20 @@ class Syncer:
         return self.known
 
 
+def _in_flight(known: Known) -> dict[str, Any]:
+    """How many transactions are in flight and how many expired, and since when the oldest of the former is."""
+    pending = pc.equal(known.in_flight["kind"], "pending")
+    waiting = known.in_flight.filter(pending)
+    return {
+        "in_flight": waiting.num_rows,
+        "expired": known.in_flight.num_rows - waiting.num_rows,
+        "oldest": pc.min(waiting["since"]).as_py(),
+    }
+
+
 def _outcome(sync: Sync) -> Outcome:
     after, written, summary = there(sync.after), there(sync.written), there(sync.assembled).summary
     discarded = len(summary.discarded)
-    kinds = after.in_flight["kind"].to_pylist()
     aside = {
         "late": summary.late,
         "duplicate": summary.duplicate,
@@ -117,8 +133,7 @@ def _outcome(sync: Sync) -> Outcome:
         records=sync.head - sync.known.cursor.head,
         transactions=summary.completed - len(sync.failures) - discarded,
         outputs=written.outputs,
-        in_flight=kinds.count("pending"),
-        expired=kinds.count("expired"),
+        **_in_flight(after),
         set_aside={kind: count for kind, count in aside.items() if count},
         seconds=sync.seconds,
     )
@@ -143,6 +158,7 @@ def follow(
     stop: threading.Event,
     on_sync: Callable[[Outcome], None],
     master: str | None = None,
+    metrics: "SyncMetrics | None" = None,
 ) -> None:
     """`zync sync --follow`: syncs whenever raw has grown, in one warm session, until `stop` is set."""
     with owned(staging):
@@ -150,12 +166,16 @@ def follow(
         seen = -1
         table: DeltaTable | None = None
         while not stop.is_set():
+            if metrics:
+                metrics.turn()
             table = table or open_table(raw)
             if table is not None:
                 table.update_incremental()
                 if table.version() != seen:
                     seen = table.version()
                     outcome = syncer.sync()
+                    if metrics:
+                        metrics.synced(outcome)
                     if outcome.records:
                         on_sync(outcome)
                     continue

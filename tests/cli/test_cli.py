@@ -3,13 +3,16 @@
 import json
 import os
 import re
+import signal
 import subprocess
+import time
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.conftest import ZYNC, zync
+from tests.conftest import ZYNC, start, zync
 from zync.errors import UsageError
 from zync.etl.explain import explain
 from zync.output import Output, Verbatim, byte_size
@@ -167,6 +170,31 @@ def test_cat_shows_rows_in_order_and_keeps_text_as_it_was(tmp_path: Path) -> Non
     assert rows[3]["value"] == '{"twice":1,"twice":2}'
     picked = zync("cat", "raw", "--topic", "a", "--since", "3", "--limit", "1", cwd=tmp_path).stdout
     assert json.loads(picked)["seqno"] == 3
+
+
+def test_status_may_be_watched(demo: Path) -> None:
+    process = start("status", "--watch", "--json", cwd=demo)
+    log = next(demo.glob("status---watch-*.log"))
+    try:
+        until = time.monotonic() + 60
+        while len(log.read_text().splitlines()) < 2:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 0
+    finally:
+        process.kill()
+    assert [json.loads(line)["raw"] for line in log.read_text().splitlines()[:2]] == [None, None]
+
+
+def test_the_log_may_be_json(demo: Path) -> None:
+    done = zync("sync", "nowhere", "staging", "--log-format", "json", cwd=demo, check=False)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    said = json.loads(line)
+    assert said["level"] == "error"
+    assert "no table at" in said["message"]
+    assert datetime.fromisoformat(said["time"]).tzinfo
 
 
 def test_status_tells_what_is_where(demo: Path) -> None:

@@ -18,6 +18,7 @@ def test_a_signal_commits_what_is_in_hand_and_prints_the_summary(lake: Lake, top
     produce(lake.broker, [(name, 0, {"n": n}) for n in range(50)])
     lake.config()
     args = ("sync-from", "kafka", "raw", "--topic", name, "--commit-every", "60s", "--commit-rows", "50", "--json")
+    args += ("--log-format", "json")
     process = subprocess.Popen(
         [*ZYNC, *args], cwd=lake.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -34,7 +35,11 @@ def test_a_signal_commits_what_is_in_hand_and_prints_the_summary(lake: Lake, top
     assert [json.loads(value)["n"] for value in lake.values()] == [*range(57)]
     summary = json.loads(out)
     assert (summary["records"], summary["commits"], summary["lag"]) == (57, 2, 0)
-    assert "Traceback" not in err
+    commits = [json.loads(line) for line in err.splitlines()]
+    assert [(one["level"], one["event"], one["records"]) for one in commits] == [
+        ("info", "commit", 50),
+        ("info", "commit", 7),
+    ]
 
 
 def test_a_second_ctrl_c_ends_it_at_once(lake: Lake) -> None:

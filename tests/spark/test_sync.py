@@ -1,6 +1,7 @@
 """What a sync makes of raw: whole transactions, once, and everything else accounted for."""
 
 import json
+import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from tests.spark.conftest import Pipeline
 from zync.config import Limits, Lookup, OutputRule, Topic, Transactions
 from zync.errors import DataError, UsageError, ZyncError
 from zync.ingest.load import load
+from zync.metrics import SyncMetrics
 from zync.staging import cursor as cursor_stage
 from zync.sync import Syncer
 from zync.yaml import load as read_config
@@ -57,6 +59,29 @@ def test_a_sync_with_nothing_new_writes_nothing(pipeline: Pipeline, txn: Any) ->
     outcome = pipeline.sync()
     assert (outcome.records, outcome.cursor, outcome.head) == (0, 1, 1)
     assert DeltaTable(str(pipeline.staging)).version() == version
+
+
+def test_what_syncs_did_is_measured(pipeline: Pipeline, txn: Any) -> None:
+    metrics = SyncMetrics()
+    began = time.time()
+    pipeline.load(("a", txn(1, x=1)), ("a", txn(2, n=2)), ("a", "{"), ("a", txn(3, x=3)))
+    metrics.synced(pipeline.sync())
+    metrics.synced(pipeline.sync())
+    value = metrics.registry.get_sample_value
+    assert [value(f"zync_sync_{name}") for name in ("commits_total", "records_total", "transactions_total")] == [
+        1,
+        4,
+        2,
+    ]
+    assert value("zync_sync_output_rows_total", {"topic": "out"}) == 2
+    assert value("zync_sync_set_aside_total", {"kind": "quarantined"}) == 1
+    assert [value(f"zync_staging_{name}_seqno") for name in ("cursor", "head")] == [1, 4]
+    assert value("zync_sync_in_flight") == 1
+    assert 0 < (value("zync_sync_oldest_in_flight_age_seconds") or 0) <= time.time() - began
+    assert value("zync_sync_stage_seconds_count", {"stage": "judge"}) == 1
+    pipeline.load(("b", txn(2, n=2, x=2)))
+    metrics.synced(pipeline.sync())
+    assert value("zync_sync_oldest_in_flight_age_seconds") == 0
 
 
 def test_at_no_version_of_staging_is_a_transaction_partly_there(pipeline: Pipeline, txn: Any) -> None:

@@ -54,6 +54,7 @@ class Appended:
     committed: dict[Source, int] = field(default_factory=dict)
     refused: dict[Source, int | None] = field(default_factory=dict)
     retries: int = 0
+    seconds: float = 0.0
 
 
 class Appender:

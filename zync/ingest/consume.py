@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from deltalake import DeltaTable
@@ -24,8 +24,11 @@ from zync.ingest.batch import Batch, Slice, Source
 from zync.ingest.begin import Begin, put_on_record
 from zync.ingest.broker import Brokers, bad_property
 from zync.ingest.caught_up import Targets, made_anew
-from zync.ingest.convert import last_offsets, to_arrow
+from zync.ingest.convert import last_offsets, newest_times, to_arrow
 from zync.ingest.raw import ensure_raw, stored_id, stored_position
+
+if TYPE_CHECKING:
+    from zync.metrics import IngestMetrics
 
 log = logging.getLogger(__name__)
 _ITS_LOG = logging.getLogger("librdkafka")
@@ -37,6 +40,7 @@ _COMMITTING_SECONDS = 0.01
 _WARN_SECONDS = 60
 _WITHOUT_SECONDS = 5
 _LOOK_SECONDS = 0.5
+_MEASURE_SECONDS = 1.0
 _REFRESH = "topic.metadata.refresh.interval.ms"
 _ENDS = (
     KafkaError._FATAL,  # noqa: SLF001 - an error may be of this code and not say that it is `fatal()`
@@ -91,6 +95,7 @@ class Ingested:
     busy: float = 0.0
     commits: int = 0
     retries: int = 0
+    rebalances: int = 0
     lag: int | None = None
     first_seqno: int | None = None
     positions: dict[str, int] = field(default_factory=dict)
@@ -100,6 +105,7 @@ def sync_from_kafka(
     ingest: Ingest,
     stop: threading.Event | None = None,
     on_commit: Callable[[Appended], None] = lambda _: None,
+    metrics: "IngestMetrics | None" = None,
 ) -> Ingested:
     """Takes records from Kafka to raw until `stop` is set, or until raw has all that was stable in Kafka at the start.
 
@@ -126,7 +132,9 @@ def sync_from_kafka(
     was_collecting = gc.isenabled()
     gc.disable()  # the hot loop makes no cycles, and scanning millions of messages for them costs a third
     try:
-        return _Run(ingest, brokers, table, targets, stop or threading.Event(), on_commit).run()
+        run = _Run(ingest, brokers, table, targets, stop or threading.Event(), on_commit)
+        run.metrics = metrics
+        return run.run()
     finally:
         if was_collecting:
             gc.enable()
@@ -159,6 +167,9 @@ class _Run:
         self.subscribed: set[str] = set()
         self.without_since = float("inf")
         self.began = 0.0
+        self.newest: dict[Source, float] = {}
+        self.measured = 0.0
+        self.metrics: IngestMetrics | None = None
         try:
             self.consumer = Consumer(
                 {
@@ -176,11 +187,14 @@ class _Run:
 
     def run(self) -> Ingested:
         started = time.monotonic()
+        if self.metrics:
+            self.metrics.watch(self.done, self.ingest.location)
         with ThreadPoolExecutor(1, "append") as self.writer:
             try:
                 self.subscribe({source.topic for source in self.targets.stable})
                 while not self.stop.is_set() and not (self.ingest.until_caught_up and self.caught_up()):
                     self.moved.clear()
+                    self.measure()
                     messages = self.consumer.consume(_MESSAGES, _COMMITTING_SECONDS if self.writing else _POLL_SECONDS)
                     if self.failed:
                         raise self.failed
@@ -320,6 +334,7 @@ class _Run:
 
     def on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.without_since = float("inf") if partitions else self.without_since
+        self.done.rebalances += 1
         try:
             self.flush()
             self.consumer.incremental_assign(self.start_of([Source(one.topic, one.partition) for one in partitions]))
@@ -365,6 +380,7 @@ class _Run:
         log.warning("%s; going on, as --on-gap skip says", message)
 
     def on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.done.rebalances += 1
         try:
             self.flush()
         except ZyncError as error:
@@ -372,6 +388,7 @@ class _Run:
         self.forget(partitions)
 
     def on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.done.rebalances += 1
         log.warning(
             "lost %s: others may have taken them over", ", ".join(f"{p.topic}/{p.partition}" for p in partitions)
         )
@@ -416,7 +433,11 @@ class _Run:
             ids = {}
         anew = [source for source, one in batch.slices.items() if made_anew(one.topic_id, ids.get(source.topic))]
         batch.drop(anew)
+        started = time.monotonic()
         appended = self.appender.append(batch)
+        appended.seconds = time.monotonic() - started
+        if self.metrics:
+            self.newest.update(newest_times(batch.rows))
         appended.refused.update(dict.fromkeys(anew))
         return appended
 
@@ -447,6 +468,23 @@ class _Run:
         if self.batch.slices:
             self.start_commit()
             self.settle()
+
+    def measure(self) -> None:
+        """Notes, every second that somebody wants to know, how far behind Kafka's ends each partition is."""
+        if not self.metrics:
+            return
+        self.metrics.turn()
+        if time.monotonic() - self.measured < _MEASURE_SECONDS:
+            return
+        self.measured = time.monotonic()
+        behind = {}
+        for source, at in self.expected.items():
+            try:  # waits for a consume under way in another thread, so this one asks
+                _, end = self.consumer.get_watermark_offsets(TopicPartition(*source), cached=True)
+            except KafkaException:
+                continue  # nothing was fetched of it yet
+            behind[source] = max(0, end - at.next)
+        self.metrics.behind(behind, self.newest)
 
     def at_targets(self) -> bool:
         """Whether all that we were to reach and have in hand is in the batch, so that waiting gains nothing."""

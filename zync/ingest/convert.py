@@ -52,6 +52,20 @@ def last_offsets(rows: pa.RecordBatch) -> dict[Source, int]:
     return {Source(one["topic"], one["partition"]): one["offset_last"] for one in last.to_pylist()}
 
 
+def newest_times(rows: list[pa.RecordBatch]) -> dict[Source, float]:
+    """The time of each partition's newest record among rows of RECORD_SCHEMA, in seconds since 1970."""
+    found: dict[Source, float] = {}
+    for some in rows:
+        kafka = some["kafka"]
+        times = pa.table(
+            [kafka.field(0), kafka.field(1), kafka.field(3).cast(pa.int64())], ["topic", "partition", "at"]
+        )
+        for one in times.group_by(["topic", "partition"], use_threads=False).aggregate([("at", "max")]).to_pylist():
+            if one["at_max"] is not None:
+                found[Source(one["topic"], one["partition"])] = one["at_max"] / 1e6
+    return found
+
+
 def _headers(headers: list[tuple[str, bytes | None]] | None) -> list[dict[str, Any]]:
     return [{"key": name, "value": value} for name, value in headers or ()]
 

@@ -1,0 +1,113 @@
+"""What `--metrics` answers while sync-from runs: figures that are so, in names that Prometheus takes."""
+
+import re
+import signal
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.cdc.source import free_port
+from tests.conftest import TopicMaker, produce, start, zync
+from tests.kafka.conftest import Lake, wait_until
+from zync.metrics import Metrics, SyncMetrics, serving
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://localhost:{port}{path}", timeout=10) as answer:  # noqa: S310
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def figures(port: int) -> dict[tuple[str, ...], float]:
+    """Each sample by its name, topic and partition; none while nobody answers yet."""
+    try:
+        families = text_string_to_metric_families(get(port, "/metrics")[1])
+    except urllib.error.URLError:
+        return {}
+    return {
+        (one.name, *(one.labels[label] for label in ("topic", "partition") if label in one.labels)): one.value
+        for family in families
+        for one in family.samples
+    }
+
+
+def test_sync_froms_figures_are_so_while_it_runs(lake: Lake, topic: TopicMaker) -> None:
+    name, port = topic(partitions=2), free_port()
+    produce(lake.broker, [(name, number % 2, b"%d" % number) for number in range(100)])
+    lake.config()
+    args = ("--topic", name, "--commit-every", "50ms", "--metrics", f"localhost:{port}")
+    process = start("sync-from", "kafka", "raw", *args, cwd=lake.folder)
+    try:
+        wait_until(lambda: lake.count() == 100)
+        wait_until(lambda: figures(port).get(("zync_ingest_records_total",)) == 100)
+        wait_until(lambda: {("zync_ingest_lag_offsets", name, one) for one in "01"} <= figures(port).keys())
+        found = figures(port)
+        assert found["zync_raw_head_seqno",] == 100
+        assert found["zync_ingest_commits_total",] == found["zync_ingest_commit_seconds_count",] >= 1
+        assert found["zync_ingest_file_rows_sum",] == 100
+        assert found["zync_ingest_rebalances_total",] == 1
+        assert found["zync_ingest_gaps",] == 0
+        for partition in ("0", "1"):
+            assert found["zync_ingest_lag_offsets", name, partition] == 0
+            assert found["zync_ingest_lag_seconds", name, partition] == 0
+        assert get(port, "/healthz") == (200, "alive\n")
+        assert get(port, "/readyz") == (200, "ready\n")
+        assert get(port, "/else")[0] == 404
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+
+
+def test_lag_is_in_offsets_and_in_seconds_since_the_newest_record_in_raw(lake: Lake, topic: TopicMaker) -> None:
+    """One large value a fetch: while the first are written, Kafka has said how many there are."""
+    name, port = topic(max_message_bytes="3000000"), free_port()
+    produce(lake.broker, [(name, 0, b"1")])
+    lake.config(queued_max_messages_kbytes=1, fetch_max_bytes=1000000, message_max_bytes=1000000)
+    args = ("--topic", name, "--commit-every", "10ms", "--metrics", f"localhost:{port}")
+    process = start("sync-from", "kafka", "raw", *args, cwd=lake.folder)
+    try:
+        wait_until(lambda: ("zync_ingest_lag_seconds", name, "0") in figures(port))
+        produce(lake.broker, [(name, 0, bytes(900_000))] * 60, **{"batch.size": 1000})
+        seen: list[tuple[float, float]] = []
+
+        def look() -> bool:
+            found = figures(port)
+            seen.append((found["zync_ingest_lag_offsets", name, "0"], found["zync_ingest_lag_seconds", name, "0"]))
+            return found["zync_ingest_records_total",] == 61 and not seen[-1][0]
+
+        wait_until(look)
+    finally:
+        process.kill()
+    assert any(offsets > 0 and 0 < seconds < 60 for offsets, seconds in seen), seen
+    assert seen[-1] == (0, 0)
+
+
+def test_what_does_not_get_on_is_alive_and_not_ready() -> None:
+    metrics = Metrics(stuck_after=0.3)
+    with serving("localhost:0", metrics) as port:
+        assert get(port, "/readyz")[0] == 200
+        time.sleep(0.5)
+        code, why = get(port, "/readyz")
+        assert code == 503
+        assert re.fullmatch(r"stuck: nothing was done for \d+ s\n", why)
+        assert get(port, "/healthz")[0] == 200
+        metrics.turn()
+        assert get(port, "/readyz")[0] == 200
+
+
+def test_an_address_that_is_none_or_taken_is_the_users_mistake(lake: Lake, topic: TopicMaker) -> None:
+    lake.config()
+    name = topic()
+    with serving("localhost:0", SyncMetrics()) as port:
+        for address in (f"localhost:{port}", "nowhere", "localhost:99999999"):
+            args = ("--topic", name, "--until-caught-up", "--metrics", address)
+            done = zync("sync-from", "kafka", "raw", *args, cwd=lake.folder, check=False)
+            assert done.returncode == 2, done.stderr
+            assert done.stderr.startswith(f"zync: --metrics {address}: cannot listen there")
+    assert not Path(lake.raw).exists()

@@ -1,0 +1,209 @@
+"""`--metrics HOST:PORT`: what a process does, for Prometheus; whether it is alive, and whether it gets on.
+
+Names follow https://prometheus.io/docs/practices/naming/. Counters begin anew with the process.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from zync.errors import UsageError, ZyncError
+from zync.ingest.raw import positions
+from zync.lake import existing_table
+
+if TYPE_CHECKING:
+    from zync.ingest.append import Appended
+    from zync.ingest.batch import Source
+    from zync.ingest.consume import Ingested
+    from zync.sync import Outcome
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_STAGE_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
+_ROWS = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
+
+
+class Metrics:
+    """What is measured, and when the work last took a turn: it is stuck after `stuck_after` seconds without one."""
+
+    def __init__(self, stuck_after: float) -> None:
+        self.registry = CollectorRegistry()
+        self._stuck_after = stuck_after
+        self._turned = time.monotonic()
+
+    def turn(self) -> None:
+        """Says that the work gets on."""
+        self._turned = time.monotonic()
+
+    def stuck(self) -> str | None:
+        """Since when the work does not get on; None while it does."""
+        since = time.monotonic() - self._turned
+        return f"stuck: nothing was done for {since:.0f} s" if since > self._stuck_after else None
+
+
+class IngestMetrics(Metrics, Collector):
+    """Those of sync-from."""
+
+    def __init__(self) -> None:
+        super().__init__(stuck_after=60)
+        self._done: Ingested | None = None
+        self._behind: dict[Source, int] = {}
+        self._newest: dict[Source, float] = {}
+        self._location = ""
+        self._seconds = Histogram(
+            "zync_ingest_commit_seconds", "How long a commit to raw took.", buckets=_SECONDS, registry=self.registry
+        )
+        self._rows = Histogram(
+            "zync_ingest_file_rows", "Rows of a commit, which is one file.", buckets=_ROWS, registry=self.registry
+        )
+        self.registry.register(self)
+
+    def watch(self, done: "Ingested", location: str) -> None:
+        """Takes the counts from those of a run into the raw at `location`."""
+        self._done, self._location = done, location
+
+    def behind(self, offsets: "dict[Source, int]", newest: "dict[Source, float]") -> None:
+        """Takes of each partition the offsets not taken yet, and the time of its newest record in raw."""
+        self._behind, self._newest = offsets, dict(newest)
+
+    def committed(self, one: "Appended") -> None:
+        """Counts a commit."""
+        self._seconds.observe(one.seconds)
+        if one.rows:
+            self._rows.observe(one.rows)
+
+    def collect(self) -> Iterator[Metric]:
+        """What is read from the run as it is now."""
+        done = self._done
+        if done is None:
+            return
+        for name, text, value in (
+            ("records", "Records appended to raw.", done.records),
+            ("bytes", "Bytes of those records' keys, values and places.", done.num_bytes),
+            ("commits", "Commits to raw.", done.commits),
+            ("retries", "Commits tried again, as another process came first.", done.retries),
+            ("rebalances", "Times that the group gave or took partitions.", done.rebalances),
+        ):
+            yield CounterMetricFamily(f"zync_ingest_{name}", text, value)
+        offsets = GaugeMetricFamily(
+            "zync_ingest_lag_offsets", "Offsets not taken yet, by partition.", labels=("topic", "partition")
+        )
+        seconds = GaugeMetricFamily(
+            "zync_ingest_lag_seconds", "Age of the newest record in raw, 0 if all are.", labels=("topic", "partition")
+        )
+        for source, behind in self._behind.items():
+            of = (source.topic, str(source.partition))
+            offsets.add_metric(of, behind)
+            if not behind or source in self._newest:
+                seconds.add_metric(of, max(0.0, time.time() - self._newest[source]) if behind else 0.0)
+        yield from (offsets, seconds)
+        stored = positions(existing_table(self._location, "zync sync-from kafka raw"))
+        yield GaugeMetricFamily("zync_ingest_gaps", "Gaps on record in raw.", len(stored.gaps))
+        yield GaugeMetricFamily("zync_raw_head_seqno", "The largest seqno in raw.", stored.seqno - 1)
+
+
+class SyncMetrics(Metrics):
+    """Those of `sync --follow`."""
+
+    def __init__(self) -> None:
+        super().__init__(stuck_after=1800)
+        of = self.registry
+        self._syncs = Counter("zync_sync_commits", "Syncs committed to staging.", registry=of)
+        self._records = Counter("zync_sync_records", "Records of raw that were judged.", registry=of)
+        self._transactions = Counter("zync_sync_transactions", "Transactions that went out whole.", registry=of)
+        self._outputs = Counter("zync_sync_output_rows", "Output rows, by topic.", ("topic",), registry=of)
+        self._aside = Counter("zync_sync_set_aside", "What was set aside, by kind.", ("kind",), registry=of)
+        self._stages = Histogram(
+            "zync_sync_stage_seconds", "How long a stage took.", ("stage",), buckets=_STAGE_SECONDS, registry=of
+        )
+        self._in_flight = Gauge("zync_sync_in_flight", "Transactions in flight.", registry=of)
+        self._expired = Gauge("zync_sync_expired", "Transactions that are expired and undecided.", registry=of)
+        self._cursor = Gauge("zync_staging_cursor_seqno", "Every record up to it is settled.", registry=of)
+        self._head = Gauge("zync_staging_head_seqno", "The largest seqno looked at.", registry=of)
+        self._oldest: float | None = None
+        age = Gauge("zync_sync_oldest_in_flight_age_seconds", "Since when the oldest is in flight.", registry=of)
+        age.set_function(lambda: 0.0 if self._oldest is None else max(0.0, time.time() - self._oldest))
+
+    def synced(self, done: "Outcome") -> None:
+        """Counts a sync."""
+        self._in_flight.set(done.in_flight)
+        self._expired.set(done.expired)
+        self._cursor.set(done.cursor)
+        self._head.set(done.head)
+        self._oldest = done.oldest.timestamp() if done.oldest else None
+        if not done.records:
+            return
+        self._syncs.inc()
+        self._records.inc(done.records)
+        self._transactions.inc(done.transactions)
+        for topic, count in done.outputs.items():
+            self._outputs.labels(topic).inc(count)
+        for kind, count in done.set_aside.items():
+            self._aside.labels(kind).inc(count)
+        for stage, seconds in done.seconds.items():
+            self._stages.labels(stage).observe(seconds)
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, *_: object) -> None:
+        """Says nothing: who asked has gone away."""
+
+
+@contextmanager
+def serving(address: str, metrics: Metrics) -> Iterator[int]:
+    """Answers at HOST:PORT while this context lasts; yields the port (that it took, for port 0).
+
+    `/metrics`, `/healthz` (200 while the process lives), `/readyz` (503 and why, when it is stuck).
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        server = _Server((host.strip("[]"), int(port)), _handler(metrics))
+    except (OSError, ValueError, OverflowError) as error:
+        msg = f"--metrics {address}: cannot listen there ({error}): give HOST:PORT, like localhost:9464"
+        raise UsageError(msg) from error
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+    try:
+        yield int(server.server_address[1])
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _handler(metrics: Metrics) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # noqa: N802 - the library's name
+            answers: dict[str, Callable[[], tuple[int, str, bytes]]] = {
+                "/metrics": self._metrics,
+                "/healthz": lambda: (200, "text/plain", b"alive\n"),
+                "/readyz": self._ready,
+            }
+            known = answers.get(self.path.partition("?")[0])
+            code, kind, body = known() if known else (404, "text/plain", b"/metrics, /healthz, /readyz\n")
+            self.send_response(code)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def _metrics(self) -> tuple[int, str, bytes]:
+            encode, kind = choose_encoder(self.headers.get("Accept", ""))
+            try:
+                return 200, kind, encode(metrics.registry)
+            except ZyncError as error:
+                return 503, "text/plain", f"{error}\n".encode()
+
+        def _ready(self) -> tuple[int, str, bytes]:
+            why = metrics.stuck()
+            return (503, "text/plain", f"{why}\n".encode()) if why else (200, "text/plain", b"ready\n")
+
+        def log_message(self, *_: object) -> None:
+            """Says nothing: requests are no news."""
+
+    return Handler
