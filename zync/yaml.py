@@ -195,8 +195,12 @@ def _check_formats(config: Config, reader: _Reader, node: yaml.Node | None) -> N
             raise reader.fail(at, f"the schema {topic.avro_schema} of topic {name!r} is not there")
         if config.registry is None and (framed := sorted(kinds & {"avro", "json-schema"})):
             raise reader.fail(at, f"topic {name!r} is {framed[0]}, which needs a schema registry: say registry.url")
-    if config.registry and not config.registry.url.startswith(("http://", "https://")):
-        raise reader.fail(_find(node, "registry", "url"), "registry.url must begin with http:// or https://")
+    if config.registry:
+        at, url = _find(node, "registry", "url"), config.registry.url
+        if not url.startswith(("http://", "https://")):
+            raise reader.fail(at, "registry.url must begin with http:// or https://")
+        if "@" in url:  # it would be shown in errors
+            raise reader.fail(at, "registry.url must have no user or password in it: say registry.basic_auth")
 
 
 def _check_rule(rule: OutputRule, reader: _Reader, node: yaml.Node | None) -> None:

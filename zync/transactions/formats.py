@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from zync.config import Config
-from zync.errors import UsageError, ZyncError
+from zync.errors import DataError, UsageError, ZyncError
 from zync.registry import registry
 from zync.spark import message_of, with_leaves
 from zync.sql import literal, try_eval
@@ -21,6 +21,9 @@ _FRAMED = {"avro": "AVRO", "json-schema": "JSON"}
 
 _UNPACKED_MOST = 256 * 1024 * 1024
 """What a compressed value may have at most when it is unpacked, in bytes."""
+
+_MOST_IDS = 1_000
+"""Schema ids in one sync, beyond which they are bytes that mean something else: the registry is not asked for them."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,11 @@ def _schemas(spark: "SparkSession", rows: "DataFrame", config: Config, kind: str
         msg = f"topics of format {kind} need a schema registry: say registry.url in the config"
         raise UsageError(msg)
     asked, found = registry(config.registry), _Schemas()
-    for row in rows.where(_is_framed(column)).selectExpr(f"{_id(column)} AS id").distinct().collect():
+    ids = rows.where(_is_framed(column)).selectExpr(f"{_id(column)} AS id").distinct().limit(_MOST_IDS + 1).collect()
+    if len(ids) > _MOST_IDS:
+        msg = f"more than {_MOST_IDS:,} schema ids in one sync: are all the topics that should be {kind} really so?"
+        raise DataError(msg)
+    for row in ids:
         schema = asked.schema(row["id"])
         if schema is None:
             found.problems[row["id"]] = f"the schema registry knows no schema {row['id']}"
