@@ -146,6 +146,9 @@ def sync_from(
     from zync.ingest.begin import Begin
     from zync.ingest.consume import Ingest, sync_from_kafka
 
+    if force and not (start or from_offset):
+        msg = "it is for --from and --from-offset"
+        raise typer.BadParameter(msg, param_hint="--force")
     offsets = {Source(*at[:2]): at[2] for at in map(partition_offset, from_offset or ())}
 
     settings, out = read_config(config, lake).with_kafka(bootstrap_servers=bootstrap_servers), Output(as_json=as_json)

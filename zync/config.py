@@ -159,16 +159,16 @@ class Config:
         """The format of that topic's keys or values: its own, or that of all topics."""
         return (topic.key or self.formats.key) if part == "key" else (topic.value or self.formats.value)
 
+    def is_text(self, topic: Topic) -> bool:
+        """Whether the values of that topic are JSON text."""
+        return self.format(topic, "value") in ("json", "json-schema")
+
     def digests(self) -> dict[str, str]:
         """Short digests of what decides the output: they tell when a difference comes from there.
 
         `transactions` covers ids and `done`: when it changes, what is in flight is read again.
         """
-        topics = {
-            name: {**asdict(one), "key": self.format(one, "key"), "value": self.format(one, "value")}
-            | ({"avro_schema": one.avro_schema.read_text(encoding="utf-8")} if one.avro_schema else {})
-            for name, one in self.topics.items()
-        }
+        topics = {name: self._said(one) for name, one in self.topics.items()}
         rules = [
             [rule.topic, list(rule.key), rule.python, rule.sql.read_text() if rule.sql else None]
             for rule in self.outputs
@@ -180,6 +180,18 @@ class Config:
             "config": _digest([topics, asdict(self.transactions)]),
             "rules": _digest(rules),
         }
+
+    def _said(self, topic: Topic) -> dict[str, object]:
+        """What the topic says, without formats that are as they always were."""
+        formats = {
+            "key": self.format(topic, "key"),
+            "value": self.format(topic, "value"),
+            "avro_schema": topic.avro_schema and topic.avro_schema.read_text(encoding="utf-8"),
+            "compression": topic.compression,
+        }
+        usual = {"key": "json", "value": "json", "avro_schema": None, "compression": "none"}
+        said = {key: value for key, value in asdict(topic).items() if key not in formats}
+        return said | {key: value for key, value in formats.items() if value != usual[key]}
 
     def with_kafka(self, **properties: str | None) -> "Config":
         """This config with some librdkafka properties set; a None leaves the property as it is."""

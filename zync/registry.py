@@ -23,10 +23,11 @@ _NOT_FOUND = (40401, 40402, 40403)
 
 @dataclass(frozen=True)
 class Schema:
-    """A schema as the registry has it. `kind`: AVRO, JSON or PROTOBUF; Avro's references are written out in `text`."""
+    """A schema as the registry has it. `kind`: AVRO, JSON or PROTOBUF; `references`: what it needs, in that order."""
 
     kind: str
     text: str
+    references: tuple[str, ...] = ()
 
 
 class Registry:
@@ -48,46 +49,52 @@ class Registry:
             found = self._ask(f"schemas/ids/{number}")
             if found is None:
                 return None
-            kind, text = found.get("schemaType") or "AVRO", str(found["schema"])
-            if kind == "AVRO" and found.get("references"):
-                text = json.dumps(_written_out(json.loads(text), self._referenced(found), set()))
-            self._known[number] = Schema(kind, text)
+            references: dict[tuple[str, int], str] = {}
+            self._refer(found, references)
+            schema = Schema(found.get("schemaType") or "AVRO", str(found["schema"]), tuple(references.values()))
+            self._known[number] = schema
         return self._known[number]
 
-    def _referenced(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """What a schema refers to, and what that refers to, by full name."""
-        named: dict[str, Any] = {}
+    def _refer(self, schema: dict[str, Any], into: dict[tuple[str, int], str]) -> None:
+        """Puts the texts of what a schema refers to into `into`, each after what it needs itself."""
         for one in schema.get("references") or ():
-            subject = urllib.parse.quote(str(one["subject"]), safe="")
-            found = self._ask(f"subjects/{subject}/versions/{int(one['version'])}")
+            subject, version = str(one["subject"]), int(one["version"])
+            if (subject, version) in into:
+                continue
+            found = self._ask(f"subjects/{urllib.parse.quote(subject, safe='')}/versions/{version}")
             if found is None:
-                msg = f"the schema registry at {self._access.url} has no {one['subject']!r} version {one['version']}"
+                msg = f"the schema registry at {self._access.url} has no version {version} of {subject!r}"
                 raise ZyncError(msg)
-            named |= self._referenced(found) | {str(one["name"]): json.loads(found["schema"])}
-        return named
+            self._refer(found, into)
+            into[subject, version] = str(found["schema"])
 
     def _ask(self, path: str) -> dict[str, Any] | None:
         """The answer to a GET; None where it is that there is no such schema."""
         access = self._access
         headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
-        if access.basic_auth:
-            headers["Authorization"] = "Basic " + base64.b64encode(access.basic_auth.encode()).decode()
         request = urllib.request.Request(f"{access.url.rstrip('/')}/{path}", headers=headers)  # noqa: S310 - http(s), as the config's check says
+        if access.basic_auth:  # which is for this host, not for where it may send us
+            said = base64.b64encode(access.basic_auth.encode()).decode()
+            request.add_unredirected_header("Authorization", f"Basic {said}")
         try:
             with urllib.request.urlopen(  # noqa: S310
                 request, timeout=access.timeout.total_seconds(), context=self._context
             ) as response:
-                return dict(json.load(response))
+                found = dict(json.load(response))
         except urllib.error.HTTPError as error:
             code = _code(error)
             if code in _NOT_FOUND:
                 return None
             msg = f"the schema registry at {access.url} answers {error.code} {error.reason} to {path}"
             raise ZyncError(msg) from error
-        except (OSError, ValueError, http.client.HTTPException) as error:
+        except (OSError, ValueError, TypeError, http.client.HTTPException) as error:
             why = getattr(error, "reason", error)
             msg = f"the schema registry at {access.url} does not answer ({why}): nothing was changed; try again"
             raise ZyncError(msg) from error
+        if "schema" not in found:
+            msg = f"what answers at {access.url} is not a schema registry: {path} has no 'schema'"
+            raise ZyncError(msg)
+        return found
 
 
 @lru_cache
@@ -99,27 +106,5 @@ def registry(access: RegistryAccess) -> Registry:
 def _code(error: urllib.error.HTTPError) -> int | None:
     try:
         return int(json.load(error).get("error_code"))
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, OSError):
         return None
-
-
-def _written_out(schema: Any, named: dict[str, Any], seen: set[str], namespace: str = "") -> Any:
-    """An Avro schema with each name of `named` replaced by what it means, where it first comes."""
-    if isinstance(schema, list):
-        return [_written_out(one, named, seen, namespace) for one in schema]
-    if isinstance(schema, dict):
-        if schema.get("type") in ("record", "error", "enum", "fixed"):
-            own = str(schema.get("namespace") or str(schema["name"]).rpartition(".")[0] or namespace)
-            seen.add(f"{own}.{schema['name']}".lstrip(".") if "." not in schema["name"] else schema["name"])
-            fields = [{**one, "type": _written_out(one["type"], named, seen, own)} for one in schema.get("fields", [])]
-            return {**schema, "fields": fields} if "fields" in schema else schema
-        return {
-            key: _written_out(one, named, seen, namespace) if key in ("type", "items", "values") else one
-            for key, one in schema.items()
-        }
-    full = next((name for name in (f"{namespace}.{schema}", schema) if name in named and name not in seen), None)
-    if full is None:
-        return schema
-    meant = _written_out(named[full], named, seen, full.rpartition(".")[0])
-    seen.add(full)
-    return meant

@@ -32,6 +32,10 @@ _SESSION = {
     "spark.sql.legacy.createHiveTableByDefault": "false",
     "spark.sql.caseSensitive": "false",
     "spark.sql.execution.pythonUDF.arrow.enabled": "false",
+    # What is unpacked in Python may be a thousand times as large.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "1m",
+    # Else ${env:NAME} in any statement is read from the environment, in what records say, too.
+    "spark.sql.variable.substitute": "false",
 }
 _START = {
     "spark.app.name": "zync",
@@ -80,6 +84,16 @@ _CALLED_OFTEN = (
 )
 """What PySpark asks for by its short name, dozens of times a sync: the JVM would look into every jar each time."""
 
+_AVRO_LIMITS = " ".join(
+    f"-Dorg.apache.avro.limits.{what}={most}"
+    for what, most in (
+        ("bytes.maxLength", 64 * 1024 * 1024),
+        ("string.maxLength", 64 * 1024 * 1024),
+        ("collectionItems.maxLength", 10_000_000),
+    )
+)
+"""What an Avro value may announce: its reader makes room for that much before it looks whether so much is there."""
+
 _BRIEF = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """JVM options for work of some seconds: what starts sooner, and would be slower in the long run."""
 
@@ -119,10 +133,14 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool) -> "S
     if master:
         settings["spark.master"] = master
     if "spark.jars" not in settings and "spark.jars.packages" not in settings:
-        found = [str(jar) for jar in (*jars.fetch(jars.DELTA), *jars.fetch(jars.AVRO))]
+        found = [str(jar) for jar in (*jars.fetch(jars.DELTA), *_avro())]
         settings["spark.jars"] = ",".join(found)
         settings.setdefault("spark.driver.extraClassPath", os.pathsep.join(found))
     options = f"-Dlog4j2.configurationFile=file:{Path(__file__).parent}/log4j2.properties"
+    settings["spark.executor.extraJavaOptions"] = (
+        f"{_AVRO_LIMITS} {settings.get('spark.executor.extraJavaOptions', '')}"
+    )
+    options += f" {_AVRO_LIMITS}"
     if settings["spark.master"].startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else whichever python3 is first in PATH runs rules
         options += f" {startup.jvm_options()} {_BRIEF if brief else ''}"
@@ -140,6 +158,14 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool) -> "S
     for one in _CALLED_OFTEN:
         java_import(spark._jvm, one)  # noqa: SLF001
     return spark
+
+
+def _avro() -> list[Path]:
+    """Spark's module for Avro; none where it cannot be fetched, which is said when a topic needs it."""
+    try:
+        return jars.fetch(jars.AVRO)
+    except ZyncError:
+        return []
 
 
 @contextlib.contextmanager

@@ -191,6 +191,8 @@ def _check_formats(config: Config, reader: _Reader, node: yaml.Node | None) -> N
         kinds = {config.format(topic, "key"), "json" if topic.avro_schema else config.format(topic, "value")}
         if topic.avro_schema and config.format(topic, "value") != "avro":
             raise reader.fail(at, f"topics.{name}.avro_schema needs value: avro")
+        if topic.schema and config.format(topic, "value") in ("string", "bytes"):
+            raise reader.fail(at, f"topics.{name}.schema is for values with fields, not {topic.value or 'these'}")
         if topic.avro_schema and not topic.avro_schema.is_file():
             raise reader.fail(at, f"the schema {topic.avro_schema} of topic {name!r} is not there")
         if config.registry is None and (framed := sorted(kinds & {"avro", "json-schema"})):
@@ -199,6 +201,9 @@ def _check_formats(config: Config, reader: _Reader, node: yaml.Node | None) -> N
         at, url = _find(node, "registry", "url"), config.registry.url
         if not url.startswith(("http://", "https://")):
             raise reader.fail(at, "registry.url must begin with http:// or https://")
+        for path in (config.registry.ca, config.registry.certificate, config.registry.certificate_key):
+            if path and not path.is_file():
+                raise reader.fail(_find(node, "registry"), f"registry: the file {path} is not there")
         if "@" in url:  # it would be shown in errors
             raise reader.fail(at, "registry.url must have no user or password in it: say registry.basic_auth")
 

@@ -1,5 +1,6 @@
 """Where reading begins: as said, where raw has no position; moved only by force, and on record."""
 
+import time
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def test_latest_takes_only_what_comes_from_now_on_after_restarts_too(lake: Lake,
 
 
 def test_a_time_begins_at_the_first_record_of_then_or_later(lake: Lake, topic: TopicMaker) -> None:
-    name, other, then = topic(), topic(), 1_772_000_000_000
+    name, other, then = topic(), topic(), int(time.time() * 1000) - 100_000
     producer = Producer({"bootstrap.servers": lake.broker})
     for number in range(10):
         producer.produce(name, b"%d" % number, timestamp=then + 1000 * number)
@@ -98,6 +99,18 @@ def test_force_moves_it_back_and_verify_knows(lake: Lake, topic: TopicMaker) -> 
     lake.config()
     zync("verify", "raw", "--kafka", cwd=lake.folder)
     assert f"{name}/0 went back from offset 10 to 7" in zync("status", cwd=lake.folder).stdout
+
+
+def test_each_move_is_on_record(lake: Lake, topic: TopicMaker) -> None:
+    name = produced(topic)
+    lake.sync_from(name)
+    lake.sync_from(name, begin=Begin(offsets={Source(name, 0): 7}, force=True))
+    produce(lake.broker, [(name, 0, value) for value in TEN])
+    lake.sync_from(name, begin=Begin(offsets={Source(name, 0): 15}, force=True))
+    assert lake.offsets(name) == [*range(10), 7, 8, 9, *range(15, 20)]
+    assert lake.positions().gaps == (Gap(Source(name, 0), 10, 7), Gap(Source(name, 0), 10, 15))
+    lake.config()
+    zync("verify", "raw", "--kafka", cwd=lake.folder)
 
 
 @pytest.mark.parametrize(

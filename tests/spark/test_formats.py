@@ -2,10 +2,12 @@
 
 import base64
 import json
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from tests.spark.conftest import Pipeline
 from zync.config import Formats, RegistryAccess, Topic, Transactions
 from zync.errors import ZyncError
 from zync.ingest.load import load
+from zync.registry import Registry
 from zync.yaml import load as read_config
 
 
@@ -182,6 +185,91 @@ def test_bad_bytes_are_set_aside_each_with_its_reason_and_others_go_on(
     assert pipeline.values() == [{"x": 3}, {"x": None}, {"x": 4}]  # the tombstone is one by itself
 
 
+def test_what_announces_more_than_there_is_does_no_harm(pipeline: Pipeline, registry: RunningRegistry) -> None:
+    """Avro's reader makes room for what is announced before it looks: two gigabytes, and a list of eight."""
+    text = record("shop.Text", txn="string", n="int", more={"type": "array", "items": "int"})
+    number = registry.register("text-avro-value", text)
+    good = avro(text, {"txn": "1", "n": 1, "more": []})
+    huge = b"\xee\xff\xff\xff\x0f"  # 2**31 - 9
+    pipeline.change(registry=RegistryAccess(registry.url), formats=Formats(value="avro"))
+    pipeline.rules(out="SELECT seqno, value:txn::string AS x FROM a")
+    put(
+        pipeline,
+        ("a", None, framed(number, huge)),
+        ("a", None, framed(number, good[:-1] + huge)),
+        ("a", None, framed(2**32 - 1, good)),
+        ("a", None, framed(number, good)),
+    )
+    pipeline.sync()
+    assert pipeline.values() == [{"x": "1"}]
+    assert reasons(pipeline) == [
+        f"value is not Avro as schema {number} says",
+        f"value is not Avro as schema {number} says",
+        "the schema registry knows no schema 4294967295",
+    ]
+
+
+def test_a_null_that_is_meant_and_a_choice_of_records_are_values(pipeline: Pipeline, registry: RunningRegistry) -> None:
+    made, paid = record("shop.Made", txn="int", n="int"), record("shop.Paid", txn="int", n="int", nothing="null")
+    either, key = registry.register("either-value", [made, paid]), registry.register("maybe-key", ["null", "string"])
+    pipeline.change(
+        registry=RegistryAccess(registry.url),
+        formats=Formats(key="avro", value="avro"),
+        topics={"a": Topic("coalesce(value:member0.txn::string, value:member1.txn::string)")},
+        transactions=Transactions(done="count(*) = 2"),
+    )
+    pipeline.rules(out="SELECT seqno, count(*) AS n, count(key::string) AS keys FROM a GROUP BY seqno")
+    put(
+        pipeline,
+        ("a", framed(key, avro(["null", "string"], None)), framed(either, avro([made, paid], {"txn": 1, "n": 2}))),
+        (
+            "a",
+            framed(key, avro(["null", "string"], "k")),
+            framed(either, avro([made, paid], ("shop.Paid", {"txn": 1, "n": 2, "nothing": None}))),
+        ),
+    )
+    pipeline.sync()
+    assert pipeline.values() == [{"n": 2, "keys": 1}]
+
+
+def test_a_topics_own_format_goes_before_that_of_a_regex(pipeline: Pipeline) -> None:
+    pipeline.change(
+        topics={
+            "^.*": Topic("value:txn", compression="gzip"),
+            "a": Topic("value:txn"),
+        }
+    )
+    pipeline.rules(out="SELECT seqno, value:x::int AS x FROM records")
+    put(
+        pipeline,
+        ("a", None, '{"txn":1,"n":1,"x":1}'),
+        ("b", None, packed('{"txn":2,"n":1,"x":2}')),
+        ("b", None, '{"txn":3,"n":1,"x":3}'),
+    )
+    pipeline.sync()
+    assert pipeline.values() == [{"x": 1}, {"x": 2}]
+    assert reasons(pipeline) == ["value is not gzip"]
+
+
+def test_avro_that_does_not_fit_the_topics_schema_is_set_aside(pipeline: Pipeline) -> None:
+    written = record("shop.Wide", txn="int", n="int", x="long", d=DECIMAL, f="double")
+    file = pipeline.folder / "wide.avsc"
+    file.write_text(json.dumps(written))
+    schema = "txn INT, n INT, x INT, d DECIMAL(4, 2), f INT"
+    pipeline.change(topics={"a": Topic("value:txn", value="avro", avro_schema=file, schema=schema)})
+    pipeline.rules(out="SELECT seqno, value.x, value.d, value.f FROM a")
+    rows: list[dict[str, Any]] = [
+        {"x": 1, "d": Decimal("1.5000"), "f": 2.0},
+        {"x": 2**40, "d": Decimal("1.5"), "f": 2.0},
+        {"x": 1, "d": Decimal("1.505"), "f": 2.0},
+        {"x": 1, "d": Decimal("1.5"), "f": 2.5},
+    ]
+    put(pipeline, *(("a", None, avro(written, {"txn": at, "n": 1, **row})) for at, row in enumerate(rows)))
+    pipeline.sync()
+    assert pipeline.values() == [{"x": 1, "d": 1.5, "f": 2}]
+    assert reasons(pipeline) == ["value does not fit the schema"] * 3
+
+
 def test_a_registry_that_is_away_stops_the_sync_and_sets_nothing_aside(
     pipeline: Pipeline, registry: RunningRegistry
 ) -> None:
@@ -198,6 +286,32 @@ def test_a_registry_that_is_away_stops_the_sync_and_sets_nothing_aside(
     pipeline.change(registry=RegistryAccess(registry.url))
     assert pipeline.sync().transactions == 1
     assert pipeline.values() == [{"x": 3}]
+
+
+def test_what_a_registry_asks_for_is_given_to_it_alone(registry: RunningRegistry) -> None:
+    """A server that sends us on to the registry: it gets the password, the registry does not."""
+    number = registry.register("redirected-value", record("shop.Redirected", x="int"))
+    given: list[str | None] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            given.append(self.headers.get("Authorization"))
+            self.send_response(302 if self.path.startswith("/first") else 404)
+            self.send_header("Location", self.path.replace("/first", f"http://127.0.0.1:{server.server_port}/second"))
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = HTTPServer(("localhost", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    access = RegistryAccess(f"http://localhost:{server.server_port}/first", basic_auth="me:secret")
+    try:
+        with pytest.raises(ZyncError, match="answers 404") as raised:
+            Registry(access).schema(number)
+    finally:
+        server.shutdown()
+    assert given == ["Basic bWU6c2VjcmV0", None]
+    assert "secret" not in f"{raised.value} {access}"
 
 
 def test_json_with_a_registrys_header_is_json(pipeline: Pipeline, registry: RunningRegistry) -> None:

@@ -131,7 +131,7 @@ class Appender:
             if one.topic_id is not None and stored_id(table, source) != one.topic_id:
                 transactions[f"{position_name(source)}/id"] = one.topic_id
             if one.gap:
-                transactions[f"{position_name(source)}/gap/{one.gap[0]}"] = one.gap[1]
+                transactions[f"{position_name(source)}/gap/{one.gap[0]}/{first}"] = one.gap[1]
         properties = commit_properties(transactions, nonce=nonce)
         if batch.num_rows:
             write_deltalake(

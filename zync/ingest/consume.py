@@ -169,6 +169,7 @@ class _Run:
         self.began = 0.0
         self.newest: dict[Source, float] = {}
         self.measured = 0.0
+        self.landed: dict[Source, int] = {}
         self.metrics: IngestMetrics | None = None
         try:
             self.consumer = Consumer(
@@ -357,6 +358,7 @@ class _Run:
                 at.next = self.brokers.bounds([source])[source].earliest
                 at.gap = (stored, at.next)
             self.expected[source] = at
+            self.landed[source] = at.next
         return [_start(source, self.expected[source]) for source in sources]
 
     def on_out_of_range(self, source: Source) -> None:
@@ -458,6 +460,7 @@ class _Run:
         for source in moved:
             log.info("%s: another process moved it to %s; reading on from there", source, appended.refused[source])
             self.seek(source)
+        self.landed |= appended.committed
         if appended.committed:
             self.done.busy = time.monotonic() - (self.began or time.monotonic())
             self.on_commit(appended)
@@ -473,7 +476,8 @@ class _Run:
         """Notes, every second that somebody wants to know, how far behind Kafka's ends each partition is."""
         if not self.metrics:
             return
-        self.metrics.turn()
+        if not self.writing:
+            self.metrics.turn()
         if time.monotonic() - self.measured < _MEASURE_SECONDS:
             return
         self.measured = time.monotonic()
@@ -482,8 +486,9 @@ class _Run:
             try:  # waits for a consume under way in another thread, so this one asks
                 _, end = self.consumer.get_watermark_offsets(TopicPartition(*source), cached=True)
             except KafkaException:
-                continue  # nothing was fetched of it yet
-            behind[source] = max(0, end - at.next)
+                continue
+            if end >= 0:  # something was fetched of it
+                behind[source] = max(0, end - self.landed.get(source, at.next))
         self.metrics.behind(behind, self.newest)
 
     def at_targets(self) -> bool:

@@ -4,7 +4,8 @@ zync/seqno                            the next seqno
 zync/ingested                         the newest `ingested`, in microseconds
 zync/<topic>/<partition>              the next offset to read
 zync/<topic>/<partition>/id           the topic's id, as 63 bits of it
-zync/<topic>/<partition>/gap/<from>   offsets from there up to this one were let go by an operator
+zync/<topic>/<partition>/gap/<from>/<seqno>
+                                      offsets from there up to this one were let go by an operator, before that seqno
 """
 
 import re
@@ -84,8 +85,10 @@ def positions(table: DeltaTable) -> Positions:
     for name, version in app_transactions(table).items():
         if name == SEQNO:
             seqno = version
-        elif match := re.fullmatch(r"zync/(.+)/(\d+)/gap/(\d+)", name, re.DOTALL):
+        elif match := re.fullmatch(r"zync/(.+)/(\d+)/gap/(\d+)/(\d+)", name, re.DOTALL):
             gaps.append(Gap(Source(match[1], int(match[2])), int(match[3]), version))
         elif match := re.fullmatch(r"zync/(.+)/(\d+)", name, re.DOTALL):
             found[Source(match[1], int(match[2]))] = version
-    return Positions(seqno, dict(sorted(found.items())), tuple(sorted(gaps, key=lambda gap: (gap.source, gap.start))))
+    return Positions(
+        seqno, dict(sorted(found.items())), tuple(sorted(gaps, key=lambda gap: (gap.source, gap.start, gap.end)))
+    )

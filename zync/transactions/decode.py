@@ -2,17 +2,17 @@
 
 from typing import TYPE_CHECKING, cast
 
-from zync.config import Config, Topic
-from zync.spark import with_leaves
+from zync.config import Config
+from zync.spark import jvm_class, with_leaves
 from zync.sql import expression, name, statement, try_eval
 from zync.transactions.debezium import with_body
 from zync.transactions.done import Done
 from zync.transactions.formats import unpack
-from zync.transactions.topics import any_of, by_topic, matches
+from zync.transactions.topics import by_topic, claimed_by, configured
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructType
 
 RAW_COLUMNS = (
     "seqno bigint, kafka struct<topic: string, partition: int, offset: bigint, timestamp: timestamp>, "
@@ -61,16 +61,13 @@ def decode(spark: "SparkSession", rows: "DataFrame", config: Config, done: Done)
     for index, (topic, one) in enumerate(config.topics.items()):
         if one.schema:
             structs.append(f"as_{index}")
-            text = config.format(one, "value") in ("json", "json-schema")
-            decoded = decoded.withColumn(
-                f"as_{index}", _struct(spark, topic, one) if text else _cast(spark, topic, one)
-            )
+            decoded = decoded.withColumn(f"as_{index}", _struct(spark, config, topic))
     decoded.createOrReplaceTempView("decoded")
     return spark.sql(
         statement(
             "identify",
-            configured=any_of(list(config.topics)),
-            single=any_of([t for t, one in config.topics.items() if one.null_id == "single"]),
+            configured=configured(config),
+            single=claimed_by(config, [t for t, one in config.topics.items() if one.null_id == "single"]),
             record_id="found.record_id" if len(expressions) > 1 else "CAST(NULL AS STRING)",
             unfit=" OR ".join(f"{name(one)}.unfit" for one in structs) or "false",
             parts="".join(f", parts.{column}" for column in done.parts),
@@ -83,42 +80,45 @@ def _as_string(spark: "SparkSession", text: str, topic: str, field: str) -> str:
     return f"CAST({expression(spark, text, f'topics.{topic}.{field}')} AS STRING)"
 
 
-def _struct(spark: "SparkSession", topic: str, one: Topic) -> "Column":
+def _struct(spark: "SparkSession", config: Config, topic: str) -> "Column":
     """The value of that topic's records as the struct its schema says, and whether it does not fit."""
     from pyspark.sql import functions as sf  # noqa: PLC0415
     from pyspark.sql.types import StringType, StructField, StructType  # noqa: PLC0415
 
-    schema = schema_of(spark, topic, str(one.schema))
+    one, claimed = config.topics[topic], sf.expr(claimed_by(config, [topic]))
+    schema, text = schema_of(spark, topic, str(one.schema)), config.is_text(one)
 
     def parsed(as_: StructType) -> "Column":
+        if not text:
+            return try_eval(spark, sf.when(claimed, sf.variant_get("value", "$", _sql(spark, as_))))
         whole = StructType([*as_.fields, StructField("_unfit", StringType())])
         found = sf.from_json("value_text", whole, {"columnNameOfCorruptRecord": "_unfit", "mode": "PERMISSIVE"})
-        return sf.when(sf.expr(matches(topic)), found)
+        return sf.when(claimed, found)
 
-    mine, widest = parsed(schema), cast("StructType", _widest(schema))
+    mine, widest = parsed(schema), cast("StructType", _widest(schema, integers=not text))
     value = sf.struct(*(mine.getField(field.name).alias(field.name) for field in schema.fields))
-    unfit = mine["_unfit"].isNotNull()
-    if widest != schema:  # from_json rounds decimals in silence: compare with all the digits that there are
+    unfit = mine["_unfit"].isNotNull() if text else claimed & sf.expr("value IS NOT NULL") & mine.isNull()
+    if widest != schema:  # both ways round decimals in silence: compare with all the digits that there are
         wide = sf.struct(*(parsed(widest).getField(field.name).alias(field.name) for field in schema.fields))
         unfit = unfit | (sf.to_json(value.cast(widest)) != sf.to_json(wide))
     return sf.struct(unfit.alias("unfit"), sf.when(mine.isNotNull(), value).alias("value"))
 
 
-def _cast(spark: "SparkSession", topic: str, one: Topic) -> "Column":
-    """What `_struct` gives, of a value that was no text."""
-    from pyspark.sql import functions as sf  # noqa: PLC0415
-
-    schema = schema_of(spark, topic, str(one.schema))
-    value = sf.when(sf.expr(matches(topic)), sf.try_variant_get("value", "$", schema.simpleString()))
-    unfit = sf.expr(f"{matches(topic)} AND value IS NOT NULL") & value.isNull()
-    return sf.struct(unfit.alias("unfit"), value.alias("value"))
+def _sql(spark: "SparkSession", kind: "StructType") -> str:
+    """The type as SQL, names quoted."""
+    return str(jvm_class(spark, "org.apache.spark.sql.types.DataType").fromJson(kind.json()).sql())
 
 
-def _widest(kind: "DataType") -> "DataType":
-    """The type with decimals of all the fractional digits that leave room for as many others as it has."""
-    from pyspark.sql.types import DecimalType  # noqa: PLC0415
+def _widest(kind: "DataType", *, integers: bool) -> "DataType":
+    """The type with decimals of all the fractional digits that leave room for as many others as it has.
+
+    `integers`: whether such numbers, too, are to show what fractional digits there are.
+    """
+    from pyspark.sql.types import DecimalType, IntegralType  # noqa: PLC0415
 
     def wide(leaf: "DataType") -> "DataType":
+        if integers and isinstance(leaf, IntegralType):
+            return DecimalType(_DIGITS, _DIGITS // 2 - 1)
         return DecimalType(_DIGITS, _DIGITS - leaf.precision + leaf.scale) if isinstance(leaf, DecimalType) else leaf
 
     return with_leaves(kind, wide)

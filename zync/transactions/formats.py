@@ -1,18 +1,20 @@
 """What the bytes of keys and values are, by topic: text that is JSON, or what another format makes of them."""
 
+import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from zync.config import Config
 from zync.errors import DataError, UsageError, ZyncError
-from zync.registry import registry
-from zync.spark import message_of, with_leaves
+from zync.registry import Schema, registry
+from zync.spark import jvm_class, message_of, with_leaves
 from zync.sql import literal, try_eval
-from zync.transactions.topics import any_of, by_topic
+from zync.transactions.topics import by_topic, claimed_by
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
 Part = Literal["key", "value"]
 
@@ -22,8 +24,14 @@ _FRAMED = {"avro": "AVRO", "json-schema": "JSON"}
 _UNPACKED_MOST = 256 * 1024 * 1024
 """What a compressed value may have at most when it is unpacked, in bytes."""
 
-_MOST_IDS = 1_000
-"""Schema ids in one sync, beyond which they are bytes that mean something else: the registry is not asked for them."""
+_IDS_END = 2**31
+"""Registries count so far: a number beyond is no schema's, and not asked for."""
+
+_UNKNOWN_MOST = 1_000
+"""Schema ids that the registry does not know, beyond which it is not asked on: the bytes mean something else."""
+
+_OF_AVRO = ("org.apache.avro.", "org.apache.spark.sql.avro.")
+"""Where errors about a schema come from; others are of the surroundings."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +63,9 @@ def unpack(spark: "SparkSession", rows: "DataFrame", config: Config) -> "DataFra
     rows = rows.withColumns({"topic": sf.col("kafka.topic"), "unpacked": sf.col("value")})
     packed = [topic for topic, one in config.topics.items() if one.compression == "gzip"]
     if packed:
+        mine = sf.expr(claimed_by(config, packed))  # within: Spark gives Python every row, whatever is around it
         rows = rows.withColumn(
-            "unpacked", sf.when(sf.expr(any_of(packed)), _gunzip("value")).otherwise(sf.col("value"))
+            "unpacked", sf.when(mine, _gunzip(sf.when(mine, sf.col("value")))).otherwise(sf.col("value"))
         )
     return _decoded(spark, _decoded(spark, rows, config, "key", "key"), config, "value", "unpacked")
 
@@ -71,14 +80,15 @@ def _decoded(spark: "SparkSession", rows: "DataFrame", config: Config, part: Par
             rows = rows.withColumn(avro, _avro_of_file(spark, column, one.avro_schema))
             says = literal(f"value is not Avro as {one.avro_schema.name} says")
             decodings[topic] = _Decoding(
-                found=avro, fault=f"CASE WHEN {column} IS NOT NULL AND {avro} IS NULL THEN {says} END"
+                found=f"CASE WHEN {column} IS NOT NULL THEN {avro}.v END",
+                fault=f"CASE WHEN {column} IS NOT NULL AND {avro} IS NULL THEN {says} END",
             )
         elif kind in _FRAMED:
             framed.setdefault(kind, []).append(topic)
         else:
             decodings[topic] = _plain(kind, part, column)
     for registered, topics in framed.items():
-        schemas = _schemas(spark, rows.where(any_of(topics)), config, registered, column)
+        schemas = _schemas(spark, rows.where(claimed_by(config, topics)), config, registered, column)
         rows = rows.withColumn("found_by_id", _by_id(schemas, column)) if registered == "avro" else rows
         decodings |= dict.fromkeys(topics, _framed(schemas, registered, part, column))
     for topic, one in config.topics.items() if part == "value" else ():
@@ -120,7 +130,7 @@ def _framed(schemas: _Schemas, kind: str, part: Part, column: str) -> _Decoding:
         f"ELSE coalesce(CASE {_id(column)} WHEN -1 THEN NULL{problems} END, {not_so if kind == 'avro' else 'NULL'}) END"
     )
     if kind == "avro":
-        return _Decoding(found="found_by_id", fault=fault)
+        return _Decoding(found=f"CASE WHEN {column} IS NOT NULL THEN found_by_id.v END", fault=fault)
     return _Decoding(text=f"CAST({_body(column)} AS STRING)", fault=fault)
 
 
@@ -141,65 +151,90 @@ def _schemas(spark: "SparkSession", rows: "DataFrame", config: Config, kind: str
     if config.registry is None:
         msg = f"topics of format {kind} need a schema registry: say registry.url in the config"
         raise UsageError(msg)
-    asked, found = registry(config.registry), _Schemas()
-    ids = rows.where(_is_framed(column)).selectExpr(f"{_id(column)} AS id").distinct().limit(_MOST_IDS + 1).collect()
-    if len(ids) > _MOST_IDS:
-        msg = f"more than {_MOST_IDS:,} schema ids in one sync: are all the topics that should be {kind} really so?"
-        raise DataError(msg)
-    for row in ids:
-        schema = asked.schema(row["id"])
+    asked, found, unknown = registry(config.registry), _Schemas(), 0
+    for row in rows.where(_is_framed(column)).selectExpr(f"{_id(column)} AS id").distinct().collect():
+        number = row["id"]
+        schema = asked.schema(number) if number < _IDS_END else None
         if schema is None:
-            found.problems[row["id"]] = f"the schema registry knows no schema {row['id']}"
+            found.problems[number] = f"the schema registry knows no schema {number}"
+            unknown += 1
         elif schema.kind != _FRAMED[kind]:
-            found.problems[row["id"]] = f"schema {row['id']} is one of {schema.kind}, not {_FRAMED[kind]}"
+            found.problems[number] = f"schema {number} is one of {schema.kind}, not {_FRAMED[kind]}"
         elif kind == "avro":
             try:
-                found.columns[row["id"]] = _avro(spark, _body(column), schema.text)
+                found.columns[number] = _avro(spark, _body(column), schema)
             except UsageError as error:
-                found.problems[row["id"]] = f"schema {row['id']} cannot be used: {error}"
+                found.problems[number] = f"schema {number} cannot be used: {error}"
+        if unknown > _UNKNOWN_MOST:
+            msg = (
+                f"the schema registry knows none of more than {_UNKNOWN_MOST:,} schema ids: are all the topics that "
+                f"should be {kind} really so? Nothing was changed"
+            )
+            raise DataError(msg)
     return found
 
 
 def _by_id(schemas: _Schemas, column: str) -> "Column":
-    """What the schema of its id makes of each row; null where that fails."""
+    """What the schema of its id makes of each row, as `_avro`; null where that fails."""
     from pyspark.sql import functions as sf  # noqa: PLC0415
 
-    found = sf.expr("CAST(NULL AS VARIANT)")
+    found = None
     for number, decoded in schemas.columns.items():
-        found = sf.when(sf.expr(f"{_is_framed(column)} AND {_id(column)} = {number}"), decoded).otherwise(found)
-    return found
+        its = sf.expr(f"{_is_framed(column)} AND {_id(column)} = {number}")
+        found = sf.when(its, decoded) if found is None else found.when(its, decoded)
+    return sf.expr("CAST(NULL AS STRUCT<v: VARIANT>)") if found is None else found
 
 
 def _avro_of_file(spark: "SparkSession", column: str, path: Path) -> "Column":
     try:
-        return _avro(spark, column, path.read_text(encoding="utf-8"))
+        return _avro(spark, column, Schema("AVRO", path.read_text(encoding="utf-8")))
     except UsageError as error:
         msg = f"{path}: not a schema of Avro that Spark can use: {error}"
         raise UsageError(msg) from error
 
 
-def _avro(spark: "SparkSession", data: str, schema: str) -> "Column":
-    """What Avro bytes mean, as VARIANT; null where they are not as the schema says. UsageError: the schema is not."""
+def _avro(spark: "SparkSession", data: str, schema: Schema) -> "Column":
+    """What Avro bytes mean: a struct whose `v` is that, as VARIANT; null where they are not as the schema says.
+
+    UsageError where the schema cannot be used.
+    """
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415
-    from pyspark.errors import PySparkException  # noqa: PLC0415
+    from pyspark.errors import AnalysisException  # noqa: PLC0415
     from pyspark.sql import functions as sf  # noqa: PLC0415
     from pyspark.sql.avro.functions import from_avro  # noqa: PLC0415
-    from pyspark.sql.types import ArrayType, MapType, StringType, StructType, TimeType  # noqa: PLC0415
+    from pyspark.sql.types import ArrayType, MapType, NullType, StringType, StructType, TimeType  # noqa: PLC0415
+
+    def in_variant(leaf: "DataType") -> "DataType":
+        return StringType() if isinstance(leaf, TimeType | NullType) else leaf
 
     try:
-        decoded = from_avro(sf.expr(data), schema, {"mode": "FAILFAST"})
-        kind = spark.range(0).select(from_avro(sf.lit(None).cast("binary"), schema)).schema[0].dataType
+        parser = jvm_class(spark, "org.apache.avro.Schema$Parser")()
+        for text in schema.references:
+            parser.parse(text)
+        # A field around it: the same bytes, and a null that is meant is told from one that is not.
+        field = {"name": "v", "type": json.loads(parser.parse(schema.text).toString())}
+        around = json.dumps({"type": "record", "name": "zync_value", "fields": [field]})
+        kind = spark.range(0).select(from_avro(sf.lit(None).cast("binary"), around)).schema[0].dataType
+        inner = cast("StructType", kind)["v"].dataType
+        decoded = from_avro(sf.expr(data), around, {"mode": "FAILFAST"}).cast(with_leaves(kind, in_variant))
+        nested = isinstance(inner, StructType | ArrayType | MapType)
+        value = sf.to_variant_object(decoded["v"]) if nested else decoded["v"].cast("variant")
+        found = try_eval(spark, sf.struct(sf.coalesce(value, sf.parse_json(sf.lit("null"))).alias("v")))
+        empty = [f"CAST(NULL AS BINARY) AS {column}" for column in ("key", "value", "unpacked")]
+        spark.range(0).selectExpr(*empty).select(found)  # so that what is wrong with the schema is known here
     except TypeError as error:  # PySpark's way to say that the class is not there
         msg = "Avro needs Spark's own module for it: add org.apache.spark:spark-avro_2.13 to this cluster's jars"
         raise ZyncError(msg) from error
-    except (PySparkException, Py4JJavaError) as error:
+    except AnalysisException as error:
         raise UsageError(message_of(error)) from error
-    decoded = decoded.cast(with_leaves(kind, lambda leaf: StringType() if isinstance(leaf, TimeType) else leaf))
-    nested = isinstance(kind, StructType | ArrayType | MapType)
-    return try_eval(spark, sf.to_variant_object(decoded) if nested else decoded.cast("variant"))
+    except Py4JJavaError as error:
+        if not error.java_exception.getClass().getName().startswith(_OF_AVRO):
+            raise
+        raise UsageError(error.java_exception.getMessage().splitlines()[0]) from error
+    return found
 
 
-def _gunzip(column: str) -> "Column":
+def _gunzip(column: "Column") -> "Column":
     """What was compressed by gzip; null for what was not, or would be too large. In Python: Spark has no way."""
     import gzip  # noqa: PLC0415
     import io  # noqa: PLC0415

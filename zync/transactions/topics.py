@@ -1,5 +1,7 @@
 """Which of the config's topics a record is of: names first, then regexes; and expressions that say so."""
 
+from collections.abc import Collection
+
 from zync.config import RESERVED_TOPIC, Config
 from zync.sql import literal
 
@@ -14,9 +16,14 @@ def matches(topic: str) -> str:
     return f"topic RLIKE {literal(topic)}" if topic.startswith("^") else f"topic = {literal(topic)}"
 
 
-def any_of(topics: list[str]) -> str:
-    """Whether the column `topic` is one of those."""
-    return " OR ".join(matches(topic) for topic in topics) or "false"
+def configured(config: Config) -> str:
+    """Whether the column `topic` is one that the config names."""
+    return " OR ".join(matches(topic) for topic in config.topics) or "false"
+
+
+def claimed_by(config: Config, topics: Collection[str]) -> str:
+    """Whether those of the config's topics claim the record: another may name its topic before a regex finds it."""
+    return by_topic(config, {topic: str(topic in topics).lower() for topic in config.topics}, "false")
 
 
 def by_topic(config: Config, expressions: dict[str, str], reserved: str = "NULL") -> str:
