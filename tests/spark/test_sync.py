@@ -363,6 +363,14 @@ def test_order_and_delete_and_key_shape_the_output(pipeline: Pipeline, txn: Any)
     ] == [3, 2, 1]
 
 
+def test_no_statement_reads_the_environment(pipeline: Pipeline, txn: Any) -> None:
+    """What records say gets into statements, as part of reasons: Spark would put in a variable's value."""
+    pipeline.rules(out="SELECT seqno, '${env:PATH}' AS x FROM records")
+    pipeline.load(("a", txn(1)))
+    pipeline.sync()
+    assert pipeline.values() == [{"x": "${env:PATH}"}]
+
+
 def test_lookups_are_joined_and_a_missing_one_stops_the_sync(pipeline: Pipeline, txn: Any) -> None:
     names = pipeline.folder / "names.csv"
     names.write_text("x,name\n1,one\n2,two\n")
