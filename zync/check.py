@@ -11,6 +11,7 @@ import pyarrow.dataset as ds
 
 from zync.config import Config
 from zync.lake import data_files, dataset, existing_table
+from zync.spark import delete_at_end
 from zync.staging.table import STAGING_SCHEMA
 from zync.sync import Syncer
 
@@ -33,6 +34,7 @@ class Difference:
 def compare_cuts(spark: "SparkSession", config: Config, raw: str) -> Difference | None:
     """The first output row that differs between one sync of `raw` and several; None where none does."""
     with tempfile.TemporaryDirectory(prefix="zync-check-") as scratch:
+        delete_at_end(spark, scratch)
         whole, parts = f"{scratch}/whole", f"{scratch}/parts"
         Syncer(config, raw, whole, spark).sync()
         syncer = Syncer(config, raw, parts, spark)

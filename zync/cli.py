@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
@@ -63,6 +63,7 @@ _WATCH_SECONDS = 2
 
 def main() -> None:
     """Runs the command line. Exit codes: 0 done, 1 failed, 2 the user's mistake, 3 another writer owns the table."""
+    signal.signal(signal.SIGINT, _interrupt)
     try:
         app()
     except ZyncError as error:
@@ -80,6 +81,18 @@ def main() -> None:
             f"unexpected {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''} (--debug)"
         )
         sys.exit(1)
+
+
+def _interrupt(_number: int, _frame: object) -> NoReturn:
+    """Ctrl-C. Once Spark runs, it ends the process at once, and with it the JVM, which tidies up.
+
+    An exception would leave PySpark's connection with an answer nobody waits for, and whatever is called next, to
+    clean up, would take it for its own.
+    """
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    if context and context._active_spark_context:  # noqa: SLF001 - there is no other way to ask
+        os._exit(INTERRUPTED)
+    raise KeyboardInterrupt
 
 
 def _stop_on_signals() -> threading.Event:

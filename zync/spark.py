@@ -210,6 +210,12 @@ def jvm_class(spark: "SparkSession", qualified: str) -> Any:
     return getattr(spark._jvm, qualified)  # noqa: SLF001
 
 
+def delete_at_end(spark: "SparkSession", folder: str) -> None:
+    """Has the JVM delete a folder when it ends: Ctrl-C leaves Python no time for that."""
+    file = jvm_class(spark, "java.io.File")(folder)
+    jvm_class(spark, "org.apache.spark.util.ShutdownHookManager").registerShutdownDeleteDir(file)
+
+
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Keeps the launcher's chatter off standard error: the JVM inherits a copy that leads nowhere."""

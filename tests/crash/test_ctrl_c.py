@@ -48,6 +48,8 @@ class Lake:
         self.folder = folder
         self.raw, self.staging = folder / "lake" / "raw", folder / "lake" / "staging"
         self.steps = count()
+        self.scratch = folder / "tmp"
+        self.scratch.mkdir()
         (folder / "zync.yaml").write_text(_CONFIG)
         (folder / "out.sql").write_text(_RULE)
 
@@ -74,11 +76,12 @@ class Lake:
         return assert_staging_is_what_raw_says(self.folder / "lake", whole, rule, {"a": 1, "b": 1})
 
     def begin(self, *args: str) -> "subprocess.Popen[str]":
-        """Starts `zync sync raw staging` as a terminal does: in a group of its own."""
-        return start("sync", "raw", "staging", *args, cwd=self.folder, start_new_session=True)
+        """Starts zync as a terminal does: in a group of its own."""
+        env = {**os.environ, "TMPDIR": str(self.scratch)}
+        return start(*args, cwd=self.folder, start_new_session=True, env=env)
 
     def said(self) -> str:
-        (log,) = self.folder.glob("sync-raw-*.log")
+        (log,) = self.folder.glob("*.log")
         return log.read_text()
 
 
@@ -142,7 +145,7 @@ def begin(lake: Lake) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
 
 @pytest.mark.usefixtures("spark")
 def test_ctrl_c_ends_a_following_sync_between_two_commits(lake: Lake, begin: Any, growing: None) -> None:
-    follow = begin("--follow")
+    follow = begin("sync", "raw", "staging", "--follow")
     wait_until(lambda: lake.version() >= 1, 120)
     time.sleep(0.5)  # in the midst of the next one, as raw has grown meanwhile
     assert ctrl_c(follow, within=60) == 0
@@ -166,7 +169,7 @@ def is_quiet(said: str) -> bool:
 
 
 def test_ctrl_c_while_spark_starts_leaves_no_process_behind(lake: Lake, begin: Any) -> None:
-    sync = begin()
+    sync = begin("sync", "raw", "staging")
     wait_until(lambda: "SparkSubmit" in str(running(sync.pid)))  # launched, and not to be spoken to yet
     assert ctrl_c(sync, within=60) == 130
     assert is_quiet(lake.said()), lake.said()
@@ -175,14 +178,23 @@ def test_ctrl_c_while_spark_starts_leaves_no_process_behind(lake: Lake, begin: A
 
 
 @pytest.mark.usefixtures("spark")
-def test_what_ctrl_c_cut_off_is_done_by_the_next_sync(lake: Lake, begin: Any) -> None:
-    sync = begin()
+@pytest.mark.parametrize("later", [0.1, 0.4, 0.8])
+def test_what_ctrl_c_cut_off_is_done_by_the_next_sync(lake: Lake, begin: Any, later: float) -> None:
+    sync = begin("sync", "raw", "staging")
     wait_until(lambda: lake.version() == 0)
-    time.sleep(0.2)  # in one of the first stages
-    assert ctrl_c(sync, within=60) in (1, 130)
-    said = lake.said()
+    time.sleep(later)  # in one of the stages
+    assert ctrl_c(sync, within=60) == 130
+    assert not lake.said()
     wait_until(lambda: not running(sync.pid), 10)
     lake.grow()
     assert lake.sync().sync == 1
     assert len(lake.check().done) == _AT_A_TIME
-    assert is_quiet(said), said
+
+
+def test_ctrl_c_while_checking_data_leaves_no_folder_behind(lake: Lake, begin: Any) -> None:
+    check = begin("check", "--data", "raw")
+    wait_until(lambda: any(lake.scratch.glob("zync-check-*/whole/_delta_log/*.json")), 60)
+    assert ctrl_c(check, within=60) == 130
+    assert not lake.said()
+    wait_until(lambda: not running(check.pid), 10)
+    assert not list(lake.scratch.glob("zync-*"))
