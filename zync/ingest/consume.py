@@ -9,23 +9,25 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from deltalake import DeltaTable
 
 from zync.config import Transactions
 from zync.errors import GapError, UsageError, ZyncError
-from zync.ingest.append import Appended, Appender
-from zync.ingest.batch import Batch, Slice, Source
+from zync.ingest.append import Appended
+from zync.ingest.assignment import Assignment
+from zync.ingest.batch import Batch, Source
 from zync.ingest.begin import Begin, put_on_record
 from zync.ingest.broker import Brokers, bad_property
-from zync.ingest.caught_up import Targets, made_anew
-from zync.ingest.convert import last_offsets, newest_times, to_arrow
-from zync.ingest.raw import ensure_raw, stored_id, stored_position
+from zync.ingest.caught_up import Targets
+from zync.ingest.committer import Committer
+from zync.ingest.convert import last_offsets, to_arrow
+from zync.ingest.raw import ensure_raw
 
 if TYPE_CHECKING:
     from zync.metrics import IngestMetrics
@@ -132,16 +134,14 @@ def sync_from_kafka(
     was_collecting = gc.isenabled()
     gc.disable()  # the hot loop makes no cycles, and scanning millions of messages for them costs a third
     try:
-        run = _Run(ingest, brokers, table, targets, stop or threading.Event(), on_commit)
-        run.metrics = metrics
-        return run.run()
+        return _Run(ingest, brokers, table, targets, stop or threading.Event(), on_commit, metrics).run()
     finally:
         if was_collecting:
             gc.enable()
 
 
 class _Run:
-    """One run's state. Everything but `appender` and `write` belongs to the consuming thread."""
+    """One run's state, which belongs to the consuming thread."""
 
     def __init__(
         self,
@@ -151,15 +151,12 @@ class _Run:
         targets: Targets,
         stop: threading.Event,
         on_commit: Callable[[Appended], None],
+        metrics: "IngestMetrics | None",
     ) -> None:
-        self.ingest, self.brokers, self.table, self.targets = ingest, brokers, table, targets
-        self.stop, self.on_commit = stop, on_commit
-        self.appender = Appender(ingest.location)
+        self.ingest, self.brokers, self.targets = ingest, brokers, targets
+        self.stop, self.on_commit, self.metrics = stop, on_commit, metrics
         self.batch = Batch()
-        self.expected: dict[Source, Slice] = {}
-        self.writing: Future[Appended] | None = None
         self.failed: ZyncError | None = None
-        self.moved: set[Source] = set()
         self.done = Ingested()
         self.warned = float("-inf")
         self.looked = 0.0
@@ -169,8 +166,6 @@ class _Run:
         self.began = 0.0
         self.newest: dict[Source, float] = {}
         self.measured = 0.0
-        self.landed: dict[Source, int] = {}
-        self.metrics: IngestMetrics | None = None
         try:
             self.consumer = Consumer(
                 {
@@ -184,28 +179,32 @@ class _Run:
             )
         except KafkaException as error:
             raise bad_property(error) from error
+        self.held = Assignment(self.consumer, brokers, table, ingest.on_gap)
+        self.committer = Committer(ingest.location, brokers, timed=metrics is not None)
         self.look_every = float({**_DEFAULTS, **ingest.kafka}[_REFRESH]) / 1000
 
     def run(self) -> Ingested:
         started = time.monotonic()
         if self.metrics:
             self.metrics.watch(self.done, self.ingest.location)
-        with ThreadPoolExecutor(1, "append") as self.writer:
-            try:
-                self.subscribe({source.topic for source in self.targets.stable})
-                while not self.stop.is_set() and not (self.ingest.until_caught_up and self.caught_up()):
-                    self.moved.clear()
-                    self.measure()
-                    messages = self.consumer.consume(_MESSAGES, _COMMITTING_SECONDS if self.writing else _POLL_SECONDS)
-                    if self.failed:
-                        raise self.failed
-                    self.take(messages)
-                    self.commit_if_due()
-                    self.look_for_topics()
-                    self.say_what_it_waits_for()
-                self.flush()
-            finally:
-                self.consumer.close()
+        try:
+            self.subscribe({source.topic for source in self.targets.stable})
+            while not self.stop.is_set() and not (self.ingest.until_caught_up and self.caught_up()):
+                self.held.moved.clear()
+                self.measure()
+                messages = self.consumer.consume(
+                    _MESSAGES, _COMMITTING_SECONDS if self.committer.busy else _POLL_SECONDS
+                )
+                if self.failed:
+                    raise self.failed
+                self.take(messages)
+                self.commit_if_due()
+                self.look_for_topics()
+                self.say_what_it_waits_for()
+            self.flush()
+        finally:
+            self.consumer.close()
+            self.committer.close()
         self.done.seconds = time.monotonic() - started
         self.done.positions, self.done.lag = self.targets.lag()
         return self.done
@@ -213,7 +212,7 @@ class _Run:
     def subscribe(self, topics: set[str]) -> None:
         self.subscribed = topics
         if topics:
-            self.without_since = self.without_since if self.expected else time.monotonic()
+            self.without_since = self.without_since if self.held.expected else time.monotonic()
             self.consumer.subscribe(
                 sorted(topics), on_assign=self.on_assign, on_revoke=self.on_revoke, on_lost=self.on_lost
             )
@@ -246,65 +245,31 @@ class _Run:
         """Puts what came into the batch: records, and ends of partitions, which move positions past markers."""
         if not messages:
             return
-        records = [message for message in messages if message.error() is None]
-        rows = to_arrow(records)
-        last = last_offsets(rows)
-        if self.moved or not last.keys() <= self.expected.keys():
-            messages = self.still_ours(messages)
-            records = [message for message in messages if message.error() is None]
-            rows = to_arrow(records)
-            last = last_offsets(rows)
+        records, rows, last = _records(messages)
+        if self.held.moved or not last.keys() <= self.held.expected.keys():
+            messages = self.held.still_ours(messages)
+            records, rows, last = _records(messages)
         if records:
             self.began = self.began or time.monotonic()
             self.batch.add(rows)
             for source, offset in last.items():
-                self.advance(source, offset + 1)
+                self.held.advance(source, offset + 1, self.batch)
         for message in messages if len(records) < len(messages) else ():
-            if message.error() is not None:
-                self.on_event(message, message.error())
-
-    def still_ours(self, messages: list[Message]) -> list[Message]:
-        """Without what one call of consume gathered before partitions were moved or taken away: read again."""
-        kept, dropped = [], set[Source]()
-        for message in messages:
-            source = Source(message.topic() or "", message.partition() or 0)
-            if message.topic() is None or (source in self.expected and source not in self.moved):
-                kept.append(message)
-            else:
-                dropped.add(source)
-        for source in dropped & self.expected.keys():
-            self.seek(source)
-        return kept
-
-    def seek(self, source: Source) -> None:
-        """Reads on from where we stand in that partition; what this call of consume gathered of it does not count."""
-        self.moved.add(source)
-        start = _start(source, self.expected[source])
-        try:
-            self.consumer.seek(start)
-        except KafkaException:  # what stopped at an offset that is not there cannot be sought, only begun anew
-            self.consumer.incremental_unassign([start])
-            self.consumer.incremental_assign([start])
-
-    def advance(self, source: Source, position: int) -> None:
-        """Moves our position in that partition, and the batch's slice with it."""
-        at = self.expected[source]
-        taken = self.batch.slices.setdefault(source, at)
-        taken.next = position
-        begin_id = at.begin_id if at.topic_id is None else at.topic_id
-        self.expected[source] = Slice(position, position, at.topic_id, begin_id=begin_id)
+            if (error := message.error()) is not None:
+                self.on_event(message, error)
 
     def on_event(self, message: Message, error: KafkaError) -> None:
         """An end of partition, or something wrong with one."""
         source = Source(message.topic() or "", message.partition() or 0)
-        code, at = error.code(), self.expected.get(source)
+        code, at = error.code(), self.held.expected.get(source)
         if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the library's public name for it
             position = message.offset()
             if at and (position > at.next or at.gap or (at.begin is None and position > 0)):
-                self.advance(source, position)
+                self.held.advance(source, position, self.batch)
         elif code == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
             if at:
-                self.on_out_of_range(source)
+                self.flush()
+                self.held.seek_what_is_there(source)
         elif code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):  # noqa: SLF001
             if source.topic not in self.brokers.topics():
                 msg = f"topic {source.topic!r} is gone from {self.brokers.servers}: {error.str()}"
@@ -331,57 +296,18 @@ class _Run:
             text = "another sync-from came with the same kafka.group.instance.id: give each process one of its own"
         return ZyncError(f"Kafka at {self.brokers.servers}: {text}")
 
-    # Assignment: positions are read from raw, after everything in hand has landed or was refused.
+    # The group gives and takes partitions: first everything in hand lands or is refused.
 
-    def on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self.without_since = float("inf") if partitions else self.without_since
         self.done.rebalances += 1
         try:
             self.flush()
-            self.consumer.incremental_assign(self.start_of([Source(one.topic, one.partition) for one in partitions]))
+            self.consumer.incremental_assign(self.begin(_sources(partitions)))
         except ZyncError as error:
             self.failed = error
 
-    def start_of(self, sources: list[Source]) -> list[TopicPartition]:
-        """Where consumption of those partitions begins, as raw says; forgets whatever was in hand of them."""
-        self.batch.drop(sources)
-        self.table.update_incremental()
-        ids = self.brokers.topic_ids(source.topic for source in sources)
-        for source in sources:
-            stored, known_id = stored_position(self.table, source), stored_id(self.table, source)
-            at = Slice(stored, stored or 0, ids.get(source.topic), begin_id=known_id)
-            if stored is not None and made_anew(known_id, at.topic_id):
-                self.gap(
-                    f"topic {source.topic!r} was deleted and made anew: raw has {source} below offset {stored}, "
-                    "and whatever the old topic held after that was never read"
-                )
-                at.next = self.brokers.bounds([source])[source].earliest
-                at.gap = (stored, at.next)
-            self.expected[source] = at
-            self.landed[source] = at.next
-        return [_start(source, self.expected[source]) for source in sources]
-
-    def on_out_of_range(self, source: Source) -> None:
-        """Kafka no longer has (or does not have yet) the offset that we want to read next."""
-        self.flush()
-        at, bounds = self.expected[source], self.brokers.bounds([source])[source]
-        if at.begin is not None and not bounds.earliest <= at.next <= bounds.stable:
-            lost = (
-                f"offsets {at.next} to {bounds.earliest - 1} were deleted before they were read"
-                if at.next < bounds.earliest
-                else f"the partition ends at {bounds.stable}, so it is not the one that was read before"
-            )
-            self.gap(f"{source}: raw has everything below offset {at.next}, Kafka begins at {bounds.earliest}: {lost}")
-            at.gap, at.next = (at.next, bounds.earliest), bounds.earliest
-        self.seek(source)
-
-    def gap(self, message: str) -> None:
-        if self.ingest.on_gap == "stop":
-            msg = f"{message}. Nothing was skipped: --on-gap skip goes on and leaves the gap on record"
-            raise GapError(msg)
-        log.warning("%s; going on, as --on-gap skip says", message)
-
-    def on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self.done.rebalances += 1
         try:
             self.flush()
@@ -389,78 +315,58 @@ class _Run:
             self.failed = error
         self.forget(partitions)
 
-    def on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def on_lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self.done.rebalances += 1
-        log.warning(
-            "lost %s: others may have taken them over", ", ".join(f"{p.topic}/{p.partition}" for p in partitions)
-        )
+        log.warning("lost %s: others may have taken them over", ", ".join(map(str, _sources(partitions))))
         self.forget(partitions)
 
-    def forget(self, partitions: list[TopicPartition]) -> None:
-        sources = [Source(one.topic, one.partition) for one in partitions]
+    def begin(self, sources: list[Source]) -> list[TopicPartition]:
+        """Where reading of those partitions begins, as raw says; nothing is in hand of them then."""
         self.batch.drop(sources)
-        self.moved.update(sources)
-        for source in sources:
-            self.expected.pop(source, None)
+        return self.held.begin(sources)
+
+    def forget(self, partitions: list[TopicPartition]) -> None:
+        self.batch.drop(_sources(partitions))
+        self.held.forget(_sources(partitions))
         self.consumer.incremental_unassign(partitions)
 
     # Commits
 
     def commit_if_due(self) -> None:
-        if self.writing and self.writing.done():
+        if self.committer.done():
             self.settle()
         batch, limits = self.batch, self.ingest
         full = batch.num_rows >= limits.commit_rows or batch.num_bytes >= limits.commit_bytes
         if not batch.slices:
             batch.since = time.monotonic()
         elif full or time.monotonic() - batch.since >= limits.commit_every.total_seconds() or self.at_targets():
-            if self.writing and full:
+            if full:
                 self.settle()
-            if not self.writing:
+            if not self.committer.busy:
                 self.start_commit()
 
     def start_commit(self) -> None:
         batch, self.batch = self.batch, Batch()
-        self.writing = self.writer.submit(self.write, batch)
-
-    def write(self, batch: Batch) -> Appended:
-        """Appends what is still of the topics it was to be read from; runs in the appending thread.
-
-        A topic made anew is read on as if nothing had happened: only its id, looked at after reading, tells.
-        """
-        try:
-            ids = self.brokers.topic_ids(source.topic for source in batch.slices)
-        except ZyncError as error:  # the id stored with the position will tell at the next assignment
-            log.warning("not known whether topics were made anew: %s", error)
-            ids = {}
-        anew = [source for source, one in batch.slices.items() if made_anew(one.topic_id, ids.get(source.topic))]
-        batch.drop(anew)
-        started = time.monotonic()
-        appended = self.appender.append(batch)
-        appended.seconds = time.monotonic() - started
-        if self.metrics:
-            self.newest.update(newest_times(batch.rows))
-        appended.refused.update(dict.fromkeys(anew))
-        return appended
+        self.committer.start(batch)
 
     def settle(self) -> None:
         """Waits for the commit under way. What was refused is dropped with all behind it, and read again."""
-        if not self.writing:
+        appended = self.committer.result()
+        if appended is None:
             return
-        writing, self.writing = self.writing, None
-        appended = writing.result()
         self.done.records += appended.rows
         self.done.num_bytes += appended.num_bytes
         self.done.retries += appended.retries
         self.done.commits += bool(appended.committed)
         if self.done.first_seqno is None:
             self.done.first_seqno = appended.first_seqno
-        moved = [source for source in appended.refused if source in self.expected]
-        self.start_of(moved)
+        moved = [source for source in appended.refused if source in self.held.expected]
+        self.begin(moved)
         for source in moved:
             log.info("%s: another process moved it to %s; reading on from there", source, appended.refused[source])
-            self.seek(source)
-        self.landed |= appended.committed
+            self.held.seek(source)
+        self.held.landed |= appended.committed
+        self.newest |= appended.newest
         if appended.committed:
             self.done.busy = time.monotonic() - (self.began or time.monotonic())
             self.on_commit(appended)
@@ -476,36 +382,43 @@ class _Run:
         """Notes, every second that somebody wants to know, how far behind Kafka's ends each partition is."""
         if not self.metrics:
             return
-        if not self.writing:
+        if not self.committer.busy:
             self.metrics.turn()
         if time.monotonic() - self.measured < _MEASURE_SECONDS:
             return
         self.measured = time.monotonic()
         behind = {}
-        for source, at in self.expected.items():
+        for source, at in self.held.expected.items():
             try:  # waits for a consume under way in another thread, so this one asks
                 _, end = self.consumer.get_watermark_offsets(TopicPartition(*source), cached=True)
             except KafkaException:
                 continue
             if end >= 0:  # something was fetched of it
-                behind[source] = max(0, end - self.landed.get(source, at.next))
+                behind[source] = max(0, end - self.held.landed.get(source, at.next))
         self.metrics.behind(behind, self.newest)
 
     def at_targets(self) -> bool:
         """Whether all that we were to reach and have in hand is in the batch, so that waiting gains nothing."""
         return self.ingest.until_caught_up and all(
-            at.next >= self.targets.stable.get(source, 0) for source, at in self.expected.items()
+            at.next >= self.targets.stable.get(source, 0) for source, at in self.held.expected.items()
         )
 
     def caught_up(self) -> bool:
         """Whether raw's positions, whoever committed them, have reached what was stable at the start."""
-        if time.monotonic() - self.looked < _LOOK_SECONDS and not (self.writing and self.writing.done()):
+        if time.monotonic() - self.looked < _LOOK_SECONDS and not self.committer.done():
             return False
         self.looked = time.monotonic()
-        if self.writing and self.writing.done():
+        if self.committer.done():
             self.settle()
         return self.targets.reached()
 
 
-def _start(source: Source, at: Slice) -> TopicPartition:
-    return TopicPartition(*source, OFFSET_BEGINNING if at.begin is None else at.next)
+def _records(messages: list[Message]) -> tuple[list[Message], pa.RecordBatch, dict[Source, int]]:
+    """Those that are no errors, the rows they make, and the last offset of each partition."""
+    records = [message for message in messages if message.error() is None]
+    rows = to_arrow(records)
+    return records, rows, last_offsets(rows)
+
+
+def _sources(partitions: list[TopicPartition]) -> list[Source]:
+    return [Source(one.topic, one.partition) for one in partitions]

@@ -1,0 +1,65 @@
+"""Commits to raw beside the consuming thread, one at a time, while it gathers the next batch."""
+
+import logging
+import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+
+from zync.errors import ZyncError
+from zync.ingest.append import Appended, Appender
+from zync.ingest.batch import Batch
+from zync.ingest.broker import Brokers
+from zync.ingest.caught_up import made_anew
+from zync.ingest.convert import newest_times
+
+log = logging.getLogger(__name__)
+
+
+class Committer:
+    """A thread that appends. `timed`: whether somebody wants to know the times of the newest records."""
+
+    def __init__(self, location: str, brokers: Brokers, *, timed: bool) -> None:
+        self._appender, self._brokers, self._timed = Appender(location), brokers, timed
+        self._thread = ThreadPoolExecutor(1, "append")
+        self._under_way: Future[Appended] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a commit was started whose result nobody has taken yet."""
+        return self._under_way is not None
+
+    def done(self, within: float = 0.0) -> bool:
+        """Whether there is a result to take, after at most so many seconds."""
+        return self._under_way is not None and bool(wait([self._under_way], within).done)
+
+    def start(self, batch: Batch) -> None:
+        """Begins to commit; the one before must have been taken."""
+        self._under_way = self._thread.submit(self._append, batch)
+
+    def result(self) -> Appended | None:
+        """Waits for the commit under way and says what became of it; None where there is none."""
+        under_way, self._under_way = self._under_way, None
+        return under_way.result() if under_way else None
+
+    def close(self) -> None:
+        """Waits for the commit under way, whatever becomes of it."""
+        self._thread.shutdown()
+
+    def _append(self, batch: Batch) -> Appended:
+        """Appends what is still of the topics it was to be read from.
+
+        A topic made anew is read on as if nothing had happened: only its id, looked at after reading, tells.
+        """
+        try:
+            ids = self._brokers.topic_ids(source.topic for source in batch.slices)
+        except ZyncError as error:  # the id stored with the position will tell at the next assignment
+            log.warning("not known whether topics were made anew: %s", error)
+            ids = {}
+        anew = [source for source, one in batch.slices.items() if made_anew(one.topic_id, ids.get(source.topic))]
+        batch.drop(anew)
+        started = time.monotonic()
+        appended = self._appender.append(batch)
+        appended.seconds = time.monotonic() - started
+        if self._timed:
+            appended.newest = newest_times(batch.rows)
+        appended.refused.update(dict.fromkeys(anew))
+        return appended
