@@ -21,6 +21,7 @@ from zync.options import (
     Lake,
     Length,
     LogFormat,
+    Memory,
     Metrics,
     Size,
     debugging,
@@ -131,6 +132,7 @@ def sync_from(
     commit_every: Length = timedelta(seconds=5),
     commit_rows: Annotated[int, typer.Option(min=1)] = 100_000,
     commit_bytes: Size = 128 * 1024 * 1024,
+    max_memory: Memory = 1_000_000_000,
     bootstrap_servers: Annotated[str | None, typer.Option(help="Over the config's.")] = None,
     on_gap: Annotated[Literal["stop", "skip"], typer.Option(help="When unread offsets are gone from Kafka.")] = "stop",
     start: Annotated[
@@ -173,6 +175,7 @@ def sync_from(
         commit_every=commit_every,
         commit_rows=commit_rows,
         commit_bytes=commit_bytes,
+        max_memory=max_memory,
         on_gap=on_gap,
         begin=Begin(starting_point(start) if start else None, offsets, force),
         transactions=settings.transactions,

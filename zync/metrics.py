@@ -3,6 +3,7 @@
 Names follow https://prometheus.io/docs/practices/naming/. Counters begin anew with the process.
 """
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -43,7 +44,7 @@ class Metrics:
         self._turned = time.monotonic()
 
     def stuck(self) -> str | None:
-        """Since when the work does not get on; None while it does."""
+        """Why the work does not get on; None while it does."""
         since = time.monotonic() - self._turned
         return f"stuck: nothing was done for {since:.0f} s" if since > self._stuck_after else None
 
@@ -54,6 +55,7 @@ class IngestMetrics(Metrics, Collector):
     def __init__(self) -> None:
         super().__init__(stuck_after=60)
         self._done: Ingested | None = None
+        self._away = False
         self._behind: dict[Source, int] = {}
         self._newest: dict[Source, float] = {}
         self._location = ""
@@ -68,6 +70,14 @@ class IngestMetrics(Metrics, Collector):
     def watch(self, done: "Ingested", location: str) -> None:
         """Takes the counts from those of a run into the raw at `location`."""
         self._done, self._location = done, location
+
+    def reached(self, statistics: str) -> None:
+        """Takes from librdkafka's statistics (its STATISTICS.md) whether a broker is there to be talked to."""
+        self._away = not any(one["state"] == "UP" for one in json.loads(statistics)["brokers"].values())
+
+    def stuck(self) -> str | None:
+        """Why the work does not get on: Kafka is away, or as for all."""
+        return "stuck: no Kafka broker answers" if self._away else super().stuck()
 
     def behind(self, offsets: "dict[Source, int]", newest: "dict[Source, float]") -> None:
         """Takes of each partition the offsets not taken yet, and the time of its newest record in raw."""

@@ -41,7 +41,16 @@ LogFormat = Annotated[
     Literal["text", "json"],
     typer.Option(help="Of the lines on standard error.", callback=_log_format),
 ]
-Size = Annotated[int, typer.Option(parser=lambda given: _parsed(size, given), metavar="SIZE")]
+Size = Annotated[int, typer.Option(parser=lambda given: _parsed(size, given), metavar="SIZE", show_default="128MiB")]
+Memory = Annotated[
+    int,
+    typer.Option(
+        parser=lambda given: _parsed(_memory, given),
+        metavar="SIZE",
+        help="Stay below, about; 300MB or more.",
+        show_default="1GB",
+    ),
+]
 
 
 def starting_point(text: str) -> "Literal['earliest', 'latest'] | datetime":
@@ -65,6 +74,16 @@ def partition_offset(text: str) -> tuple[str, int, int]:
         msg = f"{text!r} is not TOPIC:PARTITION=OFFSET, like orders:0=1200"
         raise typer.BadParameter(msg)
     return match[1], int(match[2]), int(match[3])
+
+
+def _memory(text: str) -> int:
+    from zync.ingest.memory import LEAST
+
+    found = size(text)
+    if found < LEAST:
+        msg = f"{text} is too little to work with: 300MB is the least"
+        raise ValueError(msg)
+    return found
 
 
 def _parsed(parse: Callable[[str], T], given: T | str) -> T:

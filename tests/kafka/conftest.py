@@ -1,6 +1,8 @@
 """What the tests of `sync-from` share: a lake of one's own, and what must always hold in its raw."""
 
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -112,6 +114,15 @@ def records(source: Source, offsets: range) -> pa.RecordBatch:
 
 def value(source: Source, offset: int) -> bytes:
     return f"{source}/{offset}".encode()
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    """What `--metrics` answers there."""
+    try:
+        with urllib.request.urlopen(f"http://localhost:{port}{path}", timeout=10) as answer:  # noqa: S310
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
 
 
 def wait_until(holds: Callable[[], Any], seconds: float = 60) -> None:

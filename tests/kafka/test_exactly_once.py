@@ -113,8 +113,9 @@ def sync_from_until(lake: Lake, positions: dict[Source, int]) -> None:
             stop.set()
 
     topics = tuple(source.topic for source in positions)
-    kafka = {"bootstrap.servers": lake.broker}
-    sync_from_kafka(Ingest(lake.raw, kafka, topics, commit_every=timedelta(milliseconds=50)), stop, on_commit)
+    kafka, often = {"bootstrap.servers": lake.broker}, timedelta(milliseconds=50)
+    ingest = Ingest(lake.raw, kafka, topics, commit_every=often, max_memory=40 * 10**9)  # for one call to take it all
+    sync_from_kafka(ingest, stop, on_commit)
 
 
 @pytest.mark.parametrize("reach", [40, 100, 130], ids=["part of", "all of", "more than"])

@@ -4,23 +4,14 @@ import re
 import signal
 import time
 import urllib.error
-import urllib.request
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.cdc.source import free_port
 from tests.conftest import TopicMaker, produce, start, zync
-from tests.kafka.conftest import Lake, wait_until
+from tests.kafka.conftest import Lake, get, wait_until
 from zync.metrics import Metrics, SyncMetrics, serving
-
-
-def get(port: int, path: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(f"http://localhost:{port}{path}", timeout=10) as answer:  # noqa: S310
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
 
 
 def figures(port: int) -> dict[tuple[str, ...], float]:

@@ -50,10 +50,8 @@ def test_a_second_ctrl_c_ends_it_at_once(lake: Lake) -> None:
     assert done.returncode == 130
 
 
-def test_after_a_kill_the_next_says_what_it_waits_for(lake: Lake, topic: TopicMaker) -> None:
-    name = topic()
-    produce(lake.broker, [(name, 0, {"n": 1})])
-    lake.config(session_timeout_ms=9000)
+def killed_and_begun_again(lake: Lake, name: str) -> "subprocess.CompletedProcess[str]":
+    """Takes one record, is killed, and the next takes what came meanwhile."""
     killed = subprocess.Popen([*ZYNC, "sync-from", "kafka", "raw", "--topic", name], cwd=lake.folder)
     try:
         wait_until(lambda: lake.count() == 1)
@@ -61,7 +59,14 @@ def test_after_a_kill_the_next_says_what_it_waits_for(lake: Lake, topic: TopicMa
         killed.kill()
         killed.wait(10)
     produce(lake.broker, [(name, 0, {"n": 2})])
-    done = zync("sync-from", "kafka", "raw", "--topic", name, "--until-caught-up", cwd=lake.folder)
+    return zync("sync-from", "kafka", "raw", "--topic", name, "--until-caught-up", cwd=lake.folder)
+
+
+def test_after_a_kill_the_next_says_what_it_waits_for(lake: Lake, topic: TopicMaker) -> None:
+    name = topic()
+    produce(lake.broker, [(name, 0, {"n": 1})])
+    lake.config(session_timeout_ms=9000)
+    done = killed_and_begun_again(lake, name)
     assert [line[:24] for line in done.stderr.splitlines() if "kafka.session.timeout.ms" in line] == [
         "zync: no partitions yet:"
     ]
@@ -73,14 +78,7 @@ def test_a_member_that_keeps_its_name_goes_on_at_once_after_a_kill(lake: Lake, t
     name = topic()
     produce(lake.broker, [(name, 0, {"n": 1})])
     lake.config(group_instance_id="first")
-    killed = subprocess.Popen([*ZYNC, "sync-from", "kafka", "raw", "--topic", name], cwd=lake.folder)
-    try:
-        wait_until(lambda: lake.count() == 1)
-    finally:
-        killed.kill()
-        killed.wait(10)
-    produce(lake.broker, [(name, 0, {"n": 2})])
-    done = zync("sync-from", "kafka", "raw", "--topic", name, "--until-caught-up", cwd=lake.folder)
+    done = killed_and_begun_again(lake, name)
     assert "no partitions yet" not in done.stderr
     assert lake.offsets(name) == [0, 1]
 

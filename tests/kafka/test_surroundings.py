@@ -10,7 +10,7 @@ import pytest
 
 from tests.cdc.source import free_port
 from tests.conftest import TopicMaker, produce, start, zync
-from tests.kafka.conftest import Lake, wait_until
+from tests.kafka.conftest import Lake, get, wait_until
 from zync.config import Transactions
 from zync.devkafka import DevKafka
 from zync.errors import UsageError
@@ -117,7 +117,9 @@ def test_a_broker_that_goes_and_comes_back_is_waited_for(tmp_path: Path, monkeyp
         TopicMaker(lake.broker).create("t")
         produce(lake.broker, [("t", 0, b"1")])
         lake.config(reconnect_backoff_max_ms=200)
-        process = start("sync-from", "kafka", "raw", "--topic", "t", "--commit-every", "50ms", cwd=tmp_path)
+        port = free_port()
+        args = ("--topic", "t", "--commit-every", "50ms", "--metrics", f"localhost:{port}")
+        process = start("sync-from", "kafka", "raw", *args, cwd=tmp_path)
         try:
             wait_until(lambda: lake.count() == 1)
             kafka.stop()
@@ -125,8 +127,10 @@ def test_a_broker_that_goes_and_comes_back_is_waited_for(tmp_path: Path, monkeyp
             assert kafka.start(int(lake.broker.rpartition(":")[2])) == lake.broker
             produce(lake.broker, [("t", 0, b"2")])
             wait_until(lambda: lake.count() == 2)
+            wait_until(lambda: get(port, "/readyz") == (200, "ready\n"))
             kafka.stop()
-            time.sleep(5)  # in which librdkafka has some hundred errors to tell
+            wait_until(lambda: get(port, "/readyz") == (503, "stuck: no Kafka broker answers\n"))
+            time.sleep(3)  # in which librdkafka has some hundred errors to tell
             process.send_signal(signal.SIGINT)
             assert process.wait(30) == 0
             (said,) = [path.read_text() for path in tmp_path.glob("sync-from-kafka-*.log")]

@@ -19,6 +19,7 @@ from deltalake import DeltaTable
 
 from zync.config import Transactions
 from zync.errors import GapError, UsageError, ZyncError
+from zync.ingest import memory
 from zync.ingest.append import Appended
 from zync.ingest.assignment import Assignment
 from zync.ingest.batch import Batch, Source
@@ -37,12 +38,16 @@ _ITS_LOG = logging.getLogger("librdkafka")
 """What the library says beside the errors that it reports; shown with --debug."""
 
 _MESSAGES = 10_000
+_LARGE = 1_000_000
+"""What a message may have, in bytes, for all we know before the first has come: Kafka's limit if nobody changed it."""
 _POLL_SECONDS = 0.1
 _COMMITTING_SECONDS = 0.01
 _WARN_SECONDS = 60
 _WITHOUT_SECONDS = 5
 _LOOK_SECONDS = 0.5
 _MEASURE_SECONDS = 1.0
+_STATISTICS_MS = 2000
+_PATIENCE_SECONDS = 2.0
 _REFRESH = "topic.metadata.refresh.interval.ms"
 _ENDS = (
     KafkaError._FATAL,  # noqa: SLF001 - an error may be of this code and not say that it is `fatal()`
@@ -61,7 +66,6 @@ _OURS = {
 }
 _DEFAULTS = {
     "fetch.queue.backoff.ms": "10",
-    "queued.max.messages.kbytes": "32768",
     _REFRESH: "30000",
     "log_level": "0",
 }
@@ -69,7 +73,7 @@ _DEFAULTS = {
 
 @dataclass(frozen=True)
 class Ingest:
-    """What to take from Kafka, where to put it, and how often to commit."""
+    """What to take from Kafka, where to put it, how often to commit, and within how many bytes of memory."""
 
     location: str
     kafka: dict[str, str]
@@ -78,6 +82,7 @@ class Ingest:
     commit_every: timedelta = timedelta(seconds=5)
     commit_rows: int = 100_000
     commit_bytes: int = 128 * 1024 * 1024
+    max_memory: int = memory.DEFAULT
     on_gap: Literal["stop", "skip"] = "stop"
     begin: Begin = field(default_factory=Begin)
     transactions: Transactions = field(default_factory=Transactions)
@@ -166,12 +171,18 @@ class _Run:
         self.began = 0.0
         self.newest: dict[Source, float] = {}
         self.measured = 0.0
+        self.paused: list[Source] = []
+        self.share = memory.share(ingest.max_memory)
+        self.commit_bytes = min(ingest.commit_bytes, 2 * self.share)
+        self.at_once = self.share // _LARGE
         try:
             self.consumer = Consumer(
                 {
                     **_DEFAULTS,
+                    **memory.properties(self.share),
                     **ingest.kafka,
                     **_OURS,
+                    **({"stats_cb": metrics.reached, "statistics.interval.ms": _STATISTICS_MS} if metrics else {}),
                     "group.id": f"zync-{table.metadata().id}",
                     "error_cb": self.on_error,
                 },
@@ -192,9 +203,8 @@ class _Run:
             while not self.stop.is_set() and not (self.ingest.until_caught_up and self.caught_up()):
                 self.held.moved.clear()
                 self.measure()
-                messages = self.consumer.consume(
-                    _MESSAGES, _COMMITTING_SECONDS if self.committer.busy else _POLL_SECONDS
-                )
+                soon = self.committer.busy and not self.paused
+                messages = self.consumer.consume(self.at_once, _COMMITTING_SECONDS if soon else _POLL_SECONDS)
                 if self.failed:
                     raise self.failed
                 self.take(messages)
@@ -254,6 +264,7 @@ class _Run:
             self.batch.add(rows)
             for source, offset in last.items():
                 self.held.advance(source, offset + 1, self.batch)
+            self.at_once = min(_MESSAGES, self.share * len(records) // rows.nbytes + 1)
         for message in messages if len(records) < len(messages) else ():
             if (error := message.error()) is not None:
                 self.on_event(message, error)
@@ -328,6 +339,8 @@ class _Run:
     def forget(self, partitions: list[TopicPartition]) -> None:
         self.batch.drop(_sources(partitions))
         self.held.forget(_sources(partitions))
+        if self.paused:
+            self.consumer.resume(partitions)  # or they are so still when they come back
         self.consumer.incremental_unassign(partitions)
 
     # Commits
@@ -336,14 +349,31 @@ class _Run:
         if self.committer.done():
             self.settle()
         batch, limits = self.batch, self.ingest
-        full = batch.num_rows >= limits.commit_rows or batch.num_bytes >= limits.commit_bytes
+        full = batch.num_rows >= limits.commit_rows or batch.num_bytes >= self.commit_bytes
         if not batch.slices:
             batch.since = time.monotonic()
         elif full or time.monotonic() - batch.since >= limits.commit_every.total_seconds() or self.at_targets():
-            if full:
+            if full and self.committer.busy:
+                if not self.committer.done(0.0 if self.paused else _PATIENCE_SECONDS):
+                    self.pause()
+                    return
                 self.settle()
             if not self.committer.busy:
                 self.start_commit()
+
+    def pause(self) -> None:
+        """Takes no more while the table is slow: what is in hand stays as it is, and the group still hears of us."""
+        if not self.paused:
+            log.warning("raw at %s is slow: no more is read until a commit has gone through", self.ingest.location)
+            self.paused = list(self.held.expected)
+            self.consumer.pause([TopicPartition(*source) for source in self.paused])
+
+    def resume(self) -> None:
+        """Reads on, each partition from where we stand in it: of what was fetched ahead some may be gone."""
+        paused, self.paused = [source for source in self.paused if source in self.held.expected], []
+        self.consumer.resume([TopicPartition(*source) for source in paused])
+        for source in paused:
+            self.held.seek(source)
 
     def start_commit(self) -> None:
         batch, self.batch = self.batch, Batch()
@@ -354,6 +384,8 @@ class _Run:
         appended = self.committer.result()
         if appended is None:
             return
+        if self.paused:
+            self.resume()
         self.done.records += appended.rows
         self.done.num_bytes += appended.num_bytes
         self.done.retries += appended.retries

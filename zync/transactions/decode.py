@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING, cast
 
 from zync.config import Config
-from zync.spark import jvm_class, with_leaves
+from zync.errors import UsageError
+from zync.spark import jvm_class, message_of, with_leaves
 from zync.sql import expression, name, statement, try_eval
 from zync.transactions.debezium import with_body
 from zync.transactions.done import Done
@@ -128,9 +129,6 @@ def schema_of(spark: "SparkSession", topic: str, text: str):  # type: ignore[no-
     """The struct type that a topic's `schema` says; UsageError where it is not DDL."""
     from pyspark.errors import PySparkException  # noqa: PLC0415
     from pyspark.sql.types import StructType  # noqa: PLC0415
-
-    from zync.errors import UsageError  # noqa: PLC0415
-    from zync.spark import message_of  # noqa: PLC0415
 
     try:
         return StructType.fromDDL(text)

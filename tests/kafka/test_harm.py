@@ -1,0 +1,236 @@
+"""What disks and brokers do to a running sync-from: nothing is lost, nothing is there twice, and `verify` agrees."""
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.conftest import ZYNC, TopicMaker, produce, start, zync
+from tests.kafka.conftest import Lake, wait_until
+from zync.devkafka import DevKafka
+
+MB = 1_000_000
+
+
+def call(*args: str | Path) -> None:
+    subprocess.run(list(map(str, args)), check=True, capture_output=True)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A small disk for the lake alone, as root may have one."""
+    image, folder = tmp_path / "disk.img", tmp_path / "lake"
+    folder.mkdir()
+    with image.open("wb") as file:
+        file.truncate(100 * MB)
+    call("mkfs.ext4", "-q", "-m", "0", image)
+    try:
+        call("mount", "-o", "loop", image, folder)
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"no disk can be mounted here: {error.stderr}")
+    yield folder
+    call("umount", "-l", folder)
+
+
+@pytest.fixture
+def small(disk: Path, broker: str) -> Lake:
+    """A lake on that disk."""
+    return Lake(disk.parent, broker)
+
+
+def stall(lake: Lake, name: str) -> None:
+    """Lets the disk stand still for twelve seconds, in which 60 records come that are more than may be in hand."""
+    call("fsfreeze", "-f", lake.folder / "lake")
+    try:
+        for _ in range(12):
+            produce(lake.broker, [(name, 0, value) for value in random(5, 900_000)])
+            time.sleep(1)
+    finally:
+        call("fsfreeze", "-u", lake.folder / "lake")
+
+
+def begin(lake: Lake, name: str, *args: str) -> "subprocess.Popen[str]":
+    return start("sync-from", "kafka", "raw", "--topic", name, "--commit-every", "50ms", *args, cwd=lake.folder)
+
+
+def end(lake: Lake, running: "subprocess.Popen[str]") -> str:
+    """Stops it, and returns what it said."""
+    running.send_signal(signal.SIGTERM)
+    try:
+        assert running.wait(60) == 0, said(lake)
+    finally:
+        running.kill()
+    return said(lake)
+
+
+def said(lake: Lake) -> str:
+    return "".join(log.read_text() for log in lake.folder.glob("sync-from-*.log"))
+
+
+def assert_whole(lake: Lake, name: str, count: int) -> None:
+    """Each record is in raw once, in order, and `verify` finds nothing."""
+    assert lake.offsets(name) == list(range(count))
+    zync("verify", "raw", cwd=lake.folder)
+
+
+def fill(path: Path) -> None:
+    with path.open("wb", 0) as file:
+        while True:
+            file.write(bytes(4096))
+
+
+def random(count: int, size: int) -> list[bytes]:
+    return [os.urandom(size) for _ in range(count)]
+
+
+def test_memory_stays_near_what_is_asked_for_whatever_the_messages_size(lake: Lake, topic: TopicMaker) -> None:
+    name, most = topic(max_message_bytes=str(6 * MB)), 300 * MB
+    for value in random(60, 5 * MB):
+        produce(lake.broker, [(name, 0, value)], **{"message.max.bytes": 6 * MB})
+    lake.config()
+    running, peak = begin(lake, name, "--until-caught-up", "--max-memory", "300MB"), 0
+    while running.poll() is None:
+        for line in Path(f"/proc/{running.pid}/status").read_text().splitlines():
+            peak = max(peak, int(line.split()[1]) * 1024) if line.startswith("VmHWM") else peak
+        time.sleep(0.02)
+    assert running.returncode == 0, said(lake)
+    assert 100 * MB < peak < 1.2 * most
+    assert_whole(lake, name, 60)
+
+
+def test_while_the_disk_stalls_nothing_more_is_read_and_the_group_is_kept(small: Lake, topic: TopicMaker) -> None:
+    """Longer than Kafka waits for the next poll of a consumer."""
+    name = topic()
+    small.config(max_poll_interval_ms=6000, session_timeout_ms=6000)
+    produce(small.broker, [(name, 0, value) for value in random(10, 1000)])
+    running = begin(small, name, "--max-memory", "300MB", "--json")
+    try:
+        wait_until(lambda: small.count() == 10)
+        stall(small, name)
+        wait_until(lambda: small.count() == 70)
+    finally:
+        lines = end(small, running).splitlines()
+    assert [line[:9] for line in lines if line.startswith("zync: ")] == ["zync: raw"], lines
+    assert json.loads(lines[-1])["rebalances"] <= 2  # the first, and that it leaves
+    assert_whole(small, name, 70)
+
+
+def test_what_was_lost_to_the_group_while_the_disk_stalled_is_read_once_it_is_back(
+    small: Lake, topic: TopicMaker
+) -> None:
+    """Its log is on that disk, too, so not even the group hears of it."""
+    name = topic()
+    small.config(max_poll_interval_ms=6000, session_timeout_ms=6000)
+    produce(small.broker, [(name, 0, value) for value in random(10, 1000)])
+    with (small.folder / "lake" / "log").open("w") as log:
+        args = [*ZYNC, "sync-from", "kafka", "raw", "--topic", name, "--commit-every", "50ms", "--max-memory", "300MB"]
+        running = subprocess.Popen(args, cwd=small.folder, stdout=log, stderr=log)
+    try:
+        wait_until(lambda: small.count() == 10)
+        stall(small, name)
+        wait_until(lambda: small.count() == 70)
+    finally:
+        running.terminate()
+        assert running.wait(60) == 0
+    assert "maximum poll interval" in (small.folder / "lake" / "log").read_text()
+    assert_whole(small, name, 70)
+
+
+def test_a_full_disk_ends_it_with_a_message_and_with_room_again_it_goes_on(small: Lake, topic: TopicMaker) -> None:
+    name = topic()
+    small.config()
+    produce(small.broker, [(name, 0, value) for value in random(10, 1000)])
+    running = begin(small, name)
+    filler = small.folder / "lake" / "filler"
+    try:
+        wait_until(lambda: small.count() == 10)
+        with pytest.raises(OSError, match="No space left"):
+            fill(filler)
+        produce(small.broker, [(name, 0, value) for value in random(100, 10_000)])
+        assert running.wait(60) == 1
+    finally:
+        running.kill()
+    (line,) = [line for line in said(small).splitlines() if line.startswith("zync: ")]
+    assert "cannot be written" in line
+    assert "No space left" in line
+    filler.unlink()
+    zync("verify", "raw", cwd=small.folder)
+    zync("sync-from", "kafka", "raw", "--topic", name, "--until-caught-up", cwd=small.folder)
+    assert_whole(small, name, 110)
+
+
+def test_a_lake_that_may_not_be_written_to_ends_it_with_a_message(small: Lake, topic: TopicMaker) -> None:
+    name = topic()
+    small.config()
+    produce(small.broker, [(name, 0, b"1")])
+    zync("sync-from", "kafka", "raw", "--topic", name, "--until-caught-up", cwd=small.folder)
+    produce(small.broker, [(name, 0, b"2")])
+    call("mount", "-o", "remount,ro", small.folder / "lake")
+    try:
+        args = ("sync-from", "kafka", "raw", "--topic", name, "--until-caught-up")
+        done = zync(*args, cwd=small.folder, check=False)
+    finally:
+        call("mount", "-o", "remount,rw", small.folder / "lake")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "Read-only file system" in line
+    zync("sync-from", "kafka", "raw", "--topic", name, "--until-caught-up", cwd=small.folder)
+    assert_whole(small, name, 2)
+
+
+@pytest.mark.parametrize("harm", ["killed", "paused"])
+def test_a_broker_that_is_harmed_while_records_come_costs_time_only(tmp_path: Path, harm: str) -> None:
+    """Killed -9 and back; or paused for longer than the group's session."""
+    kafka = DevKafka(tmp_path / "broker")
+    lake = Lake(tmp_path, kafka.start())
+    running: Any = None
+    try:
+        admin = AdminClient({"bootstrap.servers": lake.broker})
+        admin.create_topics([NewTopic("t", 2, 1)])["t"].result(20)
+        lake.config(session_timeout_ms=6000)
+        produced = threading.Thread(target=produce_slowly, args=(lake.broker,))
+        produced.start()
+        running = begin(lake, "t", "--topic", "t")
+        wait_until(lambda: lake.count() > 100)
+        pid = kafka.pid()
+        assert pid
+        if harm == "killed":
+            os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: kafka.pid() is None)
+            kafka.start(int(lake.broker.rpartition(":")[2]))
+        else:
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(10)
+            os.kill(pid, signal.SIGCONT)
+        produced.join()
+        wait_until(lambda: lake.count() >= 1000)
+        end(lake, running)
+        zync("sync-from", "kafka", "raw", "--topic", "t", "--until-caught-up", cwd=lake.folder)
+    finally:
+        if running:
+            running.kill()
+        kafka.stop()
+    values = [json.loads(value or b"") for value in lake.values()]
+    assert sorted(values) == list(range(1000))
+    for partition in (0, 1):
+        mine = lake.offsets("t", partition)
+        assert mine == list(range(len(mine)))
+    zync("verify", "raw", cwd=lake.folder)
+
+
+def produce_slowly(servers: str) -> None:
+    """1,000 records in five seconds, each once, whatever becomes of the broker."""
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "log_level": 0})
+    for number in range(1000):
+        producer.produce("t", str(number), partition=number % 2)
+        producer.poll(0.005)
+    assert producer.flush(60) == 0
