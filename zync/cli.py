@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
-from zync import cli_broker, cli_proof, cli_txn
+from zync import cli_broker, cli_tables, cli_txn
 from zync.errors import INTERRUPTED, ZyncError
 from zync.options import (
     AsJson,
@@ -53,9 +53,10 @@ app = typer.Typer(
 )
 app.add_typer(cli_txn.txn, name="txn")
 app.add_typer(cli_txn.dlq, name="dlq")
-app.command()(cli_proof.replay)
-app.command()(cli_proof.diff)
-app.command()(cli_proof.verify)
+app.command()(cli_tables.replay)
+app.command()(cli_tables.diff)
+app.command()(cli_tables.verify)
+app.command()(cli_tables.maintain)
 app.add_typer(cli_broker.app, name="broker")
 
 

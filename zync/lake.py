@@ -2,10 +2,11 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -100,10 +101,15 @@ NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_log
 
 @dataclass(frozen=True)
 class DataFile:
-    """A data file of a table: where it is, below the table and as a URI, and what is known of one column."""
+    """A data file of a table: where it is, below the table, as a URI and in the log; and what the log says of it.
+
+    `size` in bytes; `lowest` and `highest` of one column.
+    """
 
     path: str
     uri: str
+    logged: str
+    size: int
     rows: int
     lowest: int
     highest: int
@@ -125,12 +131,14 @@ def data_files(table: DeltaTable, column: str, above: int = -(2**63), upto: int 
         DataFile(
             unquote(path),
             f"{root}/{unquote(path)}",
+            path,
+            size,
             rows or 0,
             -(2**63) if low is None else low,
             2**63 - 1 if high is None else high,
         )
-        for path, rows, low, high in zip(
-            actions["path"].to_pylist(), actions["num_records"].to_pylist(), lows, highs, strict=True
+        for path, size, rows, low, high in zip(
+            *(actions[name].to_pylist() for name in ("path", "size_bytes", "num_records")), lows, highs, strict=True
         )
     ]
     return sorted((f for f in files if f.highest > above and f.lowest <= upto), key=lambda f: (f.lowest, f.uri))
@@ -148,6 +156,21 @@ def dataset(table: DeltaTable, paths: list[str], schema: pa.Schema) -> ds.Datase
     """The rows of those files below the table's folder, whether committed or not."""
     files, parquet = table_files(table), ds.ParquetFileFormat()
     return ds.FileSystemDataset([parquet.make_fragment(path, files) for path in paths], schema, parquet, files)
+
+
+def file_statistics(metadata: Any, columns: Collection[str]) -> dict[str, Any]:
+    """What the log is to say of a Parquet file: its rows, and the bounds of those columns, none of which has nulls."""
+    lowest: dict[str, int] = {}
+    highest: dict[str, int] = {}
+    for group in range(metadata.num_row_groups):
+        for index in range(metadata.num_columns):
+            column = metadata.row_group(group).column(index)
+            if column.path_in_schema in columns and column.statistics and column.statistics.has_min_max:
+                name, found = column.path_in_schema, column.statistics
+                lowest[name] = min(found.min, lowest.get(name, found.min))
+                highest[name] = max(found.max, highest.get(name, found.max))
+    nulls = dict.fromkeys(lowest, 0)
+    return {"numRecords": metadata.num_rows, "minValues": lowest, "maxValues": highest, "nullCount": nulls}
 
 
 def app_transactions(table: DeltaTable) -> dict[str, int]:

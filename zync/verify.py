@@ -10,12 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from pyarrow.fs import FileType
 
 from zync.config import Config
 from zync.errors import ZyncError
 from zync.ingest.batch import Source
 from zync.ingest.raw import RAW_SCHEMA, positions
-from zync.lake import DataFile, data_files, dataset, existing_table, first_line
+from zync.lake import DataFile, data_files, dataset, existing_table, first_line, table_files
 from zync.staging.table import STAGING_SCHEMA, SYNC
 from zync.transactions.known import SETTLED_KINDS, Known, advance, read_cursor
 from zync.transactions.set_aside import REVISITS, seqnos
@@ -51,14 +53,31 @@ def verify(raw: str, staging: str | None, config: Config, *, every_version: bool
         claims.append(_against_kafka(table, config))
     if staging is not None:
         newest = existing_table(staging, "zync sync raw staging")
-        versions = range(newest.version()) if every_version else ()
         read: dict[str, Any] = {}
-        for version in versions:
-            old = DeltaTable(staging, version=version)
+        kept = Claim("versions of staging before this one are kept, and as they must be")
+        for old in _kept(newest) if every_version else ():
+            kept.count += 1
             if old.transaction_version(SYNC) is not None:
-                claims += _named(f"version {version}: ", _staging(old, config, read))
+                claims += _named(f"version {old.version()}: ", _staging(old, config, read))
+        claims += [kept] if every_version else []
         claims += _staging(newest, config, read)
     return claims
+
+
+def _kept(newest: DeltaTable) -> Iterator[DeltaTable]:
+    """The versions before that one which can be read still: `zync maintain` takes log entries and files away."""
+    now = {file.path for file in data_files(newest, "seqno")}
+    files, there = table_files(newest), dict[str, bool]()
+    for version in range(newest.version()):
+        try:
+            old = DeltaTable(newest.table_uri, version=version)
+        except DeltaError:
+            continue
+        gone = {file.path for file in data_files(old, "seqno")} - now
+        asked = sorted(gone - there.keys())
+        there |= {path: one.type == FileType.File for path, one in zip(asked, files.get_file_info(asked), strict=True)}
+        if all(there[path] for path in gone):
+            yield old
 
 
 def _named(prefix: str, claims: Iterator[Claim]) -> Iterator[Claim]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,6 +29,7 @@ from zync.lake import (
     NO_HOOKS,
     commit_properties,
     dataset,
+    file_statistics,
     first_line,
     is_local,
     locked,
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 
 _STATISTICS = ("seqno", "sync")
+_TRIES = 10
+"""Commits of `zync maintain` that may come between before it is given up; there are some in a minute at most."""
 
 
 @contextmanager
@@ -148,20 +151,32 @@ def commit(table: DeltaTable, folder: str, number: int, nonce: str) -> None:
         ZyncError: it did not land; trying the sync again is safe.
         CommitUnknownError: it is not known whether it landed.
     """
-    try:
-        table.create_write_transaction(
-            list(_added(table, folder)),
-            mode="append",
-            schema=table.schema(),
-            commit_properties=commit_properties({SYNC: number}, userMetadata=nonce),
-            post_commithook_properties=NO_HOOKS,
-        )
-    except (DeltaError, OSError) as error:
-        _judge(table.table_uri, number, nonce, error)
+    for _ in range(_TRIES):
+        try:
+            table.create_write_transaction(
+                list(_added(table, folder)),
+                mode="append",
+                schema=table.schema(),
+                commit_properties=commit_properties({SYNC: number}, userMetadata=nonce),
+                post_commithook_properties=NO_HOOKS,
+            )
+        except (DeltaError, OSError) as error:
+            now = _judge(table, number, nonce, error)
+            if now is None:
+                return
+            table, refused = now, error
+        else:
+            return
+    msg = f"the commit of sync {number} to {table.table_uri} was refused {_TRIES} times: {first_line(refused)}"
+    raise ZyncError(msg) from refused
 
 
-def _judge(location: str, number: int, nonce: str, error: Exception) -> None:
-    """After a failed commit: returns if it landed all the same, raises what is true otherwise."""
+def _judge(table: DeltaTable, number: int, nonce: str, error: Exception) -> DeltaTable | None:
+    """After a failed commit: None if it landed all the same; the table as it is now, if only it was maintained since.
+
+    Raises what is true otherwise.
+    """
+    location = table.table_uri
     try:
         now = open_table(location)
         cursor = read_cursor(now) if now else None
@@ -172,10 +187,12 @@ def _judge(location: str, number: int, nonce: str, error: Exception) -> None:
         )
         raise CommitUnknownError(msg) from error
     if cursor and cursor.sync == number and cursor.nonce == nonce:
-        return
+        return None
     if cursor and cursor.sync >= number:
         msg = f"another writer committed sync {cursor.sync} to {location}; this one did not land"
         raise OwnedError(msg) from error
+    if now and cursor and cursor.sync == number - 1 and now.version() > table.version():
+        return now
     msg = f"the commit of sync {number} to {location} did not land: {first_line(error)}"
     raise ZyncError(msg) from error
 
@@ -196,22 +213,8 @@ def _added(table: DeltaTable, folder: str) -> Iterator[AddAction]:
             continue
         path = info.path.lstrip("/")
         with files.open_input_file(path) as source:
-            statistics = _statistics(pq.ParquetFile(source).metadata)
+            statistics = file_statistics(pq.ParquetFile(source).metadata, _STATISTICS)
         if statistics["numRecords"]:
             yield AddAction(
                 path, info.size, {}, int(time.time() * 1000), data_change=True, stats=json.dumps(statistics)
             )
-
-
-def _statistics(metadata: Any) -> dict[str, Any]:
-    lowest: dict[str, int] = {}
-    highest: dict[str, int] = {}
-    for group in range(metadata.num_row_groups):
-        for index in range(metadata.num_columns):
-            column = metadata.row_group(group).column(index)
-            if column.path_in_schema in _STATISTICS and column.statistics and column.statistics.has_min_max:
-                name, found = column.path_in_schema, column.statistics
-                lowest[name] = min(found.min, lowest.get(name, found.min))
-                highest[name] = max(found.max, highest.get(name, found.max))
-    nulls = dict.fromkeys(lowest, 0)
-    return {"numRecords": metadata.num_rows, "minValues": lowest, "maxValues": highest, "nullCount": nulls}

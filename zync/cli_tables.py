@@ -1,11 +1,12 @@
-"""The commands that compare and prove: staging made anew, two stagings beside each other, both tables as they are."""
+"""The commands about whole tables: staging made anew, two stagings beside each other, proofs, and maintenance."""
 
 import sys
+from datetime import timedelta
 from typing import Annotated
 
 import typer
 
-from zync.options import AsJson, ConfigFile, Debug, Lake, read_config
+from zync.options import AsJson, ConfigFile, Debug, Lake, Length, read_config
 from zync.output import Output, amount
 from zync.places import locate
 
@@ -102,3 +103,43 @@ def verify(
     holds = not any(claim.violations for claim in claims)
     Output(as_json=as_json).result({"ok": holds, "claims": [asdict(claim) for claim in claims]}, describe(claims))
     sys.exit(0 if holds else 1)
+
+
+def maintain(
+    table: Annotated[str, typer.Argument(help="raw or staging.")],
+    compact: Annotated[bool, typer.Option("--compact", help="Small files into large ones.")] = False,
+    vacuum: Annotated[bool, typer.Option("--vacuum", help="Delete files that are no part of it any more.")] = False,
+    retain: Length = timedelta(days=7),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    lake: Lake = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Keep a table tidy while others write and read it: compact, vacuum (without either option: both), shorten its log.
+
+    Vacuum keeps what the table was made of within --retain, and a day at least, for those who still read it.
+
+    \b
+    zync maintain raw --dry-run
+    zync maintain staging --compact --vacuum --retain 30d
+    """
+    from dataclasses import asdict
+    from functools import cache
+
+    from zync.maintain import describe
+    from zync.maintain import maintain as tidy
+    from zync.spark import session
+
+    settings, out = read_config(config, lake), Output(as_json=as_json)
+    both = not (compact or vacuum)
+    done = tidy(
+        locate(table, settings.lake),
+        cache(lambda: session(None, settings.spark, brief=True)),
+        compact=compact or both,
+        vacuum=vacuum or both,
+        retain=retain,
+        dry_run=dry_run,
+        on_compacted=lambda one, of: out.progress(f"compacted {one:,} of {of:,}"),
+    )
+    out.result(asdict(done), describe(done))

@@ -1,0 +1,252 @@
+"""`zync maintain`: small files become large ones, and nothing else changes, whoever writes, reads, or is killed."""
+
+import json
+import os
+import random
+import shutil
+import threading
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.conftest import rows, start, zync
+from tests.spark.conftest import Pipeline
+from zync import maintain as engine
+from zync.errors import OwnedError, UsageError
+from zync.lake import data_files, open_table
+from zync.maintain import Maintained, groups, maintain
+from zync.verify import verify
+
+DAYS = 24 * 3600
+
+
+def tidy(pipeline: Pipeline, table: str | Path, **options: Any) -> Maintained:
+    return maintain(str(table), lambda: pipeline.spark, **{"compact": True, "vacuum": True, **options})
+
+
+def in_steps(pipeline: Pipeline, txn: Any, steps: int = 6, *, sync: bool = True) -> None:
+    """Raw and staging in many small files; each step ends the transactions of the last and begins others."""
+    for step in range(steps):
+        pipeline.load(*(("b", txn(f"{step - 1}-{n}", 2, x=n)) for n in range(3) if step), ("a", txn(step, 1, x=step)))
+        pipeline.load(*(("a", txn(f"{step}-{n}", 2, x=n)) for n in range(3)))
+        if sync:
+            pipeline.sync()
+
+
+def assert_sound(pipeline: Pipeline) -> None:
+    claims = verify(pipeline.raw, str(pipeline.staging), pipeline.config, every_version=True, kafka=False)
+    assert not [one for one in claims if one.violations]
+
+
+def files(table: str | Path) -> int:
+    return len(DeltaTable(str(table)).file_uris())
+
+
+def age(folder: Path, days: float) -> None:
+    """Makes the files of a table that old, as far as their file system is asked."""
+    then = time.time() - days * DAYS
+    for path in folder.rglob("*.parquet"):
+        os.utime(path, (then, then))
+
+
+def test_the_same_rows_are_in_fewer_files_in_order_and_syncs_go_on(pipeline: Pipeline, txn: Any) -> None:
+    in_steps(pipeline, txn)
+    before = rows(Path(pipeline.raw)), pipeline.of("output"), pipeline.of("done")
+    assert files(pipeline.raw) == 12
+    raw = tidy(pipeline, pipeline.raw)
+    staging = tidy(pipeline, pipeline.staging)
+    assert (raw.files, raw.compacted, raw.into, raw.files_after) == (12, 12, 1, 1)
+    assert staging.files > staging.files_after == 1
+    assert (rows(Path(pipeline.raw)), pipeline.of("output"), pipeline.of("done")) == before
+    (file,) = data_files(DeltaTable(pipeline.raw), "seqno")
+    assert (file.lowest, file.highest) == (1, len(before[0]))
+    numbers = DeltaTable(pipeline.raw).to_pyarrow_table()["seqno"].to_pylist()
+    assert numbers == sorted(numbers)
+    assert_sound(pipeline)
+    pipeline.load(*(("b", txn(f"5-{n}", 2, x=n)) for n in range(3)))
+    assert pipeline.sync().transactions == 3
+    assert_sound(pipeline)
+
+
+def test_readers_are_told_that_no_data_changed(pipeline: Pipeline, txn: Any) -> None:
+    in_steps(pipeline, txn, 2, sync=False)
+    tidy(pipeline, pipeline.raw, vacuum=False)
+    table = DeltaTable(pipeline.raw)
+    log = Path(pipeline.raw) / "_delta_log" / f"{table.version():020}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    changes = [one["dataChange"] for action in actions for kind, one in action.items() if kind in ("add", "remove")]
+    assert len(changes) == 5
+    assert not any(changes)
+    assert table.history(1)[0]["operation"] == "OPTIMIZE"
+
+
+def test_what_is_large_stays_and_neighbours_make_files_of_a_sensible_size(pipeline: Pipeline, txn: Any) -> None:
+    in_steps(pipeline, txn, 5, sync=False)
+    some = data_files(DeltaTable(pipeline.raw), "seqno")
+    size = some[0].size
+    assert [len(one) for one in groups(some, 4 * size)] in ([3, 3, 3], [4, 4, 2], [3, 3, 4])
+    assert groups(some, size) == []
+    for group in groups(some, 4 * size):
+        assert [one.lowest for one in group][1:] == [one.highest + 1 for one in group][:-1]
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(pipeline: Pipeline, txn: Any) -> None:
+    in_steps(pipeline, txn, 2, sync=False)
+    version = DeltaTable(pipeline.raw).version()
+    done = tidy(pipeline, pipeline.raw, dry_run=True)
+    assert (done.compacted, done.into, done.files_after) == (4, 1, 1)
+    assert DeltaTable(pipeline.raw).version() == version
+    assert len(list(Path(pipeline.raw).glob("*.parquet"))) == 4
+
+
+def test_vacuum_deletes_what_nobody_needs_and_keeps_what_may_be_needed(
+    pipeline: Pipeline, txn: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was replaced is kept as long as said, though its file is old; what is not committed, while it is young."""
+    in_steps(pipeline, txn, 3)
+    staging = pipeline.staging
+    age(staging, 3)
+    young, old = staging / "sync-9-young", staging / "sync-9-old"
+    for folder in (young, old):
+        folder.mkdir()
+        shutil.copy(next(staging.glob("sync-*/*.parquet")), folder / "part.parquet")
+    os.utime(young / "part.parquet")
+    age(old, 3)
+    done = tidy(pipeline, staging, retain=timedelta(days=2))
+    assert done.deleted == 1
+    assert not (old / "part.parquet").exists()
+    assert (young / "part.parquet").exists()
+    assert_sound(pipeline)
+    monkeypatch.setattr(engine, "LEAST_RETAIN", timedelta(0))
+    replaced = done.files
+    assert tidy(pipeline, staging, retain=timedelta(0)).deleted >= replaced
+    assert len(list(staging.rglob("*.parquet"))) == files(staging) + len(list(staging.glob("_delta_log/*.parquet")))
+    assert_sound(pipeline)
+    pipeline.load(("a", txn("x", 1, x=1)))
+    assert pipeline.sync().transactions == 1
+
+
+def test_appends_meanwhile_all_land(pipeline: Pipeline, txn: Any) -> None:
+    """Each side may come between the other's reading and committing."""
+    in_steps(pipeline, txn, 1, sync=False)
+    before, stop = len(rows(Path(pipeline.raw))), threading.Event()
+    loaded = []
+
+    def load() -> None:
+        while not stop.is_set():
+            pipeline.load(("a", txn(f"more {len(loaded)}", 1, x=1)))
+            loaded.append(1)
+
+    writer = threading.Thread(target=load)
+    writer.start()
+    try:
+        compacted = [tidy(pipeline, pipeline.raw).compacted for _ in range(5)]
+    finally:
+        stop.set()
+        writer.join()
+    assert sum(compacted) > 5
+    assert len(loaded) > 10
+    assert len(rows(Path(pipeline.raw))) == before + len(loaded)
+    pipeline.sync()
+    assert_sound(pipeline)
+
+
+def test_a_sync_whose_staging_is_compacted_before_it_commits_lands(
+    pipeline: Pipeline, txn: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from zync import stages
+
+    in_steps(pipeline, txn, 3)
+    commit, between = stages.commit, []
+
+    def after_maintenance(*args: Any) -> None:
+        between.append(tidy(pipeline, pipeline.staging).compacted)
+        commit(*args)
+
+    monkeypatch.setattr(stages, "commit", after_maintenance)
+    pipeline.load(*(("b", txn(f"2-{n}", 2, x=n)) for n in range(3)))
+    assert pipeline.sync().transactions == 3
+    assert between[0] > 2
+    assert_sound(pipeline)
+    pipeline.load(("a", txn("x", 1, x=1)))
+    assert pipeline.sync().transactions == 1
+    assert_sound(pipeline)
+
+
+def test_files_that_another_replaced_meanwhile_are_not_replaced_again(
+    pipeline: Pipeline, txn: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on an object store, where no lock keeps two apart."""
+    in_steps(pipeline, txn, 2, sync=False)
+    before, replace = rows(Path(pipeline.raw)), engine._replace  # noqa: SLF001
+
+    def too_late(*args: Any) -> None:
+        monkeypatch.setattr(engine, "_replace", replace)
+        monkeypatch.setattr(engine, "is_local", lambda _: False)
+        assert tidy(pipeline, pipeline.raw).compacted == 4
+        replace(*args)
+
+    monkeypatch.setattr(engine, "_replace", too_late)
+    with pytest.raises(OwnedError, match="another maintains"):
+        tidy(pipeline, pipeline.raw)
+    assert rows(Path(pipeline.raw)) == before
+
+
+def test_of_two_at_once_the_second_is_sent_away(pipeline: Pipeline, txn: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_steps(pipeline, txn, 1, sync=False)
+    with engine._alone(pipeline.raw):  # noqa: SLF001
+        done = zync("maintain", pipeline.raw, cwd=pipeline.folder, check=False)
+    assert done.returncode == 3
+    assert "another zync maintains" in done.stderr
+
+
+def test_what_is_no_table_of_zyncs_is_refused(pipeline: Pipeline, tmp_path: Path) -> None:
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    write_deltalake(str(tmp_path / "other"), pa.table({"a": [1]}))
+    with pytest.raises(UsageError, match="neither a raw nor a staging"):
+        tidy(pipeline, tmp_path / "other")
+    with pytest.raises(UsageError, match="there is no table"):
+        tidy(pipeline, tmp_path / "none")
+
+
+def test_killed_at_any_moment_it_changes_nothing(pipeline: Pipeline, txn: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At random, from the start of its writing; what it leaves behind goes with the next vacuum."""
+    in_steps(pipeline, txn, 8, sync=False)
+    before, chance = rows(Path(pipeline.raw)), random.Random(5)
+    raw = Path(pipeline.raw)
+    for _ in range(3):
+        there = set(raw.glob("*.parquet"))
+        process = start("maintain", "raw", cwd=pipeline.folder)
+        until = time.monotonic() + 60
+        while set(raw.glob("*.parquet")) == there and process.poll() is None:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        time.sleep(chance.uniform(0, 4))
+        process.kill()
+        process.wait()
+        assert rows(raw) == before
+        pipeline.load(("a", txn(f"after {len(before)}", 1, x=1)))
+        before = rows(raw)
+    tidy(pipeline, raw)
+    monkeypatch.setattr(engine, "LEAST_RETAIN", timedelta(0))
+    tidy(pipeline, raw, retain=timedelta(0))
+    assert len(list(raw.glob("*.parquet"))) == files(raw)
+    pipeline.sync()
+    assert_sound(pipeline)
+
+
+def test_the_command_by_itself_does_both_and_says_so(pipeline: Pipeline, txn: Any) -> None:
+    in_steps(pipeline, txn, 2)
+    done = zync("maintain", "staging", "--json", cwd=pipeline.folder)
+    said = json.loads(done.stdout)
+    assert said["files_after"] == 1
+    assert set(said["seconds"]) == {"compact", "vacuum", "log"}
+    table = open_table(str(pipeline.staging))
+    assert table
+    assert (pipeline.staging / "_delta_log" / f"{table.version():020}.checkpoint.parquet").exists()
