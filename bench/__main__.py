@@ -10,7 +10,18 @@ from pathlib import Path
 
 from bench.harness import Result, as_rows, log, scratch_environment, table
 
-NAMES = ("startup", "commits", "sync_from", "sync_from_spark", "reassembly", "preset", "large", "follow")
+NAMES = (
+    "startup",
+    "commits",
+    "sync_from",
+    "sync_from_spark",
+    "processes",
+    "reassembly",
+    "preset",
+    "formats",
+    "large",
+    "follow",
+)
 _RESULTS = Path(__file__).parent / "results.json"
 
 

@@ -245,10 +245,12 @@ def test_a_topics_own_format_goes_before_that_of_a_regex(pipeline: Pipeline) -> 
         ("a", None, '{"txn":1,"n":1,"x":1}'),
         ("b", None, packed('{"txn":2,"n":1,"x":2}')),
         ("b", None, '{"txn":3,"n":1,"x":3}'),
+        ("b", None, packed('{"txn":4,') + packed('"n":1,"x":4}') + b"\0\0\0"),
+        ("b", None, packed("")),
     )
     pipeline.sync()
-    assert pipeline.values() == [{"x": 1}, {"x": 2}]
-    assert reasons(pipeline) == ["value is not gzip"]
+    assert pipeline.values() == [{"x": 1}, {"x": 2}, {"x": 4}]
+    assert reasons(pipeline) == ["value is not gzip", "value is not one JSON value"]
 
 
 def test_avro_that_does_not_fit_the_topics_schema_is_set_aside(pipeline: Pipeline) -> None:

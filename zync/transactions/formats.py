@@ -236,24 +236,27 @@ def _avro(spark: "SparkSession", data: str, schema: Schema) -> "Column":
 
 def _gunzip(column: "Column") -> "Column":
     """What was compressed by gzip; null for what was not, or would be too large. In Python: Spark has no way."""
-    import gzip  # noqa: PLC0415
-    import io  # noqa: PLC0415
     import zlib  # noqa: PLC0415
 
     import pyarrow as pa  # noqa: PLC0415
     from pyspark.sql.pandas.functions import arrow_udf  # noqa: PLC0415
 
-    most = _UNPACKED_MOST
+    most, of_gzip = _UNPACKED_MOST, 16 + zlib.MAX_WBITS
 
     def gunzip(values: pa.Array) -> pa.Array:  # sent to where there may be no zync, so all it needs is in here
 
         def one(data: bytes) -> bytes | None:
+            found = b""
             try:
-                with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-                    found = file.read(most + 1)
-            except (OSError, EOFError, zlib.error):
-                return None
-            return found if len(found) <= most else None
+                while len(found) <= most:  # members may stand behind each other, zeroes behind them: RFC 1952, 2.2
+                    member = zlib.decompressobj(of_gzip)
+                    found += member.decompress(data, most + 1 - len(found))
+                    data = member.unused_data.lstrip(b"\0")
+                    if not (member.eof and data):
+                        return found if member.eof and len(found) <= most else None
+            except zlib.error:
+                pass
+            return None
 
         return pa.array([None if value is None else one(value) for value in values.to_pylist()], pa.binary())
 

@@ -1,0 +1,136 @@
+"""What decoding costs by format: the same records as JSON, and as each other format that zync reads."""
+
+import contextlib
+import gzip
+import io
+import json
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import fastavro
+
+from bench.harness import Result, alternately, log, values
+from bench.pipeline import Raw, config
+from zync.config import RegistryAccess, Topic
+from zync.lake import data_files, existing_table
+from zync.spark import read_parquet, session
+from zync.transactions.decode import RAW_COLUMNS, decode
+from zync.transactions.done import take_apart
+
+COUNT = 200_000
+ROUNDS = 4
+_ROW = {"id": "int", "owner": "string", "branch": "string", "balance": "double", "currency": "string"}
+
+
+def _record(name: str, fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": one, "type": kind} for one, kind in fields.items()]}
+
+
+_SCHEMA = _record(
+    "Value",
+    {
+        "txn": "long",
+        "n": "int",
+        "op": "string",
+        "table": "string",
+        "row": _record("Row", {**_ROW, "changed": "string"}),
+    },
+)
+
+
+def run(folder: Path) -> list[Result]:
+    """Seconds of decoding each format by seconds of decoding JSON, best of some rounds."""
+    schema = folder / "value.avsc"
+    schema.write_text(json.dumps(_SCHEMA))
+    topics: dict[str, tuple[Topic, Callable[[bytes], bytes]]] = {
+        "JSON": (Topic("value:txn"), bytes),
+        "Avro, schema in a file": (Topic("value:txn", value="avro", avro_schema=schema), _avro),
+        "Avro, schema registry": (Topic("value:txn", value="avro"), lambda one: _framed(1, _avro(one))),
+        "JSON Schema, schema registry": (Topic("value:txn", value="json-schema"), lambda one: _framed(2, one)),
+        "JSON in gzip (through Python)": (Topic("value:txn", compression="gzip"), gzip.compress),
+        "string": (Topic("offset", value="string"), bytes),
+        "bytes": (Topic("offset", value="bytes"), bytes),
+    }
+    spark = session("local[2]")
+    with _registry() as url:
+        timed = [_decoding(spark, folder, number, *topic, url) for number, topic in enumerate(topics.values())]
+        found = alternately(ROUNDS, *timed)
+    spark.stop()
+    best = {name: min(seconds) for name, seconds in zip(topics, found, strict=True)}
+    for name, seconds in best.items():
+        log(f"{name}: {COUNT / seconds:,.0f} records/s")
+    json_, *others = best.items()
+    rate = COUNT / json_[1]
+    return [
+        Result("decoding JSON", rate, "records/s", details={"seconds": best}),
+        *(Result(f"time to decode by JSON's: {name}", seconds / json_[1], "×") for name, seconds in others),
+    ]
+
+
+def _decoding(
+    spark: Any, folder: Path, number: int, topic: Topic, made: Callable[[bytes], bytes], url: str
+) -> Callable[[int], float]:
+    raw = Raw(folder / f"raw-{number}")
+    raw.append(map(made, values(COUNT)))
+    pipeline = replace(config(folder), topics={"t": topic}, registry=RegistryAccess(url))
+    done = take_apart(spark, "count(*) = 4")
+
+    def decoding(_: int) -> float:
+        started = time.monotonic()
+        decode(spark, _rows(spark, raw), pipeline, done).write.format("noop").mode("overwrite").save()
+        return time.monotonic() - started
+
+    bad = decode(spark, _rows(spark, raw), pipeline, done).where("fault IS NOT NULL OR bad IS NOT NULL")
+    if some := bad.select("fault", "bad").take(1):
+        msg = f"what was to be measured does not decode: {some}"
+        raise RuntimeError(msg)
+    return decoding
+
+
+def _rows(spark: Any, raw: Raw) -> Any:
+    files = [one.uri for one in data_files(existing_table(raw.location, "this benchmark"), "seqno")]
+    return read_parquet(spark, files, RAW_COLUMNS)
+
+
+def _avro(value: bytes) -> bytes:
+    target = io.BytesIO()
+    fastavro.schemaless_writer(target, _PARSED, json.loads(value))
+    return target.getvalue()
+
+
+_PARSED = fastavro.parse_schema(_SCHEMA)
+
+
+def _framed(number: int, body: bytes) -> bytes:
+    return struct.pack(">bI", 0, number) + body
+
+
+@contextlib.contextmanager
+def _registry() -> Iterator[str]:
+    """What a registry answers of the two schemas: how long it takes to ask is not what is measured."""
+    answers = {
+        "/schemas/ids/1": {"schema": json.dumps(_SCHEMA)},
+        "/schemas/ids/2": {"schema": "{}", "schemaType": "JSON"},
+    }
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # noqa: N802 - the library's name
+            body = json.dumps(answers[self.path]).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Iterable[object]) -> None:
+            """Says nothing."""
+
+    server = HTTPServer(("localhost", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://localhost:{server.server_address[1]}"
+    server.shutdown()
