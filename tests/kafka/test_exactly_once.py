@@ -99,6 +99,41 @@ def test_processes_that_join_die_and_come_back_as_zombies_lose_and_double_nothin
     assert Counter(lake.values()) == Counter(sent)
 
 
+def test_a_rolling_restart_under_load_loses_and_repeats_nothing(lake: Lake, topic: TopicMaker) -> None:
+    """Each of three is stopped as an orchestrator does it, and another begun in its place, twice around."""
+    name = topic(partitions=4)
+    lake.config()
+    running: list[subprocess.Popen[str]] = []
+
+    def begin() -> None:
+        args = ("--topic", name, "--commit-every", "50ms")
+        running.append(start("sync-from", "kafka", "raw", *args, cwd=lake.folder))
+
+    def grows() -> None:
+        before = lake.count()
+        wait_until(lambda: lake.count() > before)
+
+    try:
+        with producing(lake.broker, name, 4) as sent:
+            for _ in range(3):
+                begin()
+            for _ in range(6):
+                grows()
+                begin()
+                running[0].terminate()
+                assert running.pop(0).wait(60) == 0
+            grows()
+        while running:
+            running[0].terminate()
+            assert running.pop(0).wait(60) == 0
+    finally:
+        for process in running:
+            process.kill()
+    zync("sync-from", "kafka", "raw", "--topic", name, "--until-caught-up", cwd=lake.folder)
+    assert Counter(lake.values()) == Counter(sent)
+    zync("verify", "raw", "--kafka", cwd=lake.folder)
+
+
 def send(lake: Lake, source: Source, offsets: range) -> None:
     produce(lake.broker, [(*source, value(source, at)) for at in offsets])
 

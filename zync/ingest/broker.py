@@ -17,6 +17,7 @@ from zync.ingest.batch import Source
 
 _TIMEOUT = 15.0
 _INTERNAL = re.compile(r"__(consumer_offsets|transaction_state|share_group_state)$")
+_REFUSALS = (KafkaError._AUTHENTICATION, KafkaError._SSL)  # noqa: SLF001 - the library's public names
 _ADMIN_PREFIXES = ("bootstrap.", "security.", "ssl.", "sasl.", "socket.", "client.id", "broker.address", "reconnect.")
 
 
@@ -38,7 +39,8 @@ class Brokers:
             raise UsageError(msg)
         try:
             wanted = {k: v for k, v in properties.items() if k.startswith(_ADMIN_PREFIXES)}
-            self._admin = AdminClient({**wanted, "log_level": "0"})
+            self._refusals: list[str] = []
+            self._admin = AdminClient({**wanted, "log_level": "0", "error_cb": self._on_error})
         except KafkaException as error:
             raise bad_property(error) from error
 
@@ -47,11 +49,19 @@ class Brokers:
         try:
             found = self._admin.list_topics(timeout=_TIMEOUT).topics
         except KafkaException as error:
+            self._admin.poll(0)  # which hands over what went wrong meanwhile
             msg = (
-                f"no Kafka broker answers at {self.servers} ({reason(error)}): is it running, and is the address right?"
+                f"Kafka at {self.servers} does not let us in: {self._refusals[-1]}"
+                if self._refusals
+                else f"no Kafka broker answers at {self.servers} ({reason(error)}): "
+                "is it running, and is the address right?"
             )
             raise ZyncError(msg) from error
         return {name: len(one.partitions) for name, one in found.items() if not _INTERNAL.match(name)}
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() in _REFUSALS:
+            self._refusals.append(error.str())
 
     def matching(self, wanted: Iterable[str]) -> dict[str, int]:
         """The topics of those names and `^regexes`, with their partitions; UsageError for a name that is not there.

@@ -1,0 +1,108 @@
+"""TLS and SASL reach librdkafka, and the password reaches nobody else."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cdc.source import free_port
+from tests.conftest import TopicMaker, produce, zync
+from tests.kafka.conftest import Lake
+from zync import devkafka
+from zync.devkafka import DevKafka
+
+PASSWORD = "correct horse battery"  # noqa: S105 - of a broker that lives as long as a test
+
+_SECURE = """\
+listeners=PLAINTEXT://localhost:{{port}},CONTROLLER://localhost:{{controller}},SASL_SSL://localhost:{port}
+advertised.listeners=PLAINTEXT://localhost:{{port}},SASL_SSL://localhost:{port}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL
+sasl.enabled.mechanisms=PLAIN
+listener.name.sasl_ssl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \
+user_zync="{password}";
+ssl.keystore.type=PEM
+ssl.keystore.location={pem}
+"""
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str, Path]]:
+    """A broker's plain address, the one with TLS and SASL, and the certificate to trust."""
+    folder = tmp_path_factory.mktemp("secure")
+    key, certificate = folder / "key.pem", folder / "ca.pem"
+    subject = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost")
+    made = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject)
+    subprocess.run([*made, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    (folder / "server.pem").write_text(key.read_text() + certificate.read_text())
+    port = free_port()
+    own = _SECURE.format(port=port, password=PASSWORD, pem=folder / "server.pem")
+    plain = [line for line in devkafka._PROPERTIES.splitlines() if "listeners=" not in line]  # noqa: SLF001
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(devkafka, "_PROPERTIES", "\n".join([*plain, own]))
+        kafka = DevKafka(folder / "broker")
+        servers = kafka.start()
+    yield servers, f"localhost:{port}", certificate
+    kafka.stop()
+
+
+@pytest.fixture
+def lake(tmp_path: Path, secure: tuple[str, str, Path]) -> Lake:
+    plain, address, certificate = secure
+    made = Lake(tmp_path, plain)
+    made.config(
+        bootstrap_servers=address,
+        security_protocol="SASL_SSL",
+        sasl_mechanisms="PLAIN",
+        sasl_username="zync",
+        sasl_password='"${KAFKA_PASSWORD}"',  # noqa: S106
+        ssl_ca_location=certificate,
+    )
+    return made
+
+
+def sync_from(lake: Lake, name: str, *args: str, password: str = PASSWORD) -> "subprocess.CompletedProcess[str]":
+    env = {**os.environ, "KAFKA_PASSWORD": password}
+    return zync(
+        "sync-from", "kafka", "raw", "--topic", name, "--until-caught-up", *args, cwd=lake.folder, env=env, check=False
+    )
+
+
+def test_records_come_by_tls_and_sasl_and_the_password_is_nowhere(lake: Lake) -> None:
+    topic = TopicMaker(lake.broker)()
+    produce(lake.broker, [(topic, 0, b"1"), (topic, 0, b"2")])
+    done = sync_from(lake, topic, "--debug")
+    assert done.returncode == 0, done.stderr
+    assert lake.values() == [b"1", b"2"]
+    status = zync("status", "--debug", cwd=lake.folder, env={**os.environ, "KAFKA_PASSWORD": PASSWORD})
+    assert topic in status.stdout
+    said = done.stdout + done.stderr + status.stdout + status.stderr
+    written = b"".join(path.read_bytes() for path in lake.folder.rglob("*") if path.is_file())
+    assert PASSWORD not in said
+    assert PASSWORD.encode() not in written
+
+
+def test_a_wrong_password_is_named_as_such_and_not_shown(lake: Lake) -> None:
+    topic = TopicMaker(lake.broker)()
+    done = sync_from(lake, topic, password="guessed")  # noqa: S106
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "uthentication" in line
+    assert "guessed" not in line
+    assert not Path(lake.raw).exists()
+
+
+def test_a_certificate_that_is_not_trusted_is_named_as_such(lake: Lake) -> None:
+    config = lake.folder / "zync.yaml"
+    config.write_text("".join(line for line in config.read_text().splitlines(True) if "ssl.ca" not in line))
+    done = sync_from(lake, "t")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "certificate" in line
+
+
+def test_a_password_that_is_not_in_the_environment_is_the_users_mistake(lake: Lake) -> None:
+    done = zync("sync-from", "kafka", "raw", "--topic", "t", cwd=lake.folder, check=False)
+    assert done.returncode == 2
+    assert "KAFKA_PASSWORD" in done.stderr
