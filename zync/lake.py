@@ -1,5 +1,6 @@
 """Names to Delta tables, and what zync needs of a table beyond its rows: positions, and files by seqno."""
 
+import json
 import os
 import re
 from collections.abc import Collection, Iterator
@@ -20,6 +21,8 @@ from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem, PyFi
 from zync.errors import UsageError, ZyncError
 from zync.places import locate
 
+_ENTRY = re.compile(r"\d{20}\.json")
+_CHECKPOINT = re.compile(r"\d{20}\.checkpoint.*\.parquet")
 CHECKPOINT_EVERY = 100
 """Commits between checkpoints: the log that a reader has to read is at most this long."""
 
@@ -39,6 +42,7 @@ def open_table(location: str) -> DeltaTable | None:
         if "_delta_log" not in names:
             msg = f"{location} is not a Delta table: give another --lake, or move what is there"
             raise UsageError(msg)
+        _check_log(path / "_delta_log")
     try:
         return DeltaTable(location)
     except TableNotFoundError:
@@ -46,6 +50,21 @@ def open_table(location: str) -> DeltaTable | None:
     except DeltaError as error:
         msg = f"{location} cannot be read as a Delta table: {first_line(error)}"
         raise ZyncError(msg) from error
+
+
+def _check_log(log: Path) -> None:
+    """Raises ZyncError where an entry since the last checkpoint was cut off, which delta-rs reads as far as it goes."""
+    names = {path.name for path in log.iterdir()}
+    checkpoint = max((name[:20] for name in names if _CHECKPOINT.fullmatch(name)), default="")
+    for name in sorted(names):
+        if not _ENTRY.fullmatch(name) or name[:20] <= checkpoint:
+            continue
+        *_, last = (log / name).read_bytes().splitlines() or [b""]
+        try:
+            json.loads(last)
+        except ValueError:
+            msg = f"{log / name} was cut off: put it back from a copy. Nothing was changed"
+            raise ZyncError(msg) from None
 
 
 def existing_table(location: str, made_by: str) -> DeltaTable:
@@ -186,7 +205,7 @@ def app_transactions(table: DeltaTable) -> dict[str, int]:
         for info in files.get_file_info(FileSelector("_delta_log"))
         if info.type == FileType.File and int((re.match(r"\d{20}", info.base_name) or ["-1"])[0]) <= table.version()
     )
-    checkpoints = [name for name in names if re.fullmatch(r"\d{20}\.checkpoint.*\.parquet", name)]
+    checkpoints = [name for name in names if _CHECKPOINT.fullmatch(name)]
     start = int(checkpoints[-1][:20]) if checkpoints else -1
     for name in checkpoints:
         if int(name[:20]) == start:
@@ -194,14 +213,12 @@ def app_transactions(table: DeltaTable) -> dict[str, int]:
                 for row in pq.read_table(source, columns=["txn"])["txn"].drop_null().to_pylist():
                     found[row["appId"]] = row["version"]
     for name in names:
-        if name.endswith(".json") and re.fullmatch(r"\d{20}\.json", name) and int(name[:20]) > start:
+        if _ENTRY.fullmatch(name) and int(name[:20]) > start:
             found.update(_txn_actions(files, name))
     return found
 
 
 def _txn_actions(files: FileSystem, name: str) -> Iterator[tuple[str, int]]:
-    import json  # noqa: PLC0415 - only `status` and friends come here
-
     with files.open_input_stream(f"_delta_log/{name}") as source:
         for line in source.read().splitlines():
             if b'"txn"' in line and (txn := json.loads(line).get("txn")):

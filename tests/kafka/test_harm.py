@@ -234,3 +234,36 @@ def produce_slowly(servers: str) -> None:
         producer.produce("t", str(number), partition=number % 2)
         producer.poll(0.005)
     assert producer.flush(60) == 0
+
+
+def test_a_log_entry_that_was_cut_off_is_refused_and_nothing_is_written(lake: Lake, topic: TopicMaker) -> None:
+    name = topic()
+    lake.config()
+    produce(lake.broker, [(name, 0, b"1")])
+    args = ("sync-from", "kafka", "raw", "--topic", name, "--until-caught-up")
+    zync(*args, cwd=lake.folder)
+    entry = Path(lake.raw) / "_delta_log" / f"{1:020}.json"
+    whole = entry.read_bytes()
+    for cut in (len(whole) // 2, 0):
+        entry.write_bytes(whole[:cut])
+        before = sorted(Path(lake.raw).rglob("*"))
+        for command in (args, ("verify", "raw"), ("status",), ("cat", "raw")):
+            done = zync(*command, cwd=lake.folder, check=False)
+            assert done.returncode == 1, (command, cut, done.stdout, done.stderr)
+            (line,) = done.stderr.splitlines()
+            assert line.startswith("zync: ")
+            assert "lake/raw" in line
+        assert sorted(Path(lake.raw).rglob("*")) == before
+    lines = whole.splitlines(keepends=True)
+    kinds = [next(iter(json.loads(line))) for line in lines]
+    for cut in range(kinds.index("add") + 1, len(lines)):  # at the end of a line
+        entry.write_bytes(b"".join(lines[:cut]))
+        before = sorted(Path(lake.raw).rglob("*"))
+        done = zync(*args, cwd=lake.folder, check=False)
+        without_position = f'"zync/{name}/0"'.encode() in b"".join(lines[cut:])  # else only the topic's id is missing
+        assert done.returncode == int(without_position), done.stderr
+        assert sorted(Path(lake.raw).rglob("*")) == before
+    entry.write_bytes(whole)
+    produce(lake.broker, [(name, 0, b"2")])
+    zync(*args, cwd=lake.folder)
+    assert_whole(lake, name, 2)

@@ -28,7 +28,7 @@ from zync.ingest.broker import Brokers, bad_property
 from zync.ingest.caught_up import Targets
 from zync.ingest.committer import Committer
 from zync.ingest.convert import last_offsets, to_arrow
-from zync.ingest.raw import ensure_raw
+from zync.ingest.raw import check_newest, ensure_raw
 
 if TYPE_CHECKING:
     from zync.metrics import IngestMetrics
@@ -131,6 +131,7 @@ def sync_from_kafka(
     topics = brokers.matching(ingest.topics)
     ingest.transactions.check_partitions(topics.get(ingest.transactions.topic or "", 1))
     table = ensure_raw(ingest.location)
+    check_newest(table)
     if ingest.begin != Begin():
         sources = [Source(topic, partition) for topic, count in topics.items() for partition in range(count)]
         put_on_record(ingest.begin, brokers, ingest.location, sources)

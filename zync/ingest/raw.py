@@ -15,8 +15,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from zync.config import RESERVED_TOPIC
+from zync.errors import ZyncError
 from zync.ingest.batch import RECORD_SCHEMA, TIMESTAMP, Source
-from zync.lake import app_transactions, ensure_table
+from zync.lake import app_transactions, data_files, dataset, ensure_table
 
 DECISIONS = Source(RESERVED_TOPIC, 0)
 """Where operators' decisions are in raw: see `zync.decide`."""
@@ -77,6 +78,31 @@ class Positions:
     seqno: int
     next: dict[Source, int] = field(default_factory=dict)
     gaps: tuple[Gap, ...] = ()
+
+
+def check_newest(table: DeltaTable) -> None:
+    """Raises ZyncError where raw's newest rows are not below its positions, as when its log was edited or cut off."""
+    files, stored = data_files(table, "seqno"), positions(table)
+    if not files:
+        return
+    rows = dataset(table, [files[-1].path], RAW_SCHEMA).to_table(columns=["kafka"])["kafka"].combine_chunks()
+    places = pa.table({name: rows.field(name) for name in ("topic", "partition", "offset")})
+    last = places.group_by(["topic", "partition"]).aggregate([("offset", "max")]).to_pylist()
+    back = {gap.source for gap in stored.gaps if gap.end < gap.start}
+    wrong = [
+        f"{source} has offset {one['offset_max']}, and the next to read is {stored.next.get(source, 0)}"
+        for one in last
+        if (source := Source(one["topic"], one["partition"])) not in back
+        and one["offset_max"] >= stored.next.get(source, 0)
+    ]
+    if files[-1].highest != stored.seqno - 1:
+        wrong.append(f"the last seqno is {files[-1].highest}, and the next is {stored.seqno}")
+    if wrong:
+        msg = (
+            f"{table.table_uri} does not agree with itself: {wrong[0]}. Was an entry of its log edited or cut off? "
+            "Put it back from a copy; `zync verify` says more. Nothing was changed"
+        )
+        raise ZyncError(msg)
 
 
 def positions(table: DeltaTable) -> Positions:
