@@ -20,6 +20,7 @@ NAMES = (
     "preset",
     "formats",
     "large",
+    "maintain",
     "follow",
 )
 _RESULTS = Path(__file__).parent / "results.json"

@@ -132,7 +132,7 @@ def sync_from(
     until_caught_up: Annotated[bool, typer.Option(help="End when raw has all that is in Kafka now.")] = False,
     commit_every: Length = timedelta(seconds=5),
     commit_rows: Annotated[int, typer.Option(min=1)] = 100_000,
-    commit_bytes: Size = 128 * 1024 * 1024,
+    commit_bytes: Size = None,
     max_memory: Memory = 1_000_000_000,
     bootstrap_servers: Annotated[str | None, typer.Option(help="Over the config's.")] = None,
     on_gap: Annotated[Literal["stop", "skip"], typer.Option(help="When unread offsets are gone from Kafka.")] = "stop",

@@ -125,17 +125,14 @@ def maintain(
     zync maintain staging --compact --vacuum --retain 30d
     """
     from dataclasses import asdict
-    from functools import cache
 
     from zync.maintain import describe
     from zync.maintain import maintain as tidy
-    from zync.spark import session
 
     settings, out = read_config(config, lake), Output(as_json=as_json)
     both = not (compact or vacuum)
     done = tidy(
         locate(table, settings.lake),
-        cache(lambda: session(None, settings.spark, brief=True)),
         compact=compact or both,
         vacuum=vacuum or both,
         retain=retain,

@@ -89,7 +89,10 @@ def ensure_table(location: str, schema: pa.Schema, description: str) -> DeltaTab
             schema=Schema.from_arrow(schema),
             mode="error",
             description=description,
-            configuration={"delta.checkpointInterval": str(CHECKPOINT_EVERY)},
+            configuration={
+                "delta.checkpointInterval": str(CHECKPOINT_EVERY),
+                "delta.deletedFileRetentionDuration": "interval 30 days",
+            },
             commit_properties=commit_properties({}),  # or who comes second makes it again, with another id
         )
     except (DeltaError, OSError) as error:

@@ -1,47 +1,48 @@
 """`zync maintain`: a table's small files made into large ones, what no version needs deleted, its log kept short.
 
-Writers and readers go on meanwhile. Compaction is a commit of Delta's own library, which refuses it if one of the files
-is gone already and lets appends be; the files that it replaces stay until they are vacuumed. Killed at any moment, it
-leaves a file at most that nobody sees, which is vacuumed as well.
+Writers and readers go on meanwhile. delta-rs's own compaction puts files together by size, and what readers look for
+would lie everywhere; so the files are written here, and committed by delta-rs like all else. Those that are replaced
+stay until they are vacuumed. Killed at any moment, this leaves a file at most that nobody sees, to be vacuumed as well.
 """
 
+import contextlib
 import json
 import math
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
+from deltalake.transaction import AddAction, RemoveAction
 
 from zync.errors import OwnedError, UsageError, ZyncError
 from zync.ingest.raw import RAW_SCHEMA
 from zync.lake import (
+    NO_HOOKS,
     DataFile,
+    commit_properties,
     data_files,
     dataset,
-    existing_table,
     file_statistics,
     first_line,
     is_local,
     locked,
+    open_table,
     table_files,
 )
-from zync.spark import jvm_class
 from zync.staging.table import STAGING_SCHEMA
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 RETAIN = timedelta(days=7)
 """How long files that are no longer part of a table are kept for who still reads them."""
+
+REMEMBERED = timedelta(days=30)
+"""For so long a table's log says what was removed from it, as `ensure_table` makes tables."""
 
 LEAST_RETAIN = timedelta(days=1)
 """Younger files may be of a sync under way, which are no part of the table yet."""
@@ -65,9 +66,8 @@ class Maintained:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-def maintain(  # noqa: PLR0913 - what may be asked for
+def maintain(
     location: str,
-    spark: "Callable[[], SparkSession]",
     *,
     compact: bool,
     vacuum: bool,
@@ -75,18 +75,21 @@ def maintain(  # noqa: PLR0913 - what may be asked for
     dry_run: bool = False,
     on_compacted: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> Maintained:
-    """Maintains the raw or staging at `location`; `spark` is called where there is something to compact.
+    """Maintains the raw or staging at `location`.
 
     Raises:
         UsageError: it is no table of zync's.
         OwnedError: another maintains it. What was done until then stays done.
     """
-    table = existing_table(location, "zync sync-from kafka raw` or `zync sync raw staging")
+    table = open_table(location)
+    if table is None:
+        msg = f"there is no table at {location} to maintain"
+        raise UsageError(msg)
     is_raw = _is_raw(table)
     done = Maintained(files=len(table.file_uris()), dry_run=dry_run)
     with _alone(location):
         if compact:
-            _timed(done, "compact", lambda: _compact(table, spark, done, on_compacted, is_raw=is_raw))
+            _timed(done, "compact", lambda: _compact(table, done, on_compacted, is_raw=is_raw))
         if vacuum:
             _timed(done, "vacuum", lambda: _vacuum(table, done, max(retain, LEAST_RETAIN)))
         if not dry_run:
@@ -102,15 +105,17 @@ def _timed(done: Maintained, what: str, work: Callable[[], None]) -> None:
 
 
 def _is_raw(table: DeltaTable) -> bool:
-    names = {one.name for one in table.schema().fields}
+    """Whether it is a raw, or else a staging; UsageError where it is neither, or has more than zync gave it."""
+    fields = {one.name: one.type for one in table.schema().fields}
+    plain = table.protocol().min_reader_version == 1 and not table.metadata().partition_columns
     for schema, is_raw in ((STAGING_SCHEMA, False), (RAW_SCHEMA, True)):
-        if set(schema.names) <= names:
+        if plain and fields == {one.name: one.type for one in Schema.from_arrow(schema).fields}:
             return is_raw
-    msg = f"{table.table_uri} is neither a raw nor a staging of zync's"
+    msg = f"{table.table_uri} is neither a raw nor a staging as zync makes them"
     raise UsageError(msg)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _alone(location: str) -> Iterator[None]:
     """Holds a lock that only `maintain` takes. An object store has none: there the commit's own check decides."""
     if not is_local(location):
@@ -127,24 +132,19 @@ def _alone(location: str) -> Iterator[None]:
 def groups(files: list[DataFile], target: int = TARGET) -> list[list[DataFile]]:
     """Neighbours among `files` that are to become one file of at most `target` bytes; at least two each."""
     found: list[list[DataFile]] = [[]]
+    size = 0
     for file in files:
-        if file.size > target // 2:
+        large = file.size > target // 2
+        if large or size + file.size > target:
             found.append([])
-            continue
-        if sum(one.size for one in found[-1]) + file.size > target:
-            found.append([])
-        found[-1].append(file)
+            size = 0
+        if not large:
+            found[-1].append(file)
+            size += file.size
     return [one for one in found if len(one) > 1]
 
 
-def _compact(
-    table: DeltaTable,
-    spark: "Callable[[], SparkSession]",
-    done: Maintained,
-    on_compacted: Callable[[int, int], None],
-    *,
-    is_raw: bool,
-) -> None:
+def _compact(table: DeltaTable, done: Maintained, on_compacted: Callable[[int, int], None], *, is_raw: bool) -> None:
     """Makes one file of each group of neighbours, each in a commit of its own.
 
     Neighbours by seqno in raw, by sync in staging: what readers look for stays together, and in order.
@@ -154,80 +154,81 @@ def _compact(
     planned = groups(data_files(table, column))
     for number, group in enumerate(planned, 1):
         done.compacted, done.into = done.compacted + len(group), number
-        if not done.dry_run:
-            add = _written(table, group, schema, statistics)
-            _replace(spark(), table, group, add)
-            on_compacted(number, len(planned))
+        if done.dry_run:
+            continue
+        add = _written(table, group, schema, statistics)
+        try:
+            _replace(table, group, add)
+        except OwnedError:
+            with contextlib.suppress(OSError):
+                table_files(table).delete_file(add.path)
+            raise
+        on_compacted(number, len(planned))
 
 
-def _written(
-    table: DeltaTable, group: list[DataFile], schema: pa.Schema, statistics: tuple[str, ...]
-) -> dict[str, Any]:
+def _written(table: DeltaTable, group: list[DataFile], schema: pa.Schema, statistics: tuple[str, ...]) -> AddAction:
     """Writes the rows of those files, in that order, as one; returns what the log is to say of it."""
     path, files = f"compacted-{uuid.uuid4().hex}.zstd.parquet", table_files(table)
     with files.open_output_stream(path) as target, pq.ParquetWriter(target, schema, compression="zstd") as writer:
-        waiting: list[pa.Table] = []
+        waiting, size = list[pa.RecordBatch](), 0
         for one in group:
-            waiting.append(dataset(table, [one.path], schema).to_table())
-            if sum(rows.nbytes for rows in waiting) >= _AT_ONCE:
-                writer.write_table(pa.concat_tables(waiting))
-                waiting.clear()
+            for batch in dataset(table, [one.path], schema).to_batches():
+                waiting.append(batch)
+                size += batch.nbytes
+                if size >= _AT_ONCE:
+                    writer.write_table(pa.Table.from_batches(waiting))
+                    waiting, size = [], 0
         if waiting:
-            writer.write_table(pa.concat_tables(waiting))
+            writer.write_table(pa.Table.from_batches(waiting))
     with files.open_input_file(path) as source:
         found = file_statistics(pq.ParquetFile(source).metadata, statistics)
     if found["numRecords"] != sum(one.rows for one in group):
+        files.delete_file(path)
         msg = f"{table.table_uri}: {len(group)} files have other rows than the log says: `zync verify` names them"
         raise ZyncError(msg)
     now = int(time.time() * 1000)
-    return {
-        "path": path,
-        "partitionValues": {},
-        "size": files.get_file_info(path).size,
-        "modificationTime": now,
-        "dataChange": False,
-        "stats": json.dumps(found),
-    }
+    return AddAction(path, files.get_file_info(path).size, {}, now, data_change=False, stats=json.dumps(found))
 
 
-def _replace(spark: "SparkSession", table: DeltaTable, group: list[DataFile], add: dict[str, Any]) -> None:
-    """Commits that one file stands for those, of the version that `table` is at: the same rows, no change of data."""
-    from py4j.protocol import Py4JJavaError  # noqa: PLC0415
+def _replace(table: DeltaTable, group: list[DataFile], add: AddAction) -> None:
+    """Commits that one file stands for those: the same rows, no change of data.
 
-    removes = [
-        {
-            "path": one.logged,
-            "deletionTimestamp": add["modificationTime"],
-            "dataChange": False,
-            "extendedFileMetadata": True,
-            "partitionValues": {},
-            "size": one.size,
-        }
-        for one in group
-    ]
-    delta, option = "org.apache.spark.sql.delta", jvm_class(spark, "scala.Option")
-    none, sequence = option.empty(), jvm_class(spark, "org.apache.spark.api.python.PythonUtils").toSeq
-    action = jvm_class(spark, f"{delta}.actions.Action").fromJson
-    actions = [action(json.dumps(one)) for one in ({"add": add}, *({"remove": one} for one in removes))]
-    optimize = jvm_class(spark, f"{delta}.DeltaOperations$Optimize")(sequence([]), sequence([]), False, none, False)  # noqa: FBT003
-    log = jvm_class(spark, f"{delta}.DeltaLog").forTable(spark._jsparkSession, table.table_uri)  # noqa: SLF001
-    try:
-        log.update(False, none, none)  # noqa: FBT003
-        planned = log.getSnapshotAt(table.version(), none, none, False)  # noqa: FBT003
-        log.startTransaction(none, option.apply(planned)).commit(sequence(actions), optimize)
-    except Py4JJavaError as error:
-        said = error.java_exception
-        if "Concurrent" in said.getClass().getSimpleName():
+    Where another commit came first, it is looked whether the files are still there, and tried again.
+    """
+    now = add.modification_time
+    removes = [RemoveAction(one.logged, False, now, one.size, {}) for one in group]  # noqa: FBT003 - data_change
+    while True:
+        live = set(pa.table(table.get_add_actions())["path"].to_pylist())
+        if add.path in live:
+            return
+        if not live.issuperset(one.logged for one in group):
             msg = f"another maintains {table.table_uri}: its files are not what they were. What was done stays done"
-            raise OwnedError(msg) from error
-        msg = f"{table.table_uri} cannot be compacted: {first_line(Exception(said.getMessage()))}"
-        raise ZyncError(msg) from error
+            raise OwnedError(msg)
+        _is_raw(table)
+        version = table.version()
+        try:
+            table.create_write_transaction(
+                [add, *removes],
+                mode="append",
+                schema=table.schema(),
+                commit_properties=commit_properties({}),
+                post_commithook_properties=NO_HOOKS,
+            )
+        except (DeltaError, OSError) as error:
+            table.update_incremental()
+            if table.version() == version:
+                msg = f"{table.table_uri} cannot be compacted: {first_line(error)}"
+                raise ZyncError(msg) from error
+        else:
+            table.update_incremental()
 
 
 def _vacuum(table: DeltaTable, done: Maintained, retain: timedelta) -> None:
-    table.update_incremental()
     hours = math.ceil(retain / timedelta(hours=1))
     try:
+        table.update_incremental()
+        if retain > REMEMBERED and not done.dry_run:  # or checkpoints forget earlier what was removed when
+            table.alter.set_table_properties({"delta.deletedFileRetentionDuration": f"interval {hours} hours"})
         gone = table.vacuum(hours, dry_run=done.dry_run, enforce_retention_duration=False, full=True)
     except (DeltaError, OSError) as error:
         msg = f"{table.table_uri} cannot be vacuumed: {first_line(error)}"

@@ -41,7 +41,10 @@ LogFormat = Annotated[
     Literal["text", "json"],
     typer.Option(help="Of the lines on standard error.", callback=_log_format),
 ]
-Size = Annotated[int, typer.Option(parser=lambda given: _parsed(size, given), metavar="SIZE", show_default="128MiB")]
+Size = Annotated[
+    int | None,
+    typer.Option(parser=lambda given: _parsed(size, given), metavar="SIZE", help="Default: as --max-memory allows."),
+]
 Memory = Annotated[
     int,
     typer.Option(

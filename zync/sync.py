@@ -92,7 +92,7 @@ class Syncer:
                 started = time.monotonic()
                 sync = stage(sync)
                 sync.seconds[stage.__name__] = round(time.monotonic() - started, 3)
-        self.known, self._staging_version = sync.after, staging.version() + 1  # refused if another had come between
+        self.known, self._staging_version = sync.after, staging.version() + 1  # if none came between
         checkpoint(staging)
         return _outcome(sync)
 

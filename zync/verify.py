@@ -54,8 +54,8 @@ def verify(raw: str, staging: str | None, config: Config, *, every_version: bool
     if staging is not None:
         newest = existing_table(staging, "zync sync raw staging")
         read: dict[str, Any] = {}
-        kept = Claim("versions of staging before this one are kept, and as they must be")
-        for old in _kept(newest) if every_version else ():
+        kept = Claim("versions of staging before this one are as they must be")
+        for old in _kept(newest, kept) if every_version else ():
             kept.count += 1
             if old.transaction_version(SYNC) is not None:
                 claims += _named(f"version {old.version()}: ", _staging(old, config, read))
@@ -64,20 +64,31 @@ def verify(raw: str, staging: str | None, config: Config, *, every_version: bool
     return claims
 
 
-def _kept(newest: DeltaTable) -> Iterator[DeltaTable]:
-    """The versions before that one which can be read still: `zync maintain` takes log entries and files away."""
+def _kept(newest: DeltaTable, claim: Claim) -> Iterator[DeltaTable]:
+    """The versions before that one which can be read still: `zync maintain` takes log entries and files away.
+
+    `claim` is broken where one has no log entry though an earlier one has, and says how many have not all their files.
+    """
+    readable, vacuumed = False, 0
     now = {file.path for file in data_files(newest, "seqno")}
     files, there = table_files(newest), dict[str, bool]()
     for version in range(newest.version()):
         try:
             old = DeltaTable(newest.table_uri, version=version)
-        except DeltaError:
+        except DeltaError as error:
+            if readable:
+                claim.broken(f"version {version}: {first_line(error)}")
             continue
+        readable = True
         gone = {file.path for file in data_files(old, "seqno")} - now
         asked = sorted(gone - there.keys())
         there |= {path: one.type == FileType.File for path, one in zip(asked, files.get_file_info(asked), strict=True)}
         if all(there[path] for path in gone):
             yield old
+        else:
+            vacuumed += 1
+    if vacuumed:
+        claim.text += f" (of {vacuumed:,} others files were taken away that are not needed now)"
 
 
 def _named(prefix: str, claims: Iterator[Claim]) -> Iterator[Claim]:

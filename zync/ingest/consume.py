@@ -47,7 +47,7 @@ _WITHOUT_SECONDS = 5
 _LOOK_SECONDS = 0.5
 _MEASURE_SECONDS = 1.0
 _STATISTICS_MS = 2000
-_PATIENCE_SECONDS = 2.0
+_PATIENCE_SECONDS = 30.0
 _REFRESH = "topic.metadata.refresh.interval.ms"
 _ENDS = (
     KafkaError._FATAL,  # noqa: SLF001 - an error may be of this code and not say that it is `fatal()`
@@ -73,7 +73,10 @@ _DEFAULTS = {
 
 @dataclass(frozen=True)
 class Ingest:
-    """What to take from Kafka, where to put it, how often to commit, and within how many bytes of memory."""
+    """What to take from Kafka, where to put it, how often to commit, and within how many bytes of memory.
+
+    `commit_bytes`: None for what `max_memory` allows.
+    """
 
     location: str
     kafka: dict[str, str]
@@ -81,7 +84,7 @@ class Ingest:
     until_caught_up: bool = False
     commit_every: timedelta = timedelta(seconds=5)
     commit_rows: int = 100_000
-    commit_bytes: int = 128 * 1024 * 1024
+    commit_bytes: int | None = None
     max_memory: int = memory.DEFAULT
     on_gap: Literal["stop", "skip"] = "stop"
     begin: Begin = field(default_factory=Begin)
@@ -174,7 +177,9 @@ class _Run:
         self.measured = 0.0
         self.paused: list[Source] = []
         self.share = memory.share(ingest.max_memory)
-        self.commit_bytes = min(ingest.commit_bytes, 2 * self.share)
+        self.commit_bytes = min(ingest.commit_bytes or 2 * self.share, 2 * self.share)
+        if ingest.commit_bytes and ingest.commit_bytes > self.commit_bytes:
+            log.warning("--commit-bytes is more than fits in --max-memory: %s a commit at most", self.commit_bytes)
         self.at_once = self.share // _LARGE
         try:
             self.consumer = Consumer(
@@ -194,6 +199,7 @@ class _Run:
         self.held = Assignment(self.consumer, brokers, table, ingest.on_gap)
         self.committer = Committer(ingest.location, brokers, timed=metrics is not None)
         self.look_every = float({**_DEFAULTS, **ingest.kafka}[_REFRESH]) / 1000
+        self.patience = min(_PATIENCE_SECONDS, float(ingest.kafka.get("max.poll.interval.ms", 300_000)) / 1000 / 3)
 
     def run(self) -> Ingested:
         started = time.monotonic()
@@ -355,7 +361,7 @@ class _Run:
             batch.since = time.monotonic()
         elif full or time.monotonic() - batch.since >= limits.commit_every.total_seconds() or self.at_targets():
             if full and self.committer.busy:
-                if not self.committer.done(0.0 if self.paused else _PATIENCE_SECONDS):
+                if not self.committer.done(0.0 if self.paused else self.patience):
                     self.pause()
                     return
                 self.settle()

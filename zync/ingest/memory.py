@@ -18,6 +18,9 @@ _FETCH_LEAST = 1_000_000
 """What librdkafka wants to be allowed to fetch, in bytes; a larger message comes all the same, alone."""
 
 
+_FETCH_MOST = 2_000_000_000
+
+
 def share(max_memory: int) -> int:
     """The bytes of keys and values that one call may take and that may be fetched ahead, half of what a batch may."""
     return (max_memory - _BASE) // _PARTS
@@ -26,6 +29,6 @@ def share(max_memory: int) -> int:
 def properties(share: int) -> dict[str, str]:
     """What librdkafka is to be told for that."""
     return {
-        "queued.max.messages.kbytes": str(share // 1000),
-        "fetch.max.bytes": str(max(share, _FETCH_LEAST)),
+        "queued.max.messages.kbytes": str(min(share, _FETCH_MOST) // 1000),
+        "fetch.max.bytes": str(min(max(share, _FETCH_LEAST), _FETCH_MOST)),
     }

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 from pyarrow.fs import FileSelector
 
 from zync.errors import CommitUnknownError, OwnedError, ZyncError
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
 
 _STATISTICS = ("seqno", "sync")
-_TRIES = 10
-"""Commits of `zync maintain` that may come between before it is given up; there are some in a minute at most."""
+_TRIES = 100
+"""Commits of `zync maintain` that may come between, one after the other, before it is given up."""
 
 
 @contextmanager
@@ -151,10 +151,11 @@ def commit(table: DeltaTable, folder: str, number: int, nonce: str) -> None:
         ZyncError: it did not land; trying the sync again is safe.
         CommitUnknownError: it is not known whether it landed.
     """
+    added: list[AddAction | RemoveAction] = list(_added(table, folder))
     for _ in range(_TRIES):
         try:
             table.create_write_transaction(
-                list(_added(table, folder)),
+                added,
                 mode="append",
                 schema=table.schema(),
                 commit_properties=commit_properties({SYNC: number}, userMetadata=nonce),
