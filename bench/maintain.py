@@ -1,4 +1,4 @@
-"""What `zync maintain` makes of a raw that got a commit each five seconds for six hours: files, and the time to read."""
+"""What `zync maintain` makes of a raw that got a commit each five seconds for six hours, and the time to read it."""
 
 import time
 from pathlib import Path
