@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test test-cdc lint bench lock clean
+.PHONY: setup demo test test-cdc fuzz lint bench lock clean
 
 setup: $(VENV)/.ready
 
@@ -33,6 +33,10 @@ test: lint
 test-cdc: setup
 	@sh scripts/postgres.sh
 	ZYNC_TEST_CDC_TRANSACTIONS=1000 $(BIN)/pytest -n 0 tests/cdc/test_bank.py
+
+# Bytes that nobody thought of, from another beginning each time; `make test` has a short form of it.
+fuzz: setup
+	ZYNC_TEST_FUZZ_TIMES=5000 $(BIN)/pytest -n 0 tests/spark/test_fuzz.py
 
 bench: setup
 	$(BIN)/python -m bench

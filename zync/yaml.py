@@ -32,12 +32,27 @@ def load(path: Path) -> Config:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         msg = f"{path}:{line}: not YAML: {error.problem}"
         raise UsageError(msg) from error
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        msg = f"{path}:{line}: not YAML: {error.reason} (#x{ord(text[error.position]):04x})"
+        raise UsageError(msg) from error
+    except RecursionError as error:
+        msg = f"{path}:1: nested too deeply to be a config"
+        raise UsageError(msg) from error
     config: Config = reader.value(Config, node, "the config") if node is not None else Config()
     rules = tuple(
         replace(rule, python=str(reader.base / rule.python)) if rule.python else rule for rule in config.outputs
     )
     config = replace(config, lake=reader.location(config.lake), outputs=rules, path=path.absolute())
     return _checked(debezium.expand(_preset(config, reader, node)), reader, node)
+
+
+def _is_file(path: Path) -> bool:
+    """Whether there is such a file; not, where there cannot be one of that name."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 class _Reader:
@@ -193,7 +208,7 @@ def _check_formats(config: Config, reader: _Reader, node: yaml.Node | None) -> N
             raise reader.fail(at, f"topics.{name}.avro_schema needs value: avro")
         if topic.schema and config.format(topic, "value") in ("string", "bytes"):
             raise reader.fail(at, f"topics.{name}.schema is for values with fields, not {topic.value or 'these'}")
-        if topic.avro_schema and not topic.avro_schema.is_file():
+        if topic.avro_schema and not _is_file(topic.avro_schema):
             raise reader.fail(at, f"the schema {topic.avro_schema} of topic {name!r} is not there")
         if config.registry is None and (framed := sorted(kinds & {"avro", "json-schema"})):
             raise reader.fail(at, f"topic {name!r} is {framed[0]}, which needs a schema registry: say registry.url")
@@ -202,7 +217,7 @@ def _check_formats(config: Config, reader: _Reader, node: yaml.Node | None) -> N
         if not url.startswith(("http://", "https://")):
             raise reader.fail(at, "registry.url must begin with http:// or https://")
         for path in (config.registry.ca, config.registry.certificate, config.registry.certificate_key):
-            if path and not path.is_file():
+            if path and not _is_file(path):
                 raise reader.fail(_find(node, "registry"), f"registry: the file {path} is not there")
         if "@" in url:  # it would be shown in errors
             raise reader.fail(at, "registry.url must have no user or password in it: say registry.basic_auth")
@@ -211,7 +226,7 @@ def _check_formats(config: Config, reader: _Reader, node: yaml.Node | None) -> N
 def _check_rule(rule: OutputRule, reader: _Reader, node: yaml.Node | None) -> None:
     if (rule.sql is None) == (rule.python is None):
         raise reader.fail(node, f"the output to {rule.topic!r} needs one of sql and python")
-    if rule.sql and not rule.sql.is_file():
+    if rule.sql and not _is_file(rule.sql):
         raise reader.fail(node, f"the rule {rule.sql} of output {rule.topic!r} is not there")
 
 
@@ -220,5 +235,5 @@ def _check_lookup(name: str, lookup: Lookup, reader: _Reader, node: yaml.Node | 
     if len(given) != 1:
         raise reader.fail(node, f"lookup {name!r} needs exactly one of csv, json and delta")
     path = lookup.csv or lookup.json
-    if path and not path.is_file():
+    if path and not _is_file(path):
         raise reader.fail(node, f"the {given[0]} file {path} of lookup {name!r} is not there")
