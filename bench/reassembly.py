@@ -39,7 +39,8 @@ def run(folder: Path) -> list[Result]:
     def plain(number: int, raw: Raw = large) -> float:
         started = time.monotonic()
         table = existing_table(raw.location, "this benchmark")
-        rows = read_parquet(spark, [one.uri for one in data_files(table, "seqno")], RAW_COLUMNS)
+        files = data_files(table, "seqno")
+        rows = read_parquet(spark, [one.uri for one in files], RAW_COLUMNS)
         decoded = decode(spark, rows, pipeline, take_apart(spark, pipeline.transactions.done))
         decoded = decoded.where("fault IS NULL AND bad IS NULL").selectExpr(  # or Spark would leave out decode's checks
             "CAST(txn AS BIGINT) AS seqno", "seqno AS record_seqno", "txn", "topic", "kafka", "key", "value", "headers"
@@ -50,7 +51,7 @@ def run(folder: Path) -> list[Result]:
                 raise AssertionError
             staging = ensure_table(str(folder / f"plain-{number}"), STAGING_SCHEMA, "output rows")
             write(out, staging, "sync-1", 1)
-        commit(staging, "sync-1", 1, uuid.uuid4().hex)
+        commit(staging, "sync-1", 1, uuid.uuid4().hex, rows=sum(one.rows for one in files))
         return time.monotonic() - started
 
     for number in (-2, -1):

@@ -151,5 +151,5 @@ def conclude_and_commit(sync: Sync) -> Sync:
         },
     )
     add_rows(sync.staging, written.folder, concluded.rows)
-    commit(sync.staging, written.folder, sync.number, nonce)
+    commit(sync.staging, written.folder, sync.number, nonce, rows=written.count + concluded.rows.num_rows)
     return replace(sync, after=concluded.known)

@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from tests.conftest import rows, start, zync
 from tests.spark.conftest import Pipeline
 from zync import maintain as engine
-from zync.errors import OwnedError, UsageError
+from zync.errors import OwnedError, UsageError, ZyncError
 from zync.ingest.raw import RAW_SCHEMA
 from zync.lake import data_files, open_table
 from zync.maintain import Maintained, groups, maintain
@@ -166,9 +166,9 @@ def test_a_sync_whose_staging_is_compacted_before_it_commits_lands(
     in_steps(pipeline, txn, 3)
     commit, between = stages.commit, []
 
-    def after_maintenance(*args: Any) -> None:
+    def after_maintenance(*args: Any, **more: Any) -> None:
         between.append(tidy(pipeline, pipeline.staging).compacted)
-        commit(*args)
+        commit(*args, **more)
 
     monkeypatch.setattr(stages, "commit", after_maintenance)
     pipeline.load(*(("b", txn(f"2-{n}", 2, x=n)) for n in range(3)))
@@ -176,6 +176,27 @@ def test_a_sync_whose_staging_is_compacted_before_it_commits_lands(
     assert between[0] > 2
     assert_sound(pipeline)
     pipeline.load(("a", txn("x", 1, x=1)))
+    assert pipeline.sync().transactions == 1
+    assert_sound(pipeline)
+
+
+def test_a_sync_whose_files_were_deleted_before_it_commits_does_not_land(
+    pipeline: Pipeline, txn: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a vacuum, of one that runs for days."""
+    from zync import stages
+
+    commit = stages.commit
+
+    def too_late(table: DeltaTable, folder: str, *args: Any, **more: Any) -> None:
+        next((pipeline.staging / folder).glob("part-*.parquet")).unlink()
+        commit(table, folder, *args, **more)
+
+    pipeline.load(("a", txn(1, 1, x=1)))
+    monkeypatch.setattr(stages, "commit", too_late)
+    with pytest.raises(ZyncError, match="rows that were written .* are not there"):
+        pipeline.sync()
+    monkeypatch.setattr(stages, "commit", commit)
     assert pipeline.sync().transactions == 1
     assert_sound(pipeline)
 

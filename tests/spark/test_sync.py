@@ -396,14 +396,14 @@ def test_a_sync_that_lost_the_race_says_that_it_did_not_land(
 
     real = engine.commit
 
-    def beaten(*args: Any) -> None:
+    def beaten(*args: Any, **more: Any) -> None:
         Syncer(pipeline.config, pipeline.raw, str(pipeline.staging), pipeline.spark).sync()
-        real(*args)
+        real(*args, **more)
 
     calls = iter([beaten, real])
 
-    def commit(*args: Any) -> None:
-        next(calls)(*args)
+    def commit(*args: Any, **more: Any) -> None:
+        next(calls)(*args, **more)
 
     monkeypatch.setattr(engine, "commit", commit)
     with pytest.raises(ZyncError, match="did not land"):

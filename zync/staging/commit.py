@@ -78,6 +78,11 @@ class Written:
     outputs: dict[str, int]
     offsets: dict[str, int]
 
+    @property
+    def count(self) -> int:
+        """All rows in them."""
+        return int(self.rows.num_rows) + sum(self.outputs.values())
+
 
 BOOKKEEPING = ("kind", "seqno", "txn", "records", "count", "since", "state", "reason", "kafka")
 
@@ -144,16 +149,19 @@ def reclaim(table: DeltaTable, newest: int) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def commit(table: DeltaTable, folder: str, number: int, nonce: str) -> None:
-    """Adds the files of `folder` to staging as sync `number`, on the handle that the cursor was read from.
+def commit(table: DeltaTable, folder: str, number: int, nonce: str, *, rows: int) -> None:
+    """Adds the files of `folder`, with their `rows`, to staging as sync `number`.
+
+    On the handle that the cursor was read from; or, if the table was only maintained since, on one that is as it was.
 
     Raises:
         ZyncError: it did not land; trying the sync again is safe.
         CommitUnknownError: it is not known whether it landed.
     """
-    added: list[AddAction | RemoveAction] = list(_added(table, folder))
+    added: list[AddAction | RemoveAction] = []
     for _ in range(_TRIES):
         try:
+            added = added or list(_added(table, folder, rows))
             table.create_write_transaction(
                 added,
                 mode="append",
@@ -206,8 +214,8 @@ def checkpoint(table: DeltaTable) -> None:
             table.create_checkpoint()
 
 
-def _added(table: DeltaTable, folder: str) -> Iterator[AddAction]:
-    """The files of `folder` as actions, with the statistics that reads prune by."""
+def _added(table: DeltaTable, folder: str, rows: int) -> Iterator[AddAction]:
+    """The files of `folder` as actions, with the statistics that reads prune by; ZyncError where they lack `rows`."""
     files = table_files(table)
     for info in files.get_file_info(FileSelector(folder)):
         if not info.path.endswith(".parquet"):
@@ -215,7 +223,11 @@ def _added(table: DeltaTable, folder: str) -> Iterator[AddAction]:
         path = info.path.lstrip("/")
         with files.open_input_file(path) as source:
             statistics = file_statistics(pq.ParquetFile(source).metadata, _STATISTICS)
+        rows -= statistics["numRecords"]
         if statistics["numRecords"]:
             yield AddAction(
                 path, info.size, {}, int(time.time() * 1000), data_change=True, stats=json.dumps(statistics)
             )
+    if rows:
+        msg = f"{rows:,} rows that were written to {table.table_uri}/{folder} are not there: were files deleted?"
+        raise ZyncError(msg)
