@@ -10,7 +10,7 @@ import pytest
 from tests.cdc.source import free_port
 from tests.conftest import TopicMaker, produce, zync
 from tests.kafka.conftest import Lake
-from zync import devkafka
+from zync import devkafka, jars
 from zync.devkafka import DevKafka
 
 PASSWORD = "correct horse battery"  # noqa: S105 - of a broker that lives as long as a test
@@ -22,22 +22,28 @@ listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL
 sasl.enabled.mechanisms=PLAIN
 listener.name.sasl_ssl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \
 user_zync="{password}";
-ssl.keystore.type=PEM
-ssl.keystore.location={pem}
+ssl.keystore.type=PKCS12
+ssl.keystore.location={store}
+ssl.keystore.password={password}
 """
+
+
+def keytool(*args: str | Path) -> None:
+    program = Path(jars.java()).resolve().with_name("keytool")
+    subprocess.run([program, *args], check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str, Path]]:
     """A broker's plain address, the one with TLS and SASL, and the certificate to trust."""
     folder = tmp_path_factory.mktemp("secure")
-    key, certificate = folder / "key.pem", folder / "ca.pem"
-    subject = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost")
-    made = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject)
-    subprocess.run([*made, "-keyout", key, "-out", certificate], check=True, capture_output=True)
-    (folder / "server.pem").write_text(key.read_text() + certificate.read_text())
+    store, certificate = folder / "server.p12", folder / "ca.pem"
+    named = ("-alias", "server", "-keystore", store, "-storetype", "PKCS12", "-storepass", PASSWORD)
+    subject = ("-dname", "CN=localhost", "-ext", "SAN=dns:localhost", "-validity", "2")
+    keytool("-genkeypair", "-keyalg", "RSA", *subject, *named)
+    keytool("-exportcert", "-rfc", "-file", certificate, *named)
     port = free_port()
-    own = _SECURE.format(port=port, password=PASSWORD, pem=folder / "server.pem")
+    own = _SECURE.format(port=port, password=PASSWORD, store=store)
     plain = [line for line in devkafka._PROPERTIES.splitlines() if "listeners=" not in line]  # noqa: SLF001
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(devkafka, "_PROPERTIES", "\n".join([*plain, own]))
