@@ -36,6 +36,7 @@ from zync.lake import (
     open_table,
     table_files,
 )
+from zync.output import amount
 from zync.staging.table import STAGING_SCHEMA
 
 RETAIN = timedelta(days=7)
@@ -250,7 +251,5 @@ def _shorten_log(table: DeltaTable) -> None:
 def describe(done: Maintained) -> str:
     """What was done as a line for people."""
     would = "would be " if done.dry_run else ""
-    return (
-        f"{done.files:,} files, {done.compacted:,} {would}compacted into {done.into:,}, "
-        f"{done.deleted:,} that nobody needs {would}deleted"
-    )
+    compacted = f"{done.compacted:,} {would}compacted into {done.into:,}" if done.compacted else "none to compact"
+    return f"{amount(done.files, 'file')} in the table, {compacted}; {done.deleted:,} that nobody needs {would}deleted"

@@ -59,6 +59,8 @@ TABLE = [
     ("demo", "zync cat staging", r'"kind":"pending".*"kind":"output"'),
     ("demo", 'zync query "SELECT kind, seqno FROM staging"', "output.*3"),
     ("demo", "zync status", "cursor 1, head 3.*in flight 1.*set aside none.*gaps +none"),
+    ("demo", "zync maintain raw", "1 file in the table, none to compact; 0 that nobody needs deleted"),
+    ("demo", "zync maintain staging", "compacted into 1; 0 that nobody needs deleted"),
 ]
 """Commands of the table of commands, where they are run, and what each prints."""
 
