@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from zync.options import AsJson, ConfigFile, Debug, Lake, Length, read_config
+from zync.options import AsJson, ConfigFile, Debug, Lake, Retain, read_config
 from zync.output import Output, amount
 from zync.places import locate
 
@@ -109,7 +109,7 @@ def maintain(
     table: Annotated[str, typer.Argument(help="raw or staging.")],
     compact: Annotated[bool, typer.Option("--compact", help="Small files into large ones.")] = False,
     vacuum: Annotated[bool, typer.Option("--vacuum", help="Delete files that are no part of it any more.")] = False,
-    retain: Length = timedelta(days=7),
+    retain: Retain = timedelta(days=7),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     lake: Lake = None,
     config: ConfigFile = None,

@@ -27,7 +27,18 @@ AsJson = Annotated[bool, typer.Option("--json", help="Results as JSON, for progr
 Debug = Annotated[
     bool, typer.Option("--debug", help="Tracebacks and details on errors.", callback=lambda on: _debug(on=on))
 ]
-Length = Annotated[timedelta, typer.Option(parser=lambda given: _parsed(duration, given), metavar="TIME")]
+Every = Annotated[
+    timedelta, typer.Option(parser=lambda given: _parsed(duration, given), metavar="TIME", show_default="5s")
+]
+Retain = Annotated[
+    timedelta,
+    typer.Option(
+        parser=lambda given: _parsed(duration, given),
+        metavar="TIME",
+        show_default="7d",
+        help="Keep files that were part of the table within it.",
+    ),
+]
 Older = Annotated[
     timedelta | None,
     typer.Option(
