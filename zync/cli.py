@@ -14,16 +14,17 @@ import typer
 
 from zync import cli_broker, cli_tables, cli_txn
 from zync.errors import INTERRUPTED, ZyncError
+from zync.ingest import memory
 from zync.options import (
     AsJson,
+    CommitBytes,
+    CommitEvery,
     ConfigFile,
     Debug,
-    Every,
     Lake,
     LogFormat,
-    Memory,
+    MaxMemory,
     Metrics,
-    Size,
     debugging,
     partition_offset,
     read_config,
@@ -130,10 +131,10 @@ def sync_from(
     table: Annotated[str, typer.Argument(help="The table to append to, usually raw.")],
     topic: Annotated[list[str] | None, typer.Option(help="A name or ^regex; repeatable.")] = None,
     until_caught_up: Annotated[bool, typer.Option(help="End when raw has all that is in Kafka now.")] = False,
-    commit_every: Every = timedelta(seconds=5),
+    commit_every: CommitEvery = timedelta(seconds=5),
     commit_rows: Annotated[int, typer.Option(min=1)] = 100_000,
-    commit_bytes: Size = None,
-    max_memory: Memory = 1_000_000_000,
+    commit_bytes: CommitBytes = None,
+    max_memory: MaxMemory = memory.DEFAULT,
     bootstrap_servers: Annotated[str | None, typer.Option(help="Over the config's.")] = None,
     on_gap: Annotated[Literal["stop", "skip"], typer.Option(help="When unread offsets are gone from Kafka.")] = "stop",
     start: Annotated[

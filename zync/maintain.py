@@ -39,9 +39,6 @@ from zync.lake import (
 from zync.output import amount
 from zync.staging.table import STAGING_SCHEMA
 
-RETAIN = timedelta(days=7)
-"""How long files that are no longer part of a table are kept for who still reads them."""
-
 REMEMBERED = timedelta(days=30)
 """For so long a table's log says what was removed from it, as `ensure_table` makes tables."""
 
@@ -72,11 +69,13 @@ def maintain(
     *,
     compact: bool,
     vacuum: bool,
-    retain: timedelta = RETAIN,
+    retain: timedelta,
     dry_run: bool = False,
     on_compacted: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> Maintained:
     """Maintains the raw or staging at `location`.
+
+    `retain`: how long files that are no longer part of it are kept, for those who still read them.
 
     Raises:
         UsageError: it is no table of zync's.

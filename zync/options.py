@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 import typer
 
 from zync.config import Config, duration, size
+from zync.ingest import memory
 from zync.output import LogFormatter
 
 T = TypeVar("T")
@@ -21,49 +22,40 @@ def _log_format(given: str) -> str:
     return given
 
 
+def _parsed(parse: Callable[[str], T], given: T | str) -> T:
+    """An option's value; a default comes as the value it is."""
+    if not isinstance(given, str):
+        return given
+    try:
+        return parse(given)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _given(parse: Callable[[str], T], metavar: str, **said: Any) -> Any:
+    """An option whose text `parse` reads."""
+    return typer.Option(parser=lambda given: _parsed(parse, given), metavar=metavar, **said)
+
+
 Lake = Annotated[str | None, typer.Option("--lake", envvar="ZYNC_LAKE", help="Folder or URI of the tables.")]
 ConfigFile = Annotated[Path | None, typer.Option("--config", envvar="ZYNC_CONFIG", help="Default zync.yaml.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Results as JSON, for programs.")]
 Debug = Annotated[
     bool, typer.Option("--debug", help="Tracebacks and details on errors.", callback=lambda on: _debug(on=on))
 ]
-Every = Annotated[
-    timedelta, typer.Option(parser=lambda given: _parsed(duration, given), metavar="TIME", show_default="5s")
-]
+CommitEvery = Annotated[timedelta, _given(duration, "TIME", show_default="5s")]
+CommitBytes = Annotated[int | None, _given(size, "SIZE", help="Default: as --max-memory allows.")]
+MaxMemory = Annotated[int, _given(memory.limit, "SIZE", help="Stay below, about; 300MB or more.", show_default="1GB")]
 Retain = Annotated[
-    timedelta,
-    typer.Option(
-        parser=lambda given: _parsed(duration, given),
-        metavar="TIME",
-        show_default="7d",
-        help="Keep files that were part of the table within it.",
-    ),
+    timedelta, _given(duration, "TIME", help="Keep files that were part of the table within it.", show_default="7d")
 ]
-Older = Annotated[
-    timedelta | None,
-    typer.Option(
-        parser=lambda given: _parsed(duration, given), metavar="TIME", help="Begun at least so long ago, like 1h or 7d."
-    ),
-]
+Older = Annotated[timedelta | None, _given(duration, "TIME", help="Begun at least so long ago, like 1h or 7d.")]
 Metrics = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="Answer there: /metrics for Prometheus, /healthz, /readyz.")
 ]
 LogFormat = Annotated[
     Literal["text", "json"],
     typer.Option(help="Of the lines on standard error.", callback=_log_format),
-]
-Size = Annotated[
-    int | None,
-    typer.Option(parser=lambda given: _parsed(size, given), metavar="SIZE", help="Default: as --max-memory allows."),
-]
-Memory = Annotated[
-    int,
-    typer.Option(
-        parser=lambda given: _parsed(_memory, given),
-        metavar="SIZE",
-        help="Stay below, about; 300MB or more.",
-        show_default="1GB",
-    ),
 ]
 
 
@@ -88,26 +80,6 @@ def partition_offset(text: str) -> tuple[str, int, int]:
         msg = f"{text!r} is not TOPIC:PARTITION=OFFSET, like orders:0=1200"
         raise typer.BadParameter(msg)
     return match[1], int(match[2]), int(match[3])
-
-
-def _memory(text: str) -> int:
-    from zync.ingest.memory import LEAST
-
-    found = size(text)
-    if found < LEAST:
-        msg = f"{text} is too little to work with: 300MB is the least"
-        raise ValueError(msg)
-    return found
-
-
-def _parsed(parse: Callable[[str], T], given: T | str) -> T:
-    """An option's value; a default comes as the value it is."""
-    if not isinstance(given, str):
-        return given
-    try:
-        return parse(given)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
 
 
 def _debug(*, on: bool) -> bool:

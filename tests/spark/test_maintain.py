@@ -21,7 +21,7 @@ from tests.spark.conftest import Pipeline
 from zync import maintain as engine
 from zync.errors import OwnedError, UsageError, ZyncError
 from zync.ingest.raw import RAW_SCHEMA
-from zync.lake import data_files, open_table
+from zync.lake import DataFile, data_files, open_table
 from zync.maintain import Maintained, groups, maintain
 from zync.verify import verify
 
@@ -29,7 +29,7 @@ DAYS = 24 * 3600
 
 
 def tidy(pipeline: Pipeline, table: str | Path, **options: Any) -> Maintained:
-    return maintain(str(table), **{"compact": True, "vacuum": True, **options})
+    return maintain(str(table), **{"compact": True, "vacuum": True, "retain": timedelta(days=7), **options})
 
 
 def in_steps(pipeline: Pipeline, txn: Any, steps: int = 6, *, sync: bool = True) -> None:
@@ -87,14 +87,22 @@ def test_readers_are_told_that_no_data_changed(pipeline: Pipeline, txn: Any) -> 
     assert not any(changes)
 
 
-def test_what_is_large_stays_and_neighbours_make_files_of_a_sensible_size(pipeline: Pipeline, txn: Any) -> None:
-    in_steps(pipeline, txn, 5, sync=False)
-    some = data_files(DeltaTable(pipeline.raw), "seqno")
-    size = some[0].size
-    assert [len(one) for one in groups(some, 4 * size)] in ([3, 3, 3], [4, 4, 2], [3, 3, 4])
-    assert groups(some, size) == []
-    for group in groups(some, 4 * size):
-        assert [one.lowest for one in group][1:] == [one.highest + 1 for one in group][:-1]
+@pytest.mark.parametrize(
+    ("sizes", "made"),
+    [
+        ([1, 1, 1, 1, 1], [[0, 1, 2, 3]]),
+        ([2, 2, 2, 2], [[0, 1], [2, 3]]),
+        ([1, 1, 3, 1, 1], [[0, 1], [3, 4]]),
+        ([1, 3, 1, 9, 1], []),
+        ([2, 1, 2, 1], [[0, 1], [2, 3]]),
+        ([], []),
+    ],
+)
+def test_what_is_large_stays_and_neighbours_make_files_of_a_sensible_size(
+    sizes: list[int], made: list[list[int]]
+) -> None:
+    files = [DataFile("", "", "", size, 1, place, place) for place, size in enumerate(sizes)]
+    assert [[one.lowest for one in group] for group in groups(files, 4)] == made
 
 
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(pipeline: Pipeline, txn: Any) -> None:
@@ -131,6 +139,10 @@ def test_vacuum_deletes_what_nobody_needs_and_keeps_what_may_be_needed(
     assert_sound(pipeline)
     pipeline.load(("a", txn("x", 1, x=1)))
     assert pipeline.sync().transactions == 1
+    (staging / "_delta_log" / f"{2:020}.json").unlink()
+    claims = verify(pipeline.raw, str(staging), pipeline.config, every_version=True, kafka=False)
+    (broken,) = [one for one in claims if one.violations]
+    assert broken.violations[0].startswith("version 2: ")
 
 
 def test_appends_meanwhile_all_land(pipeline: Pipeline, txn: Any) -> None:
@@ -251,7 +263,7 @@ def killed(*args, **more):
         commit(*args, **more)
     os.kill(os.getpid(), 9)
 DeltaTable.create_write_transaction = killed
-engine.maintain(sys.argv[1], compact=True, vacuum=True)
+engine.maintain(sys.argv[1], compact=True, vacuum=False, retain=None)
 """
 
 

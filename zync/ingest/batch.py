@@ -85,6 +85,14 @@ class Batch:
         self.num_bytes = sum(rows.nbytes for rows in self.rows)
 
 
+def last_offsets(rows: pa.RecordBatch) -> dict[Source, int]:
+    """Each partition's last offset among rows of RECORD_SCHEMA, in order of first appearance."""
+    kafka = rows["kafka"]
+    place = pa.table([kafka.field(index) for index in range(3)], ["topic", "partition", "offset"])
+    last = place.group_by(["topic", "partition"], use_threads=False).aggregate([("offset", "last")])
+    return {Source(one["topic"], one["partition"]): one["offset_last"] for one in last.to_pylist()}
+
+
 def _not_from(rows: pa.RecordBatch, sources: list[Source]) -> pa.Array:
     kafka = rows["kafka"]
     topic, partition = pc.struct_field(kafka, "topic"), pc.struct_field(kafka, "partition")

@@ -46,6 +46,8 @@ class Brokers:
 
     def topics(self) -> dict[str, int]:
         """All topics but Kafka's own, with their number of partitions. ZyncError when no broker answers."""
+        self._admin.poll(0)
+        self._refusals.clear()  # of before
         try:
             found = self._admin.list_topics(timeout=_TIMEOUT).topics
         except KafkaException as error:

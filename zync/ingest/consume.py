@@ -22,12 +22,12 @@ from zync.errors import GapError, UsageError, ZyncError
 from zync.ingest import memory
 from zync.ingest.append import Appended
 from zync.ingest.assignment import Assignment
-from zync.ingest.batch import Batch, Source
+from zync.ingest.batch import Batch, Source, last_offsets
 from zync.ingest.begin import Begin, put_on_record
 from zync.ingest.broker import Brokers, bad_property
 from zync.ingest.caught_up import Targets
 from zync.ingest.committer import Committer
-from zync.ingest.convert import last_offsets, to_arrow
+from zync.ingest.convert import to_arrow
 from zync.ingest.raw import check_newest, ensure_raw
 
 if TYPE_CHECKING:

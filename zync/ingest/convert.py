@@ -44,14 +44,6 @@ def to_arrow(messages: list[Message]) -> pa.RecordBatch:
     )
 
 
-def last_offsets(rows: pa.RecordBatch) -> dict[Source, int]:
-    """Each partition's last offset among rows of RECORD_SCHEMA, in order of first appearance."""
-    kafka = rows["kafka"]
-    place = pa.table([kafka.field(index) for index in range(3)], ["topic", "partition", "offset"])
-    last = place.group_by(["topic", "partition"], use_threads=False).aggregate([("offset", "last")])
-    return {Source(one["topic"], one["partition"]): one["offset_last"] for one in last.to_pylist()}
-
-
 def newest_times(rows: list[pa.RecordBatch]) -> dict[Source, float]:
     """The time of each partition's newest record among rows of RECORD_SCHEMA, in seconds since 1970."""
     found: dict[Source, float] = {}

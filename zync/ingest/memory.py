@@ -1,5 +1,7 @@
 """`--max-memory`: how much may be in hand at once, for the process to stay below a limit."""
 
+from zync.config import size
+
 DEFAULT = 1_000_000_000
 LEAST = 300_000_000
 """What sync-from can be asked to stay below, in bytes."""
@@ -19,6 +21,15 @@ _FETCH_LEAST = 1_000_000
 
 
 _FETCH_MOST = 2_000_000_000
+
+
+def limit(text: str) -> int:
+    """The bytes that `1GB` says; ValueError for what is no size, or too small."""
+    found = size(text)
+    if found < LEAST:
+        msg = f"{text} is too little to work with: 300MB is the least"
+        raise ValueError(msg)
+    return found
 
 
 def share(max_memory: int) -> int:

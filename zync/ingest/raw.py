@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 from zync.config import RESERVED_TOPIC
 from zync.errors import ZyncError
-from zync.ingest.batch import RECORD_SCHEMA, TIMESTAMP, Source
+from zync.ingest.batch import RECORD_SCHEMA, TIMESTAMP, Source, last_offsets
 from zync.lake import app_transactions, data_files, dataset, ensure_table
 
 DECISIONS = Source(RESERVED_TOPIC, 0)
@@ -85,15 +85,12 @@ def check_newest(table: DeltaTable) -> None:
     files, stored = data_files(table, "seqno"), positions(table)
     if not files:
         return
-    rows = dataset(table, [files[-1].path], RAW_SCHEMA).to_table(columns=["kafka"])["kafka"].combine_chunks()
-    places = pa.table({name: rows.field(name) for name in ("topic", "partition", "offset")})
-    last = places.group_by(["topic", "partition"]).aggregate([("offset", "max")]).to_pylist()
+    (rows,) = dataset(table, [files[-1].path], RAW_SCHEMA).to_table(columns=["kafka"]).combine_chunks().to_batches()
     back = {gap.source for gap in stored.gaps if gap.end < gap.start}
     wrong = [
-        f"{source} has offset {one['offset_max']}, and the next to read is {stored.next.get(source, 0)}"
-        for one in last
-        if (source := Source(one["topic"], one["partition"])) not in back
-        and one["offset_max"] >= stored.next.get(source, 0)
+        f"{source} has offset {last}, and the next to read is {stored.next.get(source, 0)}"
+        for source, last in last_offsets(rows).items()
+        if source not in back and last >= stored.next.get(source, 0)
     ]
     if files[-1].highest != stored.seqno - 1:
         wrong.append(f"the last seqno is {files[-1].highest}, and the next is {stored.seqno}")

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
 
 _STATISTICS = ("seqno", "sync")
-_TRIES = 100
-"""Commits of `zync maintain` that may come between, one after the other, before it is given up."""
 
 
 @contextmanager
@@ -159,25 +157,21 @@ def commit(table: DeltaTable, folder: str, number: int, nonce: str, *, rows: int
         CommitUnknownError: it is not known whether it landed.
     """
     added: list[AddAction | RemoveAction] = []
-    for _ in range(_TRIES):
+    now: DeltaTable | None = table
+    while now:
         try:
-            added = added or list(_added(table, folder, rows))
-            table.create_write_transaction(
+            added = added or list(_added(now, folder, rows))
+            now.create_write_transaction(
                 added,
                 mode="append",
-                schema=table.schema(),
+                schema=now.schema(),
                 commit_properties=commit_properties({SYNC: number}, userMetadata=nonce),
                 post_commithook_properties=NO_HOOKS,
             )
         except (DeltaError, OSError) as error:
-            now = _judge(table, number, nonce, error)
-            if now is None:
-                return
-            table, refused = now, error
+            now = _judge(now, number, nonce, error)
         else:
             return
-    msg = f"the commit of sync {number} to {table.table_uri} was refused {_TRIES} times: {first_line(refused)}"
-    raise ZyncError(msg) from refused
 
 
 def _judge(table: DeltaTable, number: int, nonce: str, error: Exception) -> DeltaTable | None:
