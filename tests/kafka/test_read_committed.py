@@ -7,6 +7,7 @@ from confluent_kafka import Producer
 from tests.conftest import TopicMaker, produce, zync
 from tests.kafka.conftest import Lake, transaction
 from zync.ingest.batch import Source
+from zync.ingest.broker import Bounds, Brokers
 
 
 def test_nothing_aborted_lands_and_everything_committed_does(lake: Lake, topic: TopicMaker) -> None:
@@ -64,3 +65,10 @@ def test_an_open_transaction_does_not_keep_it_waiting_and_its_records_come_once_
     producer.commit_transaction(20)
     lake.sync_from(name)
     assert lake.values() == [b"before", b"open", b"behind it"]
+
+
+def test_the_bounds_of_a_topic_made_a_moment_ago_are_found(broker: str, topic: TopicMaker) -> None:
+    brokers = Brokers({"bootstrap.servers": broker})
+    for _ in range(20):  # until its leaders are elected, a broker says "not leader"
+        sources = [Source(name, partition) for name in [topic(partitions=20)] for partition in range(20)]
+        assert set(brokers.bounds(sources).values()) == {Bounds(0, 0)}

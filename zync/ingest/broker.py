@@ -1,8 +1,9 @@
 """Questions to the Kafka brokers: which partitions there are, where they begin and end, which topic that really is."""
 
 import re
+import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,6 +19,16 @@ from zync.ingest.batch import Source
 _TIMEOUT = 15.0
 _INTERNAL = re.compile(r"__(consumer_offsets|transaction_state|share_group_state)$")
 _REFUSALS = (KafkaError._AUTHENTICATION, KafkaError._SSL)  # noqa: SLF001 - the library's public names
+# What a partition's brokers say while its leader changes, or is not elected yet: it passes.
+_PASSING = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.KAFKA_STORAGE_ERROR,
+)
 _ADMIN_PREFIXES = ("bootstrap.", "security.", "ssl.", "sasl.", "socket.", "client.id", "broker.address", "reconnect.")
 
 
@@ -91,25 +102,17 @@ class Brokers:
     def bounds(self, sources: Iterable[Source]) -> dict[Source, Bounds]:
         """Each partition's earliest and last stable offset."""
         asked = [TopicPartition(*source) for source in sources]
-        if not asked:
-            return {}
         found = [
-            self._answers(
-                self._admin.list_offsets(
-                    dict.fromkeys(asked, spec),
-                    isolation_level=IsolationLevel.READ_COMMITTED,
-                    request_timeout=_TIMEOUT,
-                )
-            )
+            self._offsets(dict.fromkeys(asked, spec), isolation_level=IsolationLevel.READ_COMMITTED)
             for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
         ]
         return {Source(one.topic, one.partition): Bounds(found[0][one].offset, found[1][one].offset) for one in asked}
 
-    def offsets_at(self, sources: Iterable[Source], time: datetime) -> dict[Source, int]:
+    def offsets_at(self, sources: Iterable[Source], moment: datetime) -> dict[Source, int]:
         """The first offset of each partition whose record is of that time or later; left out where there is none."""
-        spec = OffsetSpec.for_timestamp(int(time.timestamp() * 1000))
+        spec = OffsetSpec.for_timestamp(int(moment.timestamp() * 1000))
         asked = {TopicPartition(*source): spec for source in sources}
-        found = self._answers(self._admin.list_offsets(asked, request_timeout=_TIMEOUT)) if asked else {}
+        found = self._offsets(asked)
         return {Source(at.topic, at.partition): one.offset for at, one in found.items() if one.offset >= 0}
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, int]:
@@ -117,26 +120,42 @@ class Brokers:
         asked = sorted(set(topics))
         if not asked:
             return {}
-        futures = self._admin.describe_topics(TopicCollection(asked), request_timeout=_TIMEOUT)
         found: dict[str, int] = {}
-        for name, described in self._answers(futures, but=KafkaError.UNKNOWN_TOPIC_OR_PART).items():
+        described_topics = self._answers(
+            lambda: self._admin.describe_topics(TopicCollection(asked), request_timeout=_TIMEOUT),
+            but=KafkaError.UNKNOWN_TOPIC_OR_PART,
+        )
+        for name, described in described_topics.items():
             high, low = described.topic_id.get_most_significant_bits(), described.topic_id.get_least_significant_bits()
             if high or low:
                 number = uuid.UUID(int=((high % 2**64) << 64) | (low % 2**64)).int
                 found[name] = (number ^ (number >> 64)) & (2**63 - 1)
         return found
 
-    def _answers(self, futures: Mapping[Any, "Future[Any]"], but: int | None = None) -> dict[Any, Any]:
-        """The answers, without those whose error is `but`."""
-        found = {}
-        for key, future in futures.items():
+    def _offsets(self, asked: dict[TopicPartition, OffsetSpec], **settings: Any) -> dict[Any, Any]:
+        if not asked:
+            return {}
+        return self._answers(lambda: self._admin.list_offsets(asked, request_timeout=_TIMEOUT, **settings))
+
+    def _answers(self, ask: "Callable[[], Mapping[Any, Future[Any]]]", but: int | None = None) -> dict[Any, Any]:
+        """The answers, without those whose error is `but`; asked again while a partition has no leader."""
+        until = time.monotonic() + _TIMEOUT
+        while True:
+            found = {}
             try:
-                found[key] = future.result(_TIMEOUT + 5)
+                for key, future in ask().items():
+                    try:
+                        found[key] = future.result(_TIMEOUT + 5)
+                    except KafkaException as error:
+                        if error.args[0].code() != but:
+                            raise
             except KafkaException as error:
-                if error.args[0].code() != but:
+                if error.args[0].code() not in _PASSING or time.monotonic() > until:
                     msg = f"Kafka at {self.servers} does not answer: {reason(error)}"
                     raise ZyncError(msg) from error
-        return found
+                time.sleep(0.1)
+            else:
+                return found
 
 
 def reason(error: KafkaException) -> str:
