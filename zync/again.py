@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from zync.config import RESERVED_TOPIC, Config
 from zync.errors import UsageError
-from zync.ingest.raw import DECISIONS, RAW_SCHEMA, next_seqno, stored_position
+from zync.ingest.raw import DECISIONS, RAW_SCHEMA, first_seqno, next_seqno, stored_position
 from zync.lake import data_files, dataset, existing_table, open_table
 from zync.spark import read_parquet
 from zync.sql import statement
@@ -29,7 +29,10 @@ _STEP = 2_000_000
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a replay made. `different`: what of the config is not as it was in the staging compared with."""
+    """What a replay made. `different`: what of the config is not as it was in the staging compared with.
+
+    start: from there on raw has all records.
+    """
 
     cursor: int
     head: int
@@ -37,6 +40,7 @@ class Replayed:
     transactions: int
     outputs: dict[str, int]
     different: list[str]
+    start: int
 
 
 def replay(
@@ -59,18 +63,20 @@ def replay(
     last = next_seqno(raw_table) - 1
     last = last if upto is None else min(upto, last)
     outputs: dict[str, int] = {}
+    trimmed = first_seqno(raw_table) - 1
     cuts = [*_before_revisits(raw_table), last]
     syncs = transactions = head = cursor = 0
     with owned(into):
         syncer = Syncer(config, raw, into, spark)
         while head < last:
-            outcome = syncer.sync(upto=min(head + _STEP, next(cut for cut in cuts if cut > head), last))
+            step = max(head + _STEP, trimmed)
+            outcome = syncer.sync(upto=min(step, next(cut for cut in cuts if cut > head), last))
             on_sync(outcome)
             syncs, transactions = syncs + 1, transactions + outcome.transactions
             head, cursor = outcome.head, outcome.cursor
             for topic, count in outcome.outputs.items():
                 outputs[topic] = outputs.get(topic, 0) + count
-    return Replayed(cursor, head, syncs, transactions, outputs, _different(into, beside))
+    return Replayed(cursor, head, syncs, transactions, outputs, _different(into, beside), trimmed + 1)
 
 
 def _before_revisits(raw: DeltaTable) -> list[int]:

@@ -1,7 +1,6 @@
 """The commands about whole tables: staging made anew, two stagings beside each other, proofs, and maintenance."""
 
 import sys
-from datetime import timedelta
 from typing import Annotated
 
 import typer
@@ -38,7 +37,8 @@ def replay(
     raw, target, other = (locate(name, settings.lake) for name in (table, into, beside))
     spark = session(master, settings.spark)
     done = make(spark, settings, raw, target, to_seqno, other, lambda one: out.progress(describe(one)))
-    text = f"{into}: {amount(done.transactions, 'transaction')} up to seqno {done.head:,}"
+    since = f" from seqno {done.start:,}, where raw starts," if done.start > 1 else ""
+    text = f"{into}: {amount(done.transactions, 'transaction')}{since} up to seqno {done.head:,}"
     if done.different:
         text += f"; other rows than in {beside} may come from what differs: {', '.join(done.different)}"
     out.result(asdict(done), text)
@@ -109,33 +109,43 @@ def maintain(
     table: Annotated[str, typer.Argument(help="raw or staging.")],
     compact: Annotated[bool, typer.Option("--compact", help="Small files into large ones.")] = False,
     vacuum: Annotated[bool, typer.Option("--vacuum", help="Delete files that are no part of it any more.")] = False,
-    retain: Retain = timedelta(days=7),
+    retain: Retain = None,
+    staging: Annotated[
+        list[str] | None, typer.Option(metavar="TABLE", help="Made of raw, and not in its folder; repeatable.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     lake: Lake = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Keep a table tidy while others write and read it: compact, vacuum (without either option: both), shorten its log.
+    """Keep a table tidy while others write and read it: compact, vacuum (without either: both), shorten its log.
 
-    Vacuum keeps what the table was made of within --retain, and a day at least, for those who still read it.
+    Vacuum keeps what the table was made of within --retain (7d), and a day at least, for those who still read it.
+    If --retain is given it takes records of raw away, too: older ones, of transactions that every staging has settled.
 
     \b
     zync maintain raw --dry-run
-    zync maintain staging --compact --vacuum --retain 30d
+    zync maintain raw --retain 30d
+    zync maintain staging --compact --vacuum
     """
     from dataclasses import asdict
 
-    from zync.maintain import describe
+    from zync.maintain import RETAIN, Trimming, describe
     from zync.maintain import maintain as tidy
 
     settings, out = read_config(config, lake), Output(as_json=as_json)
     both = not (compact or vacuum)
+    others = tuple(locate(one, settings.lake) for one in staging or ())
+    trimming = None
+    if retain is not None and (vacuum or both):
+        trimming = Trimming(retain, others, settings.transactions.remember)
     done = tidy(
         locate(table, settings.lake),
         compact=compact or both,
         vacuum=vacuum or both,
-        retain=retain,
+        retain=RETAIN if retain is None else retain,
+        trimming=trimming,
         dry_run=dry_run,
         on_compacted=lambda one, of: out.progress(f"compacted {one:,} of {of:,}"),
     )

@@ -166,12 +166,16 @@ def data_files(table: DeltaTable, column: str, above: int = -(2**63), upto: int 
     return sorted((f for f in files if f.highest > above and f.lowest <= upto), key=lambda f: (f.lowest, f.uri))
 
 
-def table_files(table: DeltaTable) -> FileSystem:
-    """The table's folder as a file system, wherever it is."""
-    location = locate(table.table_uri, "")
+def folder_files(location: str) -> FileSystem:
+    """A folder, here or in an object store, as a file system."""
     if is_local(location):  # Arrow's own: its threads would call Python, and abort a process that is about to end
         return SubTreeFileSystem(location, LocalFileSystem())
-    return PyFileSystem(DeltaStorageHandler(table.table_uri))
+    return PyFileSystem(DeltaStorageHandler(location))
+
+
+def table_files(table: DeltaTable) -> FileSystem:
+    """The table's folder as a file system, wherever it is."""
+    return folder_files(locate(table.table_uri, ""))
 
 
 def dataset(table: DeltaTable, paths: list[str], schema: pa.Schema) -> ds.Dataset:

@@ -232,7 +232,9 @@ def _with_places(some: list[Transaction], raw: DeltaTable) -> list[Transaction]:
         if not len(mine):
             continue
         rows = dataset(raw, [file.path], RAW_SCHEMA).to_table(columns=["seqno", "kafka", "ingested"]).sort_by("seqno")
-        rows = rows.take(np.searchsorted(rows["seqno"].to_numpy(), seqnos[mine]))
+        there = rows["seqno"].to_numpy()
+        mine = mine[np.isin(seqnos[mine], there)]  # zync maintain may have taken others away
+        rows = rows.take(np.searchsorted(there, seqnos[mine]))
         names = pc.struct_field(rows["kafka"].combine_chunks(), "topic").to_pylist()
         for owner, name, ingested in zip(owners[mine].tolist(), names, rows["ingested"].to_pylist(), strict=True):
             topics[owner][name] += 1

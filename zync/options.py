@@ -46,9 +46,7 @@ Debug = Annotated[
 CommitEvery = Annotated[timedelta, _given(duration, "TIME", show_default="5s")]
 CommitBytes = Annotated[int | None, _given(size, "SIZE", help="Default: as --max-memory allows.")]
 MaxMemory = Annotated[int, _given(memory.limit, "SIZE", help="Stay below, about; 300MB or more.", show_default="1GB")]
-Retain = Annotated[
-    timedelta, _given(duration, "TIME", help="Keep files that were part of the table within it.", show_default="7d")
-]
+Retain = Annotated[timedelta | None, _given(duration, "TIME", help="Keep what is younger, like 30d.")]
 Older = Annotated[timedelta | None, _given(duration, "TIME", help="Begun at least so long ago, like 1h or 7d.")]
 Metrics = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="Answer there: /metrics for Prometheus, /healthz, /readyz.")

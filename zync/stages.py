@@ -14,6 +14,7 @@ from zync.spark import SMALL, is_data_error, local, read_parquet
 from zync.sql import options, statement
 from zync.staging.commit import add_rows, commit, discard, read_back, write
 from zync.staging.cursor import conclude
+from zync.staging.table import STAGING_SCHEMA
 from zync.transactions.decode import RAW_COLUMNS, decode
 from zync.transactions.gather import reread
 from zync.transactions.order import held, places
@@ -150,6 +151,15 @@ def conclude_and_commit(sync: Sync) -> Sync:
             "digests": {**sync.config.digests(), **{f"lookup {k}": v for k, v in sync.lookups.items()}},
         },
     )
-    add_rows(sync.staging, written.folder, concluded.rows)
-    commit(sync.staging, written.folder, sync.number, nonce, rows=written.count + concluded.rows.num_rows)
+    rows = pa.concat_tables([concluded.rows, _gone(sync)])
+    add_rows(sync.staging, written.folder, rows)
+    commit(sync.staging, written.folder, sync.number, nonce, rows=written.count + rows.num_rows)
     return replace(sync, after=concluded.known)
+
+
+def _gone(sync: Sync) -> pa.Table:
+    """A row that says which records there were no more when this staging was made; none where all were there."""
+    ranges = [{"first": first, "last": last} for first, last in sync.gone]
+    count = sum(last - first + 1 for first, last in sync.gone)
+    row = {"kind": "trimmed", "sync": sync.number, "records": ranges, "count": count}
+    return pa.Table.from_pylist([{**row, "seqno": sync.gone[-1][1]}] if ranges else [], STAGING_SCHEMA)

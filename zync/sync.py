@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from zync.config import Config
 from zync.errors import UsageError
-from zync.ingest.raw import next_seqno, positions
+from zync.ingest.raw import missing, next_seqno, positions
 from zync.lake import ensure_table, existing_table, open_table
 from zync.spark import SMALL, Keeper, pace, session
 from zync.stages import conclude_and_commit, read_new, recall, transform_and_write
@@ -21,6 +21,7 @@ from zync.staging.table import STAGING_SCHEMA
 from zync.transactions.done import understand
 from zync.transactions.judge import judge
 from zync.transactions.known import Known, read_cursor, read_known
+from zync.trim import check_start
 from zync.under_way import Sync, there
 
 if TYPE_CHECKING:
@@ -83,9 +84,12 @@ class Syncer:
             raise UsageError(msg)
         if head == cursor.head:
             return Outcome(cursor.sync, cursor.seqno, cursor.head, **_in_flight(known))
+        if staging is not None:
+            check_start(raw, staging)
+        gone = missing(raw, cursor.head, head)
         staging = staging or ensure_table(self.staging, STAGING_SCHEMA, "zync staging: whole transactions")
         with Keeper(self.spark) as keeper:
-            sync = Sync(self.spark, keeper, self.config, self.done, raw, staging, known, head)
+            sync = Sync(self.spark, keeper, self.config, self.done, raw, staging, known, head, gone)
             pace(self.spark, self.config.spark, sync.records)
             self.known = None  # until it is over: what a failed sync leaves is read anew
             for stage in STAGES:
@@ -130,7 +134,7 @@ def _outcome(sync: Sync) -> Outcome:
         sync=sync.number,
         cursor=after.cursor.seqno,
         head=after.cursor.head,
-        records=sync.head - sync.known.cursor.head,
+        records=sync.new,
         transactions=summary.completed - len(sync.failures) - discarded,
         outputs=written.outputs,
         **_in_flight(after),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 class Sync:
     """One sync under way: what is known of it by now. Each stage fills in its part.
 
+    gone: of the new seqnos those whose records raw has no more, as ranges.
     identified: the new records. met: of `known.in_flight`, those that the new records may belong to. earlier: how many
     records of those are read again, as they are whole now.
     """
@@ -36,6 +37,7 @@ class Sync:
     staging: DeltaTable
     known: Known
     head: int
+    gone: list[tuple[int, int]] = field(default_factory=list)
     lookups: dict[str, str] = field(default_factory=dict)
     identified: "DataFrame | None" = None
     met: pa.Table | None = None
@@ -54,9 +56,14 @@ class Sync:
         return self.known.cursor.sync + 1
 
     @property
+    def new(self) -> int:
+        """How many new records there are."""
+        return self.head - self.known.cursor.head - sum(last - first + 1 for first, last in self.gone)
+
+    @property
     def records(self) -> int:
         """How many there are to do: new ones, and those read again."""
-        return self.head - self.known.cursor.head + self.earlier
+        return self.new + self.earlier
 
     @property
     def small(self) -> bool:
@@ -81,7 +88,7 @@ class Sync:
     @property
     def cutoff(self) -> int:
         """What began at or before this (in microseconds) has expired, by raw's clock: the newest `ingested`."""
-        newest = there(there(self.assembled).summary.ingested)
+        newest = there(self.assembled).summary.ingested or 0  # nothing came, as of a raw that was trimmed
         return newest - self.config.transactions.expire_after // timedelta(microseconds=1)
 
     @property

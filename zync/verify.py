@@ -16,7 +16,7 @@ from pyarrow.fs import FileType
 from zync.config import Config
 from zync.errors import ZyncError
 from zync.ingest.batch import Source
-from zync.ingest.raw import RAW_SCHEMA, positions
+from zync.ingest.raw import RAW_SCHEMA, first_seqno, positions
 from zync.lake import DataFile, data_files, dataset, existing_table, first_line, table_files
 from zync.staging.table import STAGING_SCHEMA, SYNC
 from zync.transactions.known import SETTLED_KINDS, Known, advance, read_cursor
@@ -125,23 +125,29 @@ def _sound(claim: Claim, file: DataFile, rows: Any) -> bool:
 
 def _raw(table: DeltaTable) -> Iterator[Claim]:
     stored, files = positions(table), _files(table)
-    seqnos = Claim("seqno rises by one")
+    start = first_seqno(table)
+    seqnos = Claim("seqno rises by one" + (f" from {start:,} on, where raw was trimmed" if start > 1 else ""))
     offsets = Claim("offsets rise within each partition")
     clock = Claim("ingested never falls")
     agree = Claim("stored positions are beyond the rows")
-    expected, newest = 1, None
+    expected, newest = start, None
     last: dict[Source, int] = {}
+    before = 0
     anew = {gap.source for gap in stored.gaps if gap.end < gap.start}
     for file in data_files(table, "seqno"):
         rows = _read(table, file, _OF_RAW, RAW_SCHEMA)
         if not _sound(files, file, rows) or not len(rows):
             continue
         numbers = rows["seqno"].to_numpy()
-        wanted = np.arange(expected, expected + len(numbers))
+        early = int((numbers < start).sum())  # kept: of transactions that reach over the start
+        if (np.diff(numbers[:early]) <= 0).any() or (early and numbers[0] <= before):
+            seqnos.broken(f"{file.path}: seqnos do not rise")
+        before = numbers[early - 1] if early else before
+        wanted = np.concatenate([numbers[:early], np.arange(expected, expected + len(numbers) - early)])
         for index in np.flatnonzero(numbers != wanted)[:1]:
             seqnos.broken(f"{file.path}: {numbers[index]} stands where {wanted[index]} should")
         seqnos.count += len(numbers)
-        expected = int(numbers[-1]) + 1
+        expected = max(expected, int(numbers[-1]) + 1)
         stamps = rows["ingested"].cast(pa.int64()).to_numpy()
         clock.count += len(stamps)
         if (np.diff(stamps) < 0).any() or (newest is not None and stamps[0] < newest):
@@ -203,7 +209,7 @@ def _staging(table: DeltaTable, config: Config, read: dict[str, Any]) -> Iterato
         yield Claim("staging's bookkeeping can be read", 0, [first_line(error)])
         return
     in_flight = _in_flight(rows.filter(pc.greater_equal(rows["sync"], cursor.full)))
-    settled = rows.filter(pc.is_in(rows["kind"], pa.array([*SETTLED_KINDS, "late", "duplicate", "ignored"])))
+    settled = rows.filter(pc.is_in(rows["kind"], pa.array([*SETTLED_KINDS, "late", "duplicate", "ignored", "trimmed"])))
     yield _settled_once(settled, in_flight, cursor.head)
     yield _once(rows, config.transactions.remember)
     yield _revisited_once(rows)

@@ -1,5 +1,6 @@
 """Every record is in raw exactly once, whatever happens to the processes that bring it there."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -15,8 +16,9 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka.admin import AdminClient
 
+from tests.cdc.source import free_port
 from tests.conftest import TopicMaker, produce, start, zync
-from tests.kafka.conftest import Lake, records, value, wait_until
+from tests.kafka.conftest import Lake, get, records, value, wait_until
 from zync.ingest import consume
 from zync.ingest.append import Appended, Appender
 from zync.ingest.batch import Batch, Slice, Source
@@ -105,9 +107,16 @@ def test_a_rolling_restart_under_load_loses_and_repeats_nothing(lake: Lake, topi
     lake.config()
     running: list[subprocess.Popen[str]] = []
 
+    def ready(port: int) -> bool:
+        with contextlib.suppress(OSError):
+            return get(port, "/readyz")[0] == 200
+        return False
+
     def begin() -> None:
-        args = ("--topic", name, "--commit-every", "50ms")
+        port = free_port()
+        args = ("--topic", name, "--commit-every", "50ms", "--metrics", f"localhost:{port}")
         running.append(start("sync-from", "kafka", "raw", *args, cwd=lake.folder))
+        wait_until(lambda: ready(port))
 
     def grows() -> None:
         before = lake.count()

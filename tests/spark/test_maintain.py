@@ -19,6 +19,7 @@ from deltalake import DeltaTable
 from tests.conftest import rows, start, zync
 from tests.spark.conftest import Pipeline
 from zync import maintain as engine
+from zync import rewrite
 from zync.errors import OwnedError, UsageError, ZyncError
 from zync.ingest.raw import RAW_SCHEMA
 from zync.lake import DataFile, data_files, open_table
@@ -218,15 +219,15 @@ def test_files_that_another_replaced_meanwhile_are_not_replaced_again(
 ) -> None:
     """As where no lock keeps two apart."""
     in_steps(pipeline, txn, 2, sync=False)
-    before, replace = rows(Path(pipeline.raw)), engine._replace  # noqa: SLF001
+    before, replace = rows(Path(pipeline.raw)), rewrite._replace  # noqa: SLF001
 
-    def too_late(*args: Any) -> None:
-        monkeypatch.setattr(engine, "_replace", replace)
+    def too_late(*args: Any, **more: Any) -> None:
+        monkeypatch.setattr(rewrite, "_replace", replace)
         monkeypatch.setattr(engine, "_alone", lambda _: contextlib.nullcontext())
         assert tidy(pipeline, pipeline.raw).compacted == 4
-        replace(*args)
+        replace(*args, **more)
 
-    monkeypatch.setattr(engine, "_replace", too_late)
+    monkeypatch.setattr(rewrite, "_replace", too_late)
     with pytest.raises(OwnedError, match="another maintains"):
         tidy(pipeline, pipeline.raw)
     assert rows(Path(pipeline.raw)) == before
@@ -263,7 +264,7 @@ def killed(*args, **more):
         commit(*args, **more)
     os.kill(os.getpid(), 9)
 DeltaTable.create_write_transaction = killed
-engine.maintain(sys.argv[1], compact=True, vacuum=False, retain=None)
+engine.maintain(sys.argv[1], compact=True, vacuum=False)
 """
 
 

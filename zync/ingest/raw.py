@@ -2,6 +2,8 @@
 
 zync/seqno                            the next seqno
 zync/ingested                         the newest `ingested`, in microseconds
+zync/start                            the seqno from which on all records are there, once `zync maintain` took some away
+zync/trimmed                          the version of raw at which that was
 zync/<topic>/<partition>              the next offset to read
 zync/<topic>/<partition>/id           the topic's id, as 63 bits of it
 zync/<topic>/<partition>/gap/<from>/<seqno>
@@ -11,6 +13,7 @@ zync/<topic>/<partition>/gap/<from>/<seqno>
 import re
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 
@@ -23,6 +26,8 @@ DECISIONS = Source(RESERVED_TOPIC, 0)
 """Where operators' decisions are in raw: see `zync.decide`."""
 SEQNO = "zync/seqno"
 INGESTED = "zync/ingested"
+START = "zync/start"
+TRIMMED = "zync/trimmed"
 
 RAW_SCHEMA = pa.schema(
     [
@@ -47,6 +52,25 @@ def ensure_raw(location: str) -> DeltaTable:
 def next_seqno(table: DeltaTable) -> int:
     """The seqno that the next record gets: 1 for an empty raw."""
     return table.transaction_version(SEQNO) or 1
+
+
+def first_seqno(table: DeltaTable) -> int:
+    """From there on all records are in raw; before it, those of transactions that reach over it (`zync.trim`)."""
+    return table.transaction_version(START) or 1
+
+
+def missing(table: DeltaTable, above: int, upto: int) -> list[tuple[int, int]]:
+    """Ranges of seqnos in `above` < seqno <= `upto` whose records were taken away."""
+    end = min(upto + 1, first_seqno(table))
+    if above + 1 >= end:
+        return []
+    paths = [file.path for file in data_files(table, "seqno", above=above, upto=end - 1)]
+    there = np.empty(0, np.int64)
+    if paths:
+        there = np.sort(dataset(table, paths, RAW_SCHEMA).to_table(columns=["seqno"])["seqno"].to_numpy())
+    there = np.concatenate([[above], there[(there > above) & (there < end)], [end]])
+    holes = np.flatnonzero(np.diff(there) > 1)
+    return list(zip((there[holes] + 1).tolist(), (there[holes + 1] - 1).tolist(), strict=True))
 
 
 def stored_position(table: DeltaTable, source: Source) -> int | None:

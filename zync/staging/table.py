@@ -42,8 +42,9 @@ STAGING_SCHEMA = pa.schema(
 )
 """Columns of staging.
 
-kind: output, done, pending, expired, late, duplicate, quarantined, ignored or cursor. seqno: the transaction's
-(pending, expired: of its first record; late, quarantined records: the record's; cursor: the cursor).
+kind: output, done, pending, expired, late, duplicate, quarantined, released, discarded, ignored, trimmed (records that
+raw had no more when this staging was made) or cursor. seqno: the transaction's (pending, expired: of its first record;
+late, quarantined records: the record's; trimmed: the last one's; cursor: the cursor).
 sync: the number of the sync that wrote the row. kafka: the place in the output topic (records set aside: where
 they came from). position: of an output row, where its transaction's commit is in the source's order (with a
 preset). records: seqnos as ranges. since: when the first record was ingested. state: of `done`'s
