@@ -1,6 +1,8 @@
 """A pipeline in a folder: records in, syncs, rows out."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -66,6 +68,28 @@ class Pipeline:
         )
         assert [row["kafka"]["offset"] for row in found] == list(range(len(found)))
         return [row["value"] and json.loads(row["value"]) for row in found]
+
+
+_KILLED = """\
+import os, sys
+from datetime import timedelta
+from deltalake import DeltaTable
+from zync.maintain import Trimming, maintain
+commit = DeltaTable.create_write_transaction
+def killed(*args, **more):
+    if sys.argv[2] == "after":
+        commit(*args, **more)
+    os.kill(os.getpid(), 9)
+DeltaTable.create_write_transaction = killed
+trimming = Trimming(timedelta(0), (), 10) if sys.argv[3] == "trim" else None
+maintain(sys.argv[1], compact=not trimming, vacuum=False, trimming=trimming)
+"""
+
+
+def maintain_and_die(table: str, when: str, what: str) -> None:
+    """Trims or compacts a table in a process that is killed just before or after its commit."""
+    done = subprocess.run([sys.executable, "-c", _KILLED, table, when, what], check=False)
+    assert done.returncode == -9
 
 
 @pytest.fixture

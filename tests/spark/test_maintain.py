@@ -5,8 +5,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
-import sys
 import threading
 import time
 from datetime import timedelta
@@ -17,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.conftest import rows, start, zync
-from tests.spark.conftest import Pipeline
+from tests.spark.conftest import Pipeline, maintain_and_die
 from zync import maintain as engine
 from zync import rewrite
 from zync.errors import OwnedError, UsageError, ZyncError
@@ -255,19 +253,6 @@ def test_what_is_no_table_of_zyncs_is_refused(pipeline: Pipeline, tmp_path: Path
         tidy(pipeline, tmp_path / "none")
 
 
-_KILLED = """\
-import os, sys, zync.maintain as engine
-from deltalake import DeltaTable
-commit = DeltaTable.create_write_transaction
-def killed(*args, **more):
-    if sys.argv[2] == "after":
-        commit(*args, **more)
-    os.kill(os.getpid(), 9)
-DeltaTable.create_write_transaction = killed
-engine.maintain(sys.argv[1], compact=True, vacuum=False)
-"""
-
-
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_killed_at_its_commit_it_changes_nothing_but_the_files(
     pipeline: Pipeline, txn: Any, monkeypatch: pytest.MonkeyPatch, when: str
@@ -276,8 +261,7 @@ def test_killed_at_its_commit_it_changes_nothing_but_the_files(
     in_steps(pipeline, txn, 4, sync=False)
     raw = Path(pipeline.raw)
     before = rows(raw)
-    done = subprocess.run([sys.executable, "-c", _KILLED, pipeline.raw, when], cwd=pipeline.folder, check=False)
-    assert done.returncode == -9
+    maintain_and_die(pipeline.raw, when, "compact")
     assert rows(raw) == before
     assert files(raw) == (8 if when == "before" else 1)
     pipeline.load(("a", txn("after", 1, x=1)))

@@ -2,8 +2,6 @@
 
 import json
 import random
-import subprocess
-import sys
 import threading
 from collections.abc import Iterable
 from dataclasses import replace
@@ -15,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.conftest import rows, zync
-from tests.spark.conftest import COUNTED, Pipeline
+from tests.spark.conftest import COUNTED, Pipeline, maintain_and_die
 from zync.again import diff, replay
 from zync.config import Topic, Transactions
 from zync.decide import IN_FLIGHT, SET_ASIDE, decide, undecided
@@ -126,6 +124,33 @@ def test_a_staging_made_anew_has_the_same_from_the_start_on(short: Pipeline, txn
     assert diff(spark, str(short.staging), str(other), 5) == {}
     assert_sound(short, other)
     assert [row["count"] for row in rows(other) if row["kind"] == "trimmed"] == [3]
+
+
+def test_what_was_settled_before_the_start_and_is_spoken_of_after_it_is_whole_in_a_replay(
+    short: Pipeline, txn: Any, spark: Any
+) -> None:
+    """A record that came late, and what was decided, of transactions from before."""
+    short.rules(out="SELECT seqno, 10 DIV value:x::int AS x FROM records")
+    singles(short, ["first"])
+    short.load(("a", txn("late", 1, x=2)), ("a", txn("fails", 1, x=0)))
+    singles(short, ["gone", "gone too"])
+    short.load(("a", txn("open", 2, x=2)))
+    short.sync()
+    short.load(("b", txn("late", 1, x=4)))
+    decide(short.raw, ["fails"], "drop", "a probe")
+    short.sync()
+    singles(short, range(10))
+    short.sync()
+    assert [len(short.of(kind)) for kind in ("late", "quarantined", "discarded")] == [1, 1, 1]
+    assert trimmed(short).start == 6
+    assert seqnos(short) == [2, 3, *range(6, 19)]
+    other = short.folder / "lake" / "other"
+    replay(spark, short.config, short.raw, str(other), None, str(short.staging), lambda _: None)
+    assert values(other, 6) == values(short.staging, 6)
+    assert diff(spark, str(short.staging), str(other), 5) == {}
+    kinds = [[row["kind"] for row in rows(one) if row["seqno"] >= 6] for one in (short.staging, other)]
+    assert [(one.count("late"), one.count("discarded")) for one in kinds] == [(1, 1), (1, 1)]
+    assert_sound(short, other)
 
 
 @pytest.mark.parametrize("seed", [1])
@@ -280,26 +305,10 @@ def test_appends_meanwhile_all_land(short: Pipeline) -> None:
     assert_sound(short)
 
 
-_KILLED = """\
-import os, sys
-from datetime import timedelta
-from deltalake import DeltaTable
-from zync.maintain import Trimming, maintain
-commit = DeltaTable.create_write_transaction
-def killed(*args, **more):
-    if sys.argv[2] == "after":
-        commit(*args, **more)
-    os.kill(os.getpid(), 9)
-DeltaTable.create_write_transaction = killed
-maintain(sys.argv[1], compact=False, vacuum=False, trimming=Trimming(timedelta(0), (), 10))
-"""
-
-
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_killed_at_its_commit_all_or_nothing_is_gone(short: Pipeline, txn: Any, when: str) -> None:
     reach_over(short, txn)
-    done = subprocess.run([sys.executable, "-c", _KILLED, short.raw, when], cwd=short.folder, check=False)
-    assert done.returncode == -9
+    maintain_and_die(short.raw, when, "trim")
     assert seqnos(short) == ([*range(1, 19)] if when == "before" else [3, *range(5, 19)])
     assert_sound(short)
     assert trimmed(short).start == 5
