@@ -15,6 +15,7 @@ from typing import Any
 
 import fastavro
 
+from tests import certificates
 from tests.cdc.source import free_port
 from zync import jars
 
@@ -44,18 +45,27 @@ def _installed() -> Path:
 
 @dataclass
 class RunningRegistry:
-    """A registry that answers Confluent's API at `url`."""
+    """A registry that answers Confluent's API at `url`, and by TLS at `secure_url`, by a certificate of `ca`."""
 
     folder: Path
     port: int = field(default_factory=free_port)
+    secure_port: int = field(default_factory=free_port)
 
     @property
     def url(self) -> str:
         return f"http://localhost:{self.port}/apis/ccompat/v7"
 
+    @property
+    def secure_url(self) -> str:
+        return f"https://localhost:{self.secure_port}/apis/ccompat/v7"
+
     def start(self) -> None:
+        store, self.ca = certificates.make(self.folder)
         runner = next(_installed().glob("*-runner.jar"))
         command = [jars.java(), "-Xmx384m", f"-Dquarkus.http.port={self.port}"]
+        command += [f"-Dquarkus.http.ssl-port={self.secure_port}"]
+        command += [f"-Dquarkus.http.ssl.certificate.key-store-file={store}"]
+        command += [f"-Dquarkus.http.ssl.certificate.key-store-password={certificates.PASSWORD}"]
         command += ["-cp", f"{runner}:{runner.parent}/lib/*", "io.quarkus.runner.GeneratedMain"]
         with (self.folder / "registry.log").open("w") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)

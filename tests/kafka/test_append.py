@@ -1,6 +1,8 @@
 """The commit protocol of raw, on real tables: what no longer fits is refused, whoever tries, and however late."""
 
 import multiprocessing
+import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +12,14 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from tests.kafka.conftest import Lake, batch, value
+from zync.config import Config
 from zync.errors import UsageError
 from zync.ingest import append as protocol
 from zync.ingest.append import Appender
 from zync.ingest.batch import Batch, Slice, Source
 from zync.ingest.load import load
 from zync.ingest.raw import Gap, ensure_raw, stored_position
+from zync.verify import verify
 
 A, B, C = Source("a", 0), Source("a", 1), Source("b", 0)
 
@@ -109,6 +113,18 @@ def raises_after_landing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("raises_after_landing")
+def test_a_clock_that_is_set_back_does_not_make_ingested_fall(plain: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By ten minutes, between two commits of one process and of another; it stands still till the clock is there."""
+    now = time.time_ns()
+    for minute, begin in ((10, None), (0, 2), (11, 4)):
+        monkeypatch.setattr("zync.ingest.append.time.time_ns", lambda minute=minute: now + minute * 60 * 10**9)
+        Appender(plain.raw).append(batch((A, begin, (begin or 0) + 2)))
+    stamps = [row["ingested"] for row in plain.rows()]
+    assert stamps[0] == stamps[3]
+    assert stamps[4] - stamps[3] == timedelta(minutes=1)
+    assert not [one for one in verify(plain.raw, None, Config(), every_version=False, kafka=False) if one.violations]
+
+
 def test_an_exception_after_the_commit_landed_doubles_nothing(plain: Lake) -> None:
     done = Appender(plain.raw).append(batch((A, None, 5)))
     assert (done.committed, done.refused, done.first_seqno) == ({A: 5}, {}, 1)

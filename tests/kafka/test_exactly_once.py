@@ -2,9 +2,11 @@
 
 import contextlib
 import os
+import random
 import signal
 import subprocess
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -138,6 +140,28 @@ def test_a_rolling_restart_under_load_loses_and_repeats_nothing(lake: Lake, topi
     finally:
         for process in running:
             process.kill()
+    zync("sync-from", "kafka", "raw", "--topic", name, "--until-caught-up", cwd=lake.folder)
+    assert Counter(lake.values()) == Counter(sent)
+    zync("verify", "raw", "--kafka", cwd=lake.folder)
+
+
+def test_killed_at_twenty_moments_it_loses_and_repeats_nothing(lake: Lake, topic: TopicMaker) -> None:
+    """Every other time after it has committed, and before that otherwise; as one that keeps its place in the group."""
+    name, chance = topic(partitions=2), random.Random(20)
+    lake.config(group_instance_id=name, session_timeout_ms=6000)
+    with producing(lake.broker, name, 2) as sent:
+        for number in range(20):
+            before = lake.count() if number else 0
+            one = start("sync-from", "kafka", "raw", "--topic", name, "--commit-every", "10ms", cwd=lake.folder)
+            try:
+                if number % 2 == 0:
+                    wait_until(lambda before=before: lake.count() > before)
+                    time.sleep(chance.uniform(0, 0.3))
+                else:
+                    time.sleep(chance.uniform(0.2, 1))
+            finally:
+                one.kill()
+                one.wait()
     zync("sync-from", "kafka", "raw", "--topic", name, "--until-caught-up", cwd=lake.folder)
     assert Counter(lake.values()) == Counter(sent)
     zync("verify", "raw", "--kafka", cwd=lake.folder)

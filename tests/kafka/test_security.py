@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests import certificates
 from tests.cdc.source import free_port
+from tests.certificates import PASSWORD
 from tests.conftest import TopicMaker, produce, zync
 from tests.kafka.conftest import Lake
-from zync import devkafka, jars
+from zync import devkafka
 from zync.devkafka import DevKafka
-
-PASSWORD = "correct horse battery"  # noqa: S105 - of a broker that lives as long as a test
 
 _SECURE = """\
 listeners=PLAINTEXT://localhost:{{port}},CONTROLLER://localhost:{{controller}},SASL_SSL://localhost:{port}
@@ -28,20 +28,11 @@ ssl.keystore.password={password}
 """
 
 
-def keytool(*args: str | Path) -> None:
-    program = Path(jars.java()).resolve().with_name("keytool")
-    subprocess.run([program, *args], check=True, capture_output=True)
-
-
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str, Path]]:
     """A broker's plain address, the one with TLS and SASL, and the certificate to trust."""
     folder = tmp_path_factory.mktemp("secure")
-    store, certificate = folder / "server.p12", folder / "ca.pem"
-    named = ("-alias", "server", "-keystore", store, "-storetype", "PKCS12", "-storepass", PASSWORD)
-    subject = ("-dname", "CN=localhost", "-ext", "SAN=dns:localhost", "-validity", "2")
-    keytool("-genkeypair", "-keyalg", "RSA", *subject, *named)
-    keytool("-exportcert", "-rfc", "-file", certificate, *named)
+    store, certificate = certificates.make(folder)
     port = free_port()
     own = _SECURE.format(port=port, password=PASSWORD, store=store)
     plain = [line for line in devkafka._PROPERTIES.splitlines() if "listeners=" not in line]  # noqa: SLF001

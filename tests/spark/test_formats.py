@@ -316,6 +316,23 @@ def test_what_a_registry_asks_for_is_given_to_it_alone(registry: RunningRegistry
     assert "secret" not in f"{raised.value} {access}"
 
 
+def test_a_registry_with_tls_is_asked_if_its_certificate_is_trusted(
+    pipeline: Pipeline, registry: RunningRegistry
+) -> None:
+    order = record("shop.Secure", txn="int", n="int", x="int")
+    number = registry.register("secure-value", order)
+    pipeline.change(registry=RegistryAccess(registry.secure_url), formats=Formats(value="avro"))
+    pipeline.rules(out="SELECT seqno, value:x::int AS x FROM a")
+    put(pipeline, ("a", None, framed(number, avro(order, {"txn": 1, "n": 1, "x": 3}))))
+    with pytest.raises(
+        ZyncError, match="https://.* does not answer .*CERTIFICATE_VERIFY_FAILED.*: nothing"
+    ):
+        pipeline.sync()
+    pipeline.change(registry=RegistryAccess(registry.secure_url, ca=registry.ca))
+    assert pipeline.sync().transactions == 1
+    assert pipeline.values() == [{"x": 3}]
+
+
 def test_json_with_a_registrys_header_is_json(pipeline: Pipeline, registry: RunningRegistry) -> None:
     number = registry.register("json-value", JSON_SCHEMA, "JSON")
     pipeline.change(registry=RegistryAccess(registry.url), formats=Formats(value="json-schema"))
