@@ -324,9 +324,7 @@ def test_a_registry_with_tls_is_asked_if_its_certificate_is_trusted(
     pipeline.change(registry=RegistryAccess(registry.secure_url), formats=Formats(value="avro"))
     pipeline.rules(out="SELECT seqno, value:x::int AS x FROM a")
     put(pipeline, ("a", None, framed(number, avro(order, {"txn": 1, "n": 1, "x": 3}))))
-    with pytest.raises(
-        ZyncError, match="https://.* does not answer .*CERTIFICATE_VERIFY_FAILED.*: nothing"
-    ):
+    with pytest.raises(ZyncError, match="https://.* does not answer .*CERTIFICATE_VERIFY_FAILED.*: nothing"):
         pipeline.sync()
     pipeline.change(registry=RegistryAccess(registry.secure_url, ca=registry.ca))
     assert pipeline.sync().transactions == 1
