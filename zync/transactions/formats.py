@@ -10,6 +10,7 @@ from zync.errors import DataError, UsageError, ZyncError
 from zync.registry import Schema, registry
 from zync.spark import jvm_class, message_of, with_leaves
 from zync.sql import literal, try_eval
+from zync.transactions.connect import Connect, schema_of, understand
 from zync.transactions.topics import by_topic, claimed_by
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def _decoded(spark: "SparkSession", rows: "DataFrame", config: Config, part: Par
     """The rows with the columns of `part`, whose bytes are in `column`."""
     columns, decodings = rows.columns, dict[str, _Decoding]()
     framed: dict[str, list[str]] = {}
+    connect: list[str] = []
     for number, (topic, one) in enumerate(config.topics.items()):
         kind, avro = config.format(one, part), f"found_{number}"
         if kind == "avro" and part == "value" and one.avro_schema:
@@ -85,12 +87,19 @@ def _decoded(spark: "SparkSession", rows: "DataFrame", config: Config, part: Par
             )
         elif kind in _FRAMED:
             framed.setdefault(kind, []).append(topic)
+        elif kind == "connect-json":
+            connect.append(topic)
         else:
             decodings[topic] = _plain(kind, part, column)
     for registered, topics in framed.items():
         schemas = _schemas(spark, rows.where(claimed_by(config, topics)), config, registered, column)
         rows = rows.withColumn("found_by_id", _by_id(schemas, column)) if registered == "avro" else rows
         decodings |= dict.fromkeys(topics, _framed(schemas, registered, part, column))
+    if connect:
+        mine = claimed_by(config, connect)
+        rows = rows.selectExpr("*", f"CASE WHEN {mine} THEN try_parse_json(CAST({column} AS STRING)) END AS connect")
+        rows, decoding = _connect(rows, understand(spark, rows.where(mine), "connect"), part, column)
+        decodings |= dict.fromkeys(connect, decoding)
     for topic, one in config.topics.items() if part == "value" else ():
         if one.compression == "gzip":
             at = decodings[topic]
@@ -132,6 +141,28 @@ def _framed(schemas: _Schemas, kind: str, part: Part, column: str) -> _Decoding:
     if kind == "avro":
         return _Decoding(found=f"CASE WHEN {column} IS NOT NULL THEN found_by_id.v END", fault=fault)
     return _Decoding(text=f"CAST({_body(column)} AS STRING)", fault=fault)
+
+
+def _connect(rows: "DataFrame", schemas: Connect, part: Part, column: str) -> "tuple[DataFrame, _Decoding]":
+    """The rows with what their column `connect` means by the schemas in it, and how to decode by that."""
+    from pyspark.sql import functions as sf  # noqa: PLC0415
+
+    schema = schema_of("connect")
+    found = sf.expr(
+        f"CASE WHEN {schema} IS NULL THEN struct(try_variant_get(connect, '$.payload', 'variant') AS v) END"
+    )
+    for text, decoded in schemas.columns.items():
+        found = sf.when(sf.expr(f"{schema} = {literal(text)}"), decoded).otherwise(found)
+    problems = "".join(f" WHEN {literal(text)} THEN {literal(why)}" for text, why in schemas.problems.items())
+    fault = (
+        f"CASE WHEN {column} IS NULL THEN NULL WHEN connect IS NULL THEN '{part} is not one JSON value' "
+        "WHEN try_variant_get(connect, '$.payload', 'variant') IS NULL "
+        f"THEN '{part} is not an object with schema and payload, as Kafka Connect writes it' "
+        f"ELSE coalesce(CASE {schema} WHEN '' THEN NULL{problems} END, "
+        f"CASE WHEN connect_found IS NULL THEN '{part} is not as the schema beside it says' END) END"
+    )
+    decoding = _Decoding(found=f"CASE WHEN {column} IS NOT NULL THEN connect_found.v END", fault=fault)
+    return rows.withColumn("connect_found", found), decoding
 
 
 def _is_framed(column: str) -> str:
