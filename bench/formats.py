@@ -44,6 +44,25 @@ _SCHEMA = _record(
 )
 
 
+_CONNECT = {"int": "int32", "long": "int64", "double": "double", "string": "string"}
+_BESIDE = json.dumps(
+    {
+        "type": "struct",
+        "fields": [
+            *({"field": one["name"], "type": _CONNECT[one["type"]]} for one in _SCHEMA["fields"][:-1]),
+            {
+                "field": "row",
+                "type": "struct",
+                "fields": [
+                    {"field": one["name"], "type": _CONNECT[one["type"]]}
+                    for one in _SCHEMA["fields"][-1]["type"]["fields"]
+                ],
+            },
+        ],
+    }
+)
+
+
 def run(folder: Path) -> list[Result]:
     """Seconds of decoding each format by seconds of decoding JSON, best of some rounds."""
     schema = folder / "value.avsc"
@@ -53,6 +72,7 @@ def run(folder: Path) -> list[Result]:
         "Avro, schema in a file": (Topic("value:txn", value="avro", avro_schema=schema), _avro),
         "Avro, schema registry": (Topic("value:txn", value="avro"), lambda one: _framed(1, _avro(one))),
         "JSON Schema, schema registry": (Topic("value:txn", value="json-schema"), lambda one: _framed(2, one)),
+        "Connect JSON, schema beside it": (Topic("value:txn", value="connect-json"), _connect),
         "JSON in gzip (through Python)": (Topic("value:txn", compression="gzip"), gzip.compress),
         "string": (Topic("offset", value="string"), bytes),
         "bytes": (Topic("offset", value="bytes"), bytes),
@@ -71,6 +91,10 @@ def run(folder: Path) -> list[Result]:
         Result("decoding JSON", rate, "records/s", details={"seconds": best}),
         *(Result(f"time to decode by JSON's: {name}", seconds / json_[1], "×") for name, seconds in others),
     ]
+
+
+def _connect(value: bytes) -> bytes:
+    return b'{"schema":%s,"payload":%s}' % (_BESIDE.encode(), value)
 
 
 def _decoding(

@@ -3,7 +3,7 @@
 import base64
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import date, datetime, timezone
 from decimal import Decimal
@@ -537,7 +537,24 @@ END = record(
 )
 
 
-def test_debezium_in_avro_is_as_debezium_in_json(pipeline: Pipeline, registry: RunningRegistry) -> None:
+def as_connect(schema: Any, optional: bool = False) -> dict[str, Any]:
+    """An Avro schema of those above as Kafka Connect writes it beside values."""
+    names = {"int": "int32", "long": "int64", "string": "string"}
+    if schema == "bank.Row":
+        schema = ROW
+    if isinstance(schema, list):
+        return as_connect(schema[1], optional=True)
+    if isinstance(schema, str):
+        return connect(names[schema], optional)
+    if schema["type"] == "array":
+        return connect("array", optional, items=as_connect(schema["items"]))
+    fields = [{"field": one["name"], **as_connect(one["type"])} for one in schema["fields"]]
+    return connect("struct", optional, name=schema["name"], fields=fields)
+
+
+def test_debezium_in_avro_or_with_its_schema_is_as_debezium_in_json(
+    pipeline: Pipeline, registry: RunningRegistry
+) -> None:
     envelope, status = registry.register("bank-value", ENVELOPE), registry.register("status-value", END)
 
     def row(order: int) -> dict[str, Any]:
@@ -563,7 +580,7 @@ def test_debezium_in_avro_is_as_debezium_in_json(pipeline: Pipeline, registry: R
     records = [(said, begin), (data, row(2)), (said, end), (data, row(1))]
     rule = "SELECT seqno, _order, op, `row`:id::int AS id, `row`:balance::int AS balance FROM accounts"
     found = []
-    for kind in ("avro", "json"):
+    for kind in ("avro", "connect-json", "json"):
         (pipeline.folder / kind).mkdir()
         one = Pipeline(pipeline.folder / kind, pipeline.spark)
         one.rules(out=rule)
@@ -573,12 +590,15 @@ def test_debezium_in_avro_is_as_debezium_in_json(pipeline: Pipeline, registry: R
             "outputs: [{topic: out, sql: out.sql}]\n"
         )
         one.config = replace(read_config(one.folder / "zync.yaml"), lake=one.config.lake)
-        binary = [
-            framed(status, avro(END, value)) if topic == said else framed(envelope, avro(ENVELOPE, value))
-            for topic, value in records
-        ]
-        texts = [json.dumps(value) for _, value in records]
-        put(one, *((topic, None, binary[at] if kind == "avro" else texts[at]) for at, (topic, _) in enumerate(records)))
+        write: dict[str, Callable[[int, Any, Any], bytes | str]] = {
+            "avro": lambda number, schema, value: framed(number, avro(schema, value)),
+            "connect-json": lambda _, schema, value: of_connect(as_connect(schema), value),
+            "json": lambda _, __, value: json.dumps(value),
+        }
+        schemas = {said: (status, END), data: (envelope, ENVELOPE)}
+        put(one, *((topic, None, write[kind](*schemas[topic], value)) for topic, value in records))
         assert one.sync().transactions == 1
         found.append(one.values())
-    assert found[0] == found[1] == [{"op": "c", "id": 1, "balance": 10}, {"op": "c", "id": 2, "balance": 20}]
+    assert (
+        found[0] == found[1] == found[2] == [{"op": "c", "id": 1, "balance": 10}, {"op": "c", "id": 2, "balance": 20}]
+    )
