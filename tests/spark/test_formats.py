@@ -444,8 +444,8 @@ def test_connect_json_that_is_not_as_its_schema_says_is_set_aside_and_others_go_
 
     bad = {
         '{"schema": {}, "payload"': "value is not one JSON value",
-        '{"txn": 1}': "value is not an object with schema and payload, as Kafka Connect writes it",
-        "[1]": "value is not an object with schema and payload, as Kafka Connect writes it",
+        '{"txn": 1}': "value is not an object with schema and payload, as Connect writes it",
+        "[1]": "value is not an object with schema and payload, as Connect writes it",
         of_connect({}, 1): "the schema beside it cannot be used: it has no type null",
         of_connect(connect("int33"), 1): 'the schema beside it cannot be used: it has no type "int33"',
         of_connect(struct(x=logical("bytes", "Decimal", scale="-2")), {"x": "AA=="}): "a decimal of scale -2",

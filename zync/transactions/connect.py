@@ -17,23 +17,24 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _SCALARS = {
-    "boolean": ("BOOLEAN", "BOOLEAN"),
-    "int8": ("TINYINT", "BIGINT"),
-    "int16": ("SMALLINT", "BIGINT"),
-    "int32": ("INT", "BIGINT"),
-    "int64": ("BIGINT", "BIGINT"),
-    "float": ("FLOAT", None),
-    "double": ("DOUBLE", None),
-    "string": ("STRING", "STRING"),
+    "boolean": "BOOLEAN",
+    "int8": "SMALLINT",  # as TINYINT Spark takes 128 for -128
+    "int16": "SMALLINT",
+    "int32": "INT",
+    "int64": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "string": "STRING",
+    "bytes": "BINARY",
 }
-"""Connect's types: Spark's, and what the JSON has to be, by `schema_of_variant`; NaN is text there."""
+"""Connect's types, and as what Spark is to read them."""
 
 _LOGICAL = "org.apache.kafka.connect.data."
 _DECIMAL_BYTES = 63
 """So long is what one byte of Avro can announce; 38 digits take 16."""
 
 _DEPTH_MOST = 20
-"""Levels of a schema: Spark takes two rounds of a hundred to understand each."""
+"""Levels of a schema: Spark takes some rounds of a hundred to understand each."""
 
 _SCHEMAS_MOST = 1_000
 """Different schemas in one sync, beyond which they mean something else."""
@@ -47,115 +48,109 @@ class Connect:
     problems: dict[str, str] = field(default_factory=dict)
 
 
-def schema_of(parsed: str) -> str:
-    """The text of the schema in a column of parsed values; null where there is none."""
-    return f"CAST(try_variant_get({parsed}, '$.schema', 'variant') AS STRING)"
+def schema_of(text: str) -> str:
+    """The schema's text in a column of values; null where there is none."""
+    return f"from_json({text}, 'schema STRING').schema"
 
 
-def understand(spark: "SparkSession", rows: "DataFrame", parsed: str) -> Connect:
-    """The schemas of those rows, whose parsed values are in the column `parsed`."""
+def understand(spark: "SparkSession", rows: "DataFrame", text: str) -> Connect:
+    """The schemas of those rows, whose values are in the column `text`."""
     found = Connect()
-    texts = [row[0] for row in rows.selectExpr(schema_of(parsed)).distinct().limit(_SCHEMAS_MOST + 1).collect()]
-    if len(texts) > _SCHEMAS_MOST:
+    there = [row[0] for row in rows.selectExpr(schema_of(text)).distinct().limit(_SCHEMAS_MOST + 1).collect()]
+    if len(there) > _SCHEMAS_MOST:
         msg = f"values have more than {_SCHEMAS_MOST:,} schemas beside them: is it Connect's JSON? Nothing was changed"
         raise DataError(msg)
-    for text in sorted(filter(None, texts)):
+    for schema in sorted(filter(None, there)):
         try:
-            found.columns[text] = _column(spark, json.loads(text), parsed)
-        except UsageError as error:
-            found.problems[text] = f"the schema beside it cannot be used: {error}"
+            found.columns[schema] = _column(spark, json.loads(schema), text)
+        except (UsageError, ValueError, RecursionError) as error:
+            found.problems[schema] = f"the schema beside it cannot be used: {error}"
     return found
 
 
-def _column(spark: "SparkSession", schema: Any, parsed: str) -> "Column":
+def _column(spark: "SparkSession", schema: Any, text: str) -> "Column":
     """A struct whose `v` is what the payload means, as VARIANT; null where it is not as the schema says."""
     from pyspark.errors import AnalysisException  # noqa: PLC0415
     from pyspark.sql import functions as sf  # noqa: PLC0415
     from pyspark.sql.types import ArrayType, MapType, StructType, VariantType  # noqa: PLC0415
 
-    text = _typed(schema, f"try_variant_get({parsed}, '$.payload', 'variant')", count())
+    kind = f"payload {_kind(schema)}"
+    meant = _meant(schema, f"from_json({text}, {literal(kind)}, map('mode', 'FAILFAST')).payload", count())
     try:
-        kind = spark.range(0).selectExpr(f"CAST(NULL AS VARIANT) AS {parsed}").selectExpr(text).schema[0].dataType
+        made = spark.range(0).selectExpr(f"CAST(NULL AS STRING) AS {text}").selectExpr(meant).schema[0].dataType
     except AnalysisException as error:
-        if error.getCondition() and "NOT_LOADED" in str(error.getCondition()):
+        if "NOT_LOADED" in (error.getCondition() or ""):
             msg = "decimals need Spark's module for Avro: add org.apache.spark:spark-avro_2.13 to this cluster's jars"
             raise ZyncError(msg) from error
         raise UsageError(message_of(error)) from error
-    value = sf.expr(text)
-    if isinstance(kind, StructType | ArrayType | MapType):
+    value = sf.expr(meant)
+    if isinstance(made, StructType | ArrayType | MapType):
         value = sf.to_variant_object(value)
-    elif not isinstance(kind, VariantType):
+    elif not isinstance(made, VariantType):
         value = value.cast("variant")
     return try_eval(spark, sf.struct(sf.coalesce(value, sf.parse_json(sf.lit("null"))).alias("v")))
 
 
-def _typed(schema: Any, value: str, numbers: "count[int]", depth: int = 0) -> str:
-    """SQL that gives the VARIANT `value` the type that the schema says; it fails where that cannot be."""
+def _kind(schema: Any, depth: int = 0) -> str:
+    """The type as which Spark is to read JSON of that schema."""
     if depth > _DEPTH_MOST:
         msg = f"it is nested more than {_DEPTH_MOST} deep"
         raise UsageError(msg)
     if not isinstance(schema, dict):
         msg = f"{json.dumps(schema)[:60]} is no schema"
         raise UsageError(msg)
-    kind, logical = schema.get("type"), str(schema.get("name") or "")
+    kind = schema.get("type")
+    if kind == "bytes" and str(schema.get("name")) == f"{_LOGICAL}Decimal":
+        return "VARIANT"  # text in base64, or a number by `decimal.format`
+    if kind in _SCALARS:
+        return _SCALARS[kind]
+    if kind == "array":
+        return f"ARRAY<{_kind(schema.get('items'), depth + 1)}>"
+    if kind == "struct":
+        return f"STRUCT<{', '.join(f'{name(one)}: {_kind(its, depth + 1)}' for one, its in _fields(schema))}>"
+    if kind == "map":
+        values = _kind(schema.get("values"), depth + 1)
+        return f"MAP<STRING, {values}>" if _kind(schema.get("keys"), depth + 1) == "STRING" else "VARIANT"  # of pairs
+    msg = f"it has no type {json.dumps(kind)[:60]}"
+    raise UsageError(msg)
+
+
+def _fields(schema: dict[str, Any]) -> list[tuple[str, Any]]:
+    fields = schema.get("fields") or []
+    if not all(isinstance(one, dict) and isinstance(one.get("field"), str) for one in fields):
+        msg = "a field of a struct has no name"
+        raise UsageError(msg)
+    return [(one["field"], one) for one in fields]
+
+
+def _meant(schema: dict[str, Any], value: str, numbers: "count[int]") -> str:
+    """SQL for what a `value` of that schema means; it fails where it cannot be. The schema is one that has a kind."""
+    kind, logical = schema["type"], str(schema.get("name") or "")
+    text = value
     if logical.startswith(_LOGICAL) and kind in ("bytes", "int32", "int64"):
         text = _logical(logical.removeprefix(_LOGICAL), schema, value)
-    elif kind in _SCALARS:
-        text = _scalar(value, *_SCALARS[kind])
-    elif kind == "bytes":
-        text = f"to_binary({_scalar(value, 'STRING', 'STRING')}, 'base64')"
-    elif kind == "struct":
-        text = _struct(schema, value, numbers, depth)
+    elif kind == "int8":
+        text = f"CAST({value} AS TINYINT)"
+    elif kind == "struct" and schema.get("fields"):
+        there = f"s{next(numbers)}"
+        fields = (f"{_meant(its, f'{there}.{name(one)}', numbers)} AS {name(one)}" for one, its in _fields(schema))
+        text = f"transform(array({value}), {there} -> IF({there} IS NULL, NULL, struct({', '.join(fields)})))[0]"
     elif kind == "array":
         one = f"x{next(numbers)}"
-        inner = _typed(schema.get("items"), one, numbers, depth + 1)
-        text = f"transform(CAST({value} AS ARRAY<VARIANT>), {one} -> {inner})"
-    elif kind == "map" and _type(schema.get("keys")) == "string":
+        text = f"transform({value}, {one} -> {_meant(schema['items'], one, numbers)})"
+    elif kind == "map" and _kind(schema["keys"]) == "STRING":
         key, one = f"k{next(numbers)}", f"x{next(numbers)}"
-        inner = _typed(schema.get("values"), one, numbers, depth + 1)
-        text = f"transform_values(CAST({value} AS MAP<STRING, VARIANT>), ({key}, {one}) -> {inner})"
-    elif kind == "map":  # as an array of pairs
-        text = value
-    else:
-        msg = f"it has no type {json.dumps(kind)[:60]}"
-        raise UsageError(msg)
-    if schema.get("optional") is not True:
-        text = f"coalesce({text}, raise_error('null'))"
-    return text
-
-
-def _type(schema: Any) -> Any:
-    return schema.get("type") if isinstance(schema, dict) else None
-
-
-def _scalar(value: str, kind: str, of: str | None) -> str:
-    null = f"{value} IS NULL OR is_variant_null({value})"
-    cast = f"CAST({value} AS {kind})"
-    fits = cast if of is None else f"IF(schema_of_variant({value}) = '{of}', {cast}, raise_error('type'))"
-    return f"IF({null}, NULL, {fits})"
-
-
-def _struct(schema: dict[str, Any], value: str, numbers: "count[int]", depth: int) -> str:
-    there = f"m{next(numbers)}"
-    fields = []
-    for one in schema.get("fields") or ():
-        if not isinstance(one, dict) or not isinstance(one.get("field"), str):
-            msg = "a field of a struct has no name"
-            raise UsageError(msg)
-        its = f"{there}[{literal(one['field'])}]"
-        fields.append(f"{_typed(one, its, numbers, depth + 1)} AS {name(one['field'])}")
-    made = f"struct({', '.join(fields)})" if fields else "parse_json('{}')"
-    return f"transform(array(CAST({value} AS MAP<STRING, VARIANT>)), {there} -> IF({there} IS NULL, NULL, {made}))[0]"
+        text = f"transform_values({value}, ({key}, {one}) -> {_meant(schema['values'], one, numbers)})"
+    return text if schema.get("optional") is True else f"coalesce({text}, raise_error('null'))"
 
 
 def _logical(logical: str, schema: dict[str, Any], value: str) -> str:
-    whole = _scalar(value, "BIGINT", "BIGINT")
     if logical == "Date":
-        return f"date_from_unix_date(CAST({whole} AS INT))"
+        return f"date_from_unix_date({value})"
     if logical == "Timestamp":
-        return f"timestamp_millis({whole})"
+        return f"timestamp_millis({value})"
     if logical == "Time":
-        return f"date_format(timestamp_millis({whole}), 'HH:mm:ss.SSS')"
+        return f"date_format(timestamp_millis({value}), 'HH:mm:ss.SSS')"
     if logical != "Decimal":
         msg = f"Connect has no logical type {logical[:60]!r}"
         raise UsageError(msg)
@@ -164,11 +159,11 @@ def _logical(logical: str, schema: dict[str, Any], value: str) -> str:
     if not scale.isdigit() or int(scale) > 38:  # noqa: PLR2004 - digits that Spark has
         msg = f"a decimal of scale {scale[:20] or 'null'}, and Spark has 0 to 38"
         raise UsageError(msg)
-    data = f"to_binary({_scalar(value, 'STRING', 'STRING')}, 'base64')"
+    data = f"to_binary(CAST({value} AS STRING), 'base64')"
     avro = json.dumps({"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": int(scale)})
     announced = f"concat(unhex(lpad(hex(2 * length({data})), 2, '0')), {data})"
     decoded = f"from_avro({announced}, {literal(avro)}, map('mode', 'FAILFAST'))"
     of_bytes = f"IF(length({data}) BETWEEN 1 AND {_DECIMAL_BYTES}, {decoded}, raise_error('length'))"
-    of_number = f"CAST({value} AS DECIMAL(38, {scale}))"  # decimal.format: NUMERIC
+    of_number = f"CAST({value} AS DECIMAL(38, {scale}))"
     null = f"{value} IS NULL OR is_variant_null({value})"
     return f"IF({null}, NULL, IF(schema_of_variant({value}) = 'STRING', {of_bytes}, {of_number}))"

@@ -97,8 +97,9 @@ def _decoded(spark: "SparkSession", rows: "DataFrame", config: Config, part: Par
         decodings |= dict.fromkeys(topics, _framed(schemas, registered, part, column))
     if connect:
         mine = claimed_by(config, connect)
-        rows = rows.selectExpr("*", f"CASE WHEN {mine} THEN try_parse_json(CAST({column} AS STRING)) END AS connect")
-        rows, decoding = _connect(rows, understand(spark, rows.where(mine), "connect"), part, column)
+        rows = rows.selectExpr("*", f"CASE WHEN {mine} THEN CAST({column} AS STRING) END AS connect_text")
+        rows = rows.selectExpr("*", f"{schema_of('connect_text')} AS connect_schema")
+        rows, decoding = _connect(rows, understand(spark, rows.where(mine), "connect_text"), part)
         decodings |= dict.fromkeys(connect, decoding)
     for topic, one in config.topics.items() if part == "value" else ():
         if one.compression == "gzip":
@@ -143,25 +144,24 @@ def _framed(schemas: _Schemas, kind: str, part: Part, column: str) -> _Decoding:
     return _Decoding(text=f"CAST({_body(column)} AS STRING)", fault=fault)
 
 
-def _connect(rows: "DataFrame", schemas: Connect, part: Part, column: str) -> "tuple[DataFrame, _Decoding]":
-    """The rows with what their column `connect` means by the schemas in it, and how to decode by that."""
+def _connect(rows: "DataFrame", schemas: Connect, part: Part) -> "tuple[DataFrame, _Decoding]":
+    """The rows with what their column `connect_text` means by the schemas in it, and how to decode by that."""
     from pyspark.sql import functions as sf  # noqa: PLC0415
 
-    schema = schema_of("connect")
-    found = sf.expr(
-        f"CASE WHEN {schema} IS NULL THEN struct(try_variant_get(connect, '$.payload', 'variant') AS v) END"
-    )
+    payload = "try_variant_get(try_parse_json(connect_text), '$.payload', 'variant')"
+    found = sf.expr(f"CASE WHEN connect_schema IS NULL AND {payload} IS NOT NULL THEN struct({payload} AS v) END")
     for text, decoded in schemas.columns.items():
-        found = sf.when(sf.expr(f"{schema} = {literal(text)}"), decoded).otherwise(found)
+        found = sf.when(sf.expr(f"connect_schema = {literal(text)}"), decoded).otherwise(found)
+    found = sf.when(sf.expr("is_valid_utf8(connect_text)"), found)
     problems = "".join(f" WHEN {literal(text)} THEN {literal(why)}" for text, why in schemas.problems.items())
     fault = (
-        f"CASE WHEN {column} IS NULL THEN NULL WHEN connect IS NULL THEN '{part} is not one JSON value' "
-        "WHEN try_variant_get(connect, '$.payload', 'variant') IS NULL "
-        f"THEN '{part} is not an object with schema and payload, as Kafka Connect writes it' "
-        f"ELSE coalesce(CASE {schema} WHEN '' THEN NULL{problems} END, "
-        f"CASE WHEN connect_found IS NULL THEN '{part} is not as the schema beside it says' END) END"
+        "CASE WHEN connect_text IS NULL OR connect_found IS NOT NULL THEN NULL "
+        f"WHEN try_parse_json(connect_text) IS NULL THEN '{part} is not one JSON value' "
+        f"WHEN {payload} IS NULL THEN '{part} is not an object with schema and payload, as Connect writes it' "
+        f"ELSE CASE connect_schema WHEN '' THEN NULL{problems} ELSE '{part} is not as the schema beside it says' END "
+        "END"
     )
-    decoding = _Decoding(found=f"CASE WHEN {column} IS NOT NULL THEN connect_found.v END", fault=fault)
+    decoding = _Decoding(found="CASE WHEN connect_text IS NOT NULL THEN connect_found.v END", fault=fault)
     return rows.withColumn("connect_found", found), decoding
 
 
