@@ -8,7 +8,7 @@ import pyarrow.dataset as ds
 
 from zync.config import Config
 from zync.errors import ZyncError
-from zync.ingest.raw import Positions, next_seqno, positions
+from zync.ingest.raw import Positions, first_seqno, next_seqno, positions
 from zync.lake import data_files, dataset, open_table
 from zync.output import amount
 from zync.staging.table import STAGING_SCHEMA
@@ -41,6 +41,7 @@ def status(raw: str, staging: str, config: Config) -> Status:
         if at is None or raw_table is None
         else {
             "head": at.seqno - 1,
+            "start": first_seqno(raw_table),
             "version": raw_table.version(),
             "positions": {str(source): offset for source, offset in at.next.items()},
         },
@@ -123,7 +124,8 @@ def describe(status: Status) -> str:
     if status.raw is None:
         lines.append("raw       none yet: `zync sync-from kafka raw` makes it")
     else:
-        lines.append(f"raw       head {status.raw['head']:,}, version {status.raw['version']}")
+        start = f", from seqno {status.raw['start']:,} on" if status.raw["start"] > 1 else ""
+        lines.append(f"raw       head {status.raw['head']:,}, version {status.raw['version']}{start}")
         lines += [f"          {source} next offset {at:,}" for source, at in status.raw["positions"].items()]
     if status.staging is None:
         lines.append("staging   none yet: `zync sync raw staging` makes it")

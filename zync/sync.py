@@ -85,7 +85,7 @@ class Syncer:
         if head == cursor.head:
             return Outcome(cursor.sync, cursor.seqno, cursor.head, **_in_flight(known))
         if staging is not None:
-            check_start(raw, staging)
+            check_start(raw, staging, cursor)
         gone = missing(raw, cursor.head, head)
         staging = staging or ensure_table(self.staging, STAGING_SCHEMA, "zync staging: whole transactions")
         with Keeper(self.spark) as keeper:

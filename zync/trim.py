@@ -28,7 +28,7 @@ from zync.lake import DataFile, data_files, dataset, existing_table, folder_file
 from zync.places import locate
 from zync.rewrite import is_raw, rewrite
 from zync.staging.table import STAGING_SCHEMA
-from zync.transactions.known import IN_FLIGHT_KINDS, read_cursor, read_known
+from zync.transactions.known import IN_FLIGHT_KINDS, Cursor, read_cursor, read_known
 from zync.transactions.set_aside import REVISITS, read_set_aside
 
 _RANGES = pa.schema([("first", pa.int64()), ("last", pa.int64())])
@@ -124,13 +124,12 @@ def needed_from(staging: DeltaTable, remember: int) -> int:
     lowest += [part["first"] for row in (*aside.quarantined.values(), *aside.late.values()) for part in row["records"]]
     if remember:
         recent = _rows(staging, ds.field("seqno") > known.cursor.head - remember, known.cursor.head - remember)
-        lowest += [pc.min(_ranges(rows)["first"]).as_py() or 0 for rows in recent if len(rows)]
+        lowest += filter(None, (pc.min(_ranges(rows)["first"]).as_py() for rows in recent))
     return min(lowest)
 
 
-def check_start(raw: DeltaTable, staging: DeltaTable) -> None:
-    """Raises UsageError where raw was trimmed since this staging's newest sync, and of more than it can do without."""
-    cursor = read_cursor(staging)
+def check_start(raw: DeltaTable, staging: DeltaTable, cursor: Cursor) -> None:
+    """Raises UsageError where raw was trimmed since that cursor's sync, and of more than this staging can do without."""
     if cursor.raw_version >= (raw.transaction_version(TRIMMED) or 0) or not cursor.sync:
         return
     if (needed := needed_from(staging, 0)) < first_seqno(raw):

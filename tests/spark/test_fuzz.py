@@ -113,12 +113,15 @@ def test_a_record_decodes_or_is_set_aside_by_itself(pipeline: Pipeline) -> None:
     file.write_text(json.dumps(order))
     value = {"txn": 1, "n": 1, "x": 2, "items": ["a", None, "b"]}
     text = json.dumps(value).encode()
-    samples = {"a": text, "b": avro(order, value), "c": packed(text.decode()), "d": text}
+    beside = {"type": "struct", "fields": [{"field": name, "type": "int32"} for name in ("txn", "n", "x")]}
+    connect = json.dumps({"schema": beside, "payload": value}).encode()
+    samples = {"a": text, "b": avro(order, value), "c": packed(text.decode()), "d": text, "e": connect}
     pipeline.change(
         topics={
             "a": Topic("value:txn"),
             "b": Topic("value:txn", value="avro", avro_schema=file),
             "c": Topic("value:txn", compression="gzip"),
+            "e": Topic("value:txn", value="connect-json"),
             "d": Topic("value:txn", schema="txn INT, n INT, x DECIMAL(9,2), items ARRAY<STRING>"),
         },
         limits=replace(pipeline.config.limits, max_quarantined=1.0),
@@ -132,7 +135,7 @@ def test_a_record_decodes_or_is_set_aside_by_itself(pipeline: Pipeline) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     load(pipeline.raw, [str(path)])
     outcome = pipeline.sync()
-    assert outcome.records == len(lines) == 4 * TIMES, SEED
+    assert outcome.records == len(lines) == 5 * TIMES, SEED
     assert len(pipeline.of("quarantined")) > TIMES, SEED
     assert pipeline.of("done"), SEED
     claims = verify(pipeline.raw, str(pipeline.staging), pipeline.config, every_version=False, kafka=False)

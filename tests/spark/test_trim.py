@@ -22,7 +22,7 @@ from zync.ingest.raw import first_seqno
 from zync.lake import data_files
 from zync.maintain import Maintained, Trimming, maintain
 from zync.operate import find, transactions
-from zync.status import status
+from zync.status import describe, status
 from zync.verify import verify
 
 SOON = timedelta(0)
@@ -277,9 +277,10 @@ def test_a_raw_without_any_records_left_goes_on(short: Pipeline, spark: Any) -> 
     assert seqnos(short) == [4]
     assert_sound(short)
     assert_sound(short, other)
-    found = status(short.raw, str(short.staging), short.config).raw
-    assert found
-    assert found["head"] == 4
+    found = status(short.raw, str(short.staging), short.config)
+    assert found.raw
+    assert (found.raw["start"], found.raw["head"]) == (4, 4)
+    assert "head 4, version 5, from seqno 4 on" in describe(found)
 
 
 def test_appends_meanwhile_all_land(short: Pipeline) -> None:
