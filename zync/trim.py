@@ -129,7 +129,7 @@ def needed_from(staging: DeltaTable, remember: int) -> int:
 
 
 def check_start(raw: DeltaTable, staging: DeltaTable, cursor: Cursor) -> None:
-    """Raises UsageError where raw was trimmed since that cursor's sync, and of more than this staging can do without."""
+    """Raises UsageError where raw was trimmed since that cursor's sync, and the staging needs what is gone."""
     if cursor.raw_version >= (raw.transaction_version(TRIMMED) or 0) or not cursor.sync:
         return
     if (needed := needed_from(staging, 0)) < first_seqno(raw):
