@@ -73,6 +73,16 @@ def test_a_partly_stale_batch_commits_the_rest_renumbered_without_a_hole(plain: 
     assert plain.values()[4:] == [value(source, at) for source, offsets in whence for at in offsets]
 
 
+def test_partitions_may_be_dropped_from_a_batch_one_after_the_other(plain: Lake) -> None:
+    """As when the group takes them in two steps: the first may leave nothing of what the second looks through."""
+    mine = batch((A, None, 5), (B, None, 3))
+    mine.drop([A])
+    mine.drop([B])
+    mine.drop([B])
+    assert (mine.slices, mine.num_rows) == ({}, 0)
+    assert Appender(plain.raw).append(mine).rows == 0
+
+
 def test_a_slice_of_a_topic_that_is_no_more_is_refused_though_the_position_is_the_same_again(plain: Lake) -> None:
     def of(
         topic_id: int, begin: int | None, end: int, begin_id: int | None, gap: tuple[int, int] | None = None

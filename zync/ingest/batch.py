@@ -96,7 +96,7 @@ def last_offsets(rows: pa.RecordBatch) -> dict[Source, int]:
 def _not_from(rows: pa.RecordBatch, sources: list[Source]) -> pa.Array:
     kafka = rows["kafka"]
     topic, partition = pc.struct_field(kafka, "topic"), pc.struct_field(kafka, "partition")
-    keep = pa.array([True] * rows.num_rows)
+    keep = pa.array([True] * rows.num_rows, pa.bool_())
     for source in sources:
         keep = pc.and_not(keep, pc.and_(pc.equal(topic, source.topic), pc.equal(partition, source.partition)))
     return keep
