@@ -40,11 +40,13 @@ def rewrite(
     files: list[DataFile],
     *,
     keep: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
+    gone: list[DataFile] | None = None,
     transactions: Callable[[DeltaTable], dict[str, int]] = lambda _table: {},
 ) -> int:
     """Has one file stand for those, with their rows in that order, and returns how many rows that is.
 
     keep: what of each batch of rows stays; without it all do, and readers are told that no data changed.
+    gone: files of which nothing stays.
     transactions: the `txn` actions of the commit, by the version of the table that it is made on.
 
     Raises OwnedError where the files are the table's no more, as where another rewrites it.
@@ -54,7 +56,7 @@ def rewrite(
     rows = int(json.loads(add.stats)["numRecords"])
     needless = not rows
     try:
-        _replace(table, files, [add] if rows else [], transactions, data_change=keep is not None)
+        _replace(table, files + (gone or []), [add] if rows else [], transactions, data_change=keep is not None)
     except OwnedError:
         needless = True
         raise

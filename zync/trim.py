@@ -50,6 +50,11 @@ class Plan:
     first: np.ndarray
     last: np.ndarray
 
+    def touches(self, file: DataFile) -> bool:
+        """Whether something of the file may stay."""
+        begun = np.searchsorted(self.first, file.highest, side="right")
+        return file.highest >= self.start or bool(begun and self.last[begun - 1] >= file.lowest)
+
     def keep(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Those of the rows that stay."""
         numbers = rows["seqno"].to_numpy()
@@ -109,8 +114,9 @@ def trim(raw: DeltaTable, planned: Plan) -> int:
     """Takes away what the plan says, in one commit, and returns how many records that were."""
     stay = rewrite(
         raw,
-        planned.files,
+        [one for one in planned.files if planned.touches(one)],
         keep=planned.keep,
+        gone=[one for one in planned.files if not planned.touches(one)],
         transactions=lambda table: {START: planned.start, TRIMMED: table.version() + 1},
     )
     return sum(one.rows for one in planned.files) - stay
