@@ -131,6 +131,7 @@ def maintain(
     """
     from dataclasses import asdict
 
+    from zync.errors import UsageError
     from zync.maintain import RETAIN, Trimming, describe
     from zync.maintain import maintain as tidy
 
@@ -138,6 +139,9 @@ def maintain(
     both = not (compact or vacuum)
     others = tuple(locate(one, settings.lake) for one in staging or ())
     trimming = None
+    if staging and (retain is None or not (vacuum or both)):
+        msg = "--staging says who needs raw's records while others are taken away: add --retain"
+        raise UsageError(msg)
     if retain is not None and (vacuum or both):
         trimming = Trimming(retain, others, settings.transactions.remember)
     done = tidy(

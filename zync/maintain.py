@@ -20,7 +20,7 @@ from zync.ingest.raw import first_seqno
 from zync.lake import DataFile, data_files, first_line, is_local, locked, open_table
 from zync.output import amount
 from zync.rewrite import is_raw, rewrite
-from zync.trim import plan, stagings, trim
+from zync.trim import first_since, needed_from, plan, stagings, trim
 
 REMEMBERED = timedelta(days=30)
 """For so long a table's log says what was removed from it, as `ensure_table` makes tables."""
@@ -91,6 +91,9 @@ def maintain(
         msg = f"there is no table at {location} to maintain"
         raise UsageError(msg)
     raw = is_raw(table)
+    if trimming and trimming.stagings and not raw:
+        msg = f"{location} is a staging: --staging says which ones were made of a raw"
+        raise UsageError(msg)
     count = len(table.file_uris())
     done = Maintained(files=count, files_after=count, start=first_seqno(table) if raw else 1, dry_run=dry_run)
     with _alone(location):
@@ -148,10 +151,14 @@ def _trim(table: DeltaTable, done: Maintained, said: Trimming) -> None:
     if not made_of_it:
         done.untrimmed = "no staging in its folder was made of it, so nobody has read it: name others with --staging"
         return
-    planned = plan(table, made_of_it, said.remember, datetime.now(timezone.utc) - said.retain)
-    if planned is None:
-        done.untrimmed = "none are old enough, settled in every staging, and not to be remembered any more"
+    young = first_since(table, datetime.now(timezone.utc) - said.retain)
+    needed = min(needed_from(one, said.remember) for one in made_of_it)
+    if min(young, needed) <= done.start:
+        done.untrimmed = (
+            f"those from seqno {needed:,} on may be asked for again, and those from {young:,} on are younger"
+        )
         return
+    planned = plan(table, made_of_it, min(young, needed))
     done.start, done.trimmed = planned.start, planned.trimmed
     done.files_after -= len(planned.files) - planned.files_after
     if not done.dry_run:

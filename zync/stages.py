@@ -151,15 +151,15 @@ def conclude_and_commit(sync: Sync) -> Sync:
             "digests": {**sync.config.digests(), **{f"lookup {k}": v for k, v in sync.lookups.items()}},
         },
     )
-    rows = pa.concat_tables([concluded.rows, _gone(sync)])
+    rows = pa.concat_tables([concluded.rows, _trimmed(sync)])
     add_rows(sync.staging, written.folder, rows)
     commit(sync.staging, written.folder, sync.number, nonce, rows=written.count + rows.num_rows)
     return replace(sync, after=concluded.known)
 
 
-def _gone(sync: Sync) -> pa.Table:
+def _trimmed(sync: Sync) -> pa.Table:
     """A row that says which records there were no more when this staging was made; none where all were there."""
-    ranges = [{"first": first, "last": last} for first, last in sync.gone]
-    count = sum(last - first + 1 for first, last in sync.gone)
+    ranges = [{"first": first, "last": last} for first, last in sync.trimmed]
+    count = sum(last - first + 1 for first, last in sync.trimmed)
     row = {"kind": "trimmed", "sync": sync.number, "records": ranges, "count": count}
-    return pa.Table.from_pylist([{**row, "seqno": sync.gone[-1][1]}] if ranges else [], STAGING_SCHEMA)
+    return pa.Table.from_pylist([{**row, "seqno": sync.trimmed[-1][1]}] if ranges else [], STAGING_SCHEMA)

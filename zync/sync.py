@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from zync.config import Config
 from zync.errors import UsageError
-from zync.ingest.raw import missing, next_seqno, positions
+from zync.ingest.raw import next_seqno, positions, trimmed
 from zync.lake import ensure_table, existing_table, open_table
 from zync.spark import SMALL, Keeper, pace, session
 from zync.stages import conclude_and_commit, read_new, recall, transform_and_write
@@ -86,8 +86,8 @@ class Syncer:
             return Outcome(cursor.sync, cursor.seqno, cursor.head, **_in_flight(known))
         if staging is not None:
             check_start(raw, staging, cursor)
-        gone = missing(raw, cursor.head, head)
         staging = staging or ensure_table(self.staging, STAGING_SCHEMA, "zync staging: whole transactions")
+        gone = trimmed(raw, cursor.head, head)
         with Keeper(self.spark) as keeper:
             sync = Sync(self.spark, keeper, self.config, self.done, raw, staging, known, head, gone)
             pace(self.spark, self.config.spark, sync.records)

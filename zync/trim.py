@@ -98,11 +98,8 @@ def stagings(raw: DeltaTable, named: list[str]) -> list[DeltaTable]:
     return list(found.values())
 
 
-def plan(raw: DeltaTable, made_of_it: list[DeltaTable], remember: int, before: datetime) -> Plan | None:
-    """What of the records ingested before that time may go; None where none may."""
-    start = min(_first_since(raw, before), *(needed_from(one, remember) for one in made_of_it))
-    if start <= first_seqno(raw):
-        return None
+def plan(raw: DeltaTable, made_of_it: list[DeltaTable], start: int) -> Plan:
+    """What goes, and what stays, where raw is to start with the record of that seqno."""
     files = [one for one in data_files(raw, "seqno") if one.lowest < start]
     count = sum(one.rows if one.highest < start else _count_before(raw, one, start) for one in files)
     kept = pa.concat_tables([_reaching(one, start) for one in made_of_it]).sort_by("first")
@@ -120,6 +117,16 @@ def trim(raw: DeltaTable, planned: Plan) -> int:
         transactions=lambda table: {START: planned.start, TRIMMED: table.version() + 1},
     )
     return sum(one.rows for one in planned.files) - stay
+
+
+def first_since(raw: DeltaTable, moment: datetime) -> int:
+    """The seqno of the first record that was ingested then or later; the next one that raw will have, if none was."""
+    files = data_files(raw, "seqno")
+    at = bisect_left(files, moment, key=lambda one: _column(raw, one, "ingested")[-1].as_py())
+    if at == len(files):
+        return next_seqno(raw)
+    ingested = _column(raw, files[at], "ingested").to_pylist()
+    return int(_column(raw, files[at], "seqno")[bisect_left(ingested, moment)].as_py())
 
 
 def needed_from(staging: DeltaTable, remember: int) -> int:
@@ -182,16 +189,6 @@ def _rows(staging: DeltaTable, wanted: ds.Expression, above: int) -> Iterator[pa
 def _ranges(rows: pa.RecordBatch) -> pa.Table:
     """The ranges of all the rows, as (first, last)."""
     return pa.Table.from_struct_array(rows["records"].flatten()).cast(_RANGES)
-
-
-def _first_since(raw: DeltaTable, moment: datetime) -> int:
-    """The seqno of the first record that was ingested then or later; the next one that raw will have, if none was."""
-    files = data_files(raw, "seqno")
-    at = bisect_left(files, moment, key=lambda one: _column(raw, one, "ingested")[-1].as_py())
-    if at == len(files):
-        return next_seqno(raw)
-    ingested = _column(raw, files[at], "ingested").to_pylist()
-    return int(_column(raw, files[at], "seqno")[bisect_left(ingested, moment)].as_py())
 
 
 def _count_before(raw: DeltaTable, file: DataFile, seqno: int) -> int:

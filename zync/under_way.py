@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Sync:
     """One sync under way: what is known of it by now. Each stage fills in its part.
 
-    gone: of the new seqnos those whose records raw has no more, as ranges.
+    trimmed: of the new seqnos those whose records raw has no more, as ranges.
     identified: the new records. met: of `known.in_flight`, those that the new records may belong to. earlier: how many
     records of those are read again, as they are whole now.
     """
@@ -37,7 +37,7 @@ class Sync:
     staging: DeltaTable
     known: Known
     head: int
-    gone: list[tuple[int, int]] = field(default_factory=list)
+    trimmed: list[tuple[int, int]] = field(default_factory=list)
     lookups: dict[str, str] = field(default_factory=dict)
     identified: "DataFrame | None" = None
     met: pa.Table | None = None
@@ -58,7 +58,7 @@ class Sync:
     @property
     def new(self) -> int:
         """How many new records there are."""
-        return self.head - self.known.cursor.head - sum(last - first + 1 for first, last in self.gone)
+        return self.head - self.known.cursor.head - sum(last - first + 1 for first, last in self.trimmed)
 
     @property
     def records(self) -> int:

@@ -59,7 +59,7 @@ def first_seqno(table: DeltaTable) -> int:
     return table.transaction_version(START) or 1
 
 
-def missing(table: DeltaTable, above: int, upto: int) -> list[tuple[int, int]]:
+def trimmed(table: DeltaTable, above: int, upto: int) -> list[tuple[int, int]]:
     """Ranges of seqnos in `above` < seqno <= `upto` whose records were taken away."""
     end = min(upto + 1, first_seqno(table))
     if above + 1 >= end:
