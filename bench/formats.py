@@ -14,14 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+from google.protobuf import json_format, message_factory
 
 from bench.harness import Result, alternately, log, values
 from bench.pipeline import Raw, config
 from zync.config import RegistryAccess, Topic
 from zync.lake import data_files, existing_table
+from zync.registry import Schema
 from zync.spark import read_parquet, session
 from zync.transactions.decode import RAW_COLUMNS, decode
 from zync.transactions.done import take_apart
+from zync.transactions.protobuf import compiled, pool_of
 
 COUNT = 200_000
 ROUNDS = 4
@@ -72,6 +75,10 @@ def run(folder: Path) -> list[Result]:
         "Avro, schema in a file": (Topic("value:txn", value="avro", avro_schema=schema), _avro),
         "Avro, schema registry": (Topic("value:txn", value="avro"), lambda one: _framed(1, _avro(one))),
         "JSON Schema, schema registry": (Topic("value:txn", value="json-schema"), lambda one: _framed(2, one)),
+        "protobuf, schema registry (through Python)": (
+            Topic("value:txn", value="protobuf"),
+            lambda one: _framed(3, b"\0" + _protobuf(one)),
+        ),
         "Connect JSON, schema beside it": (Topic("value:txn", value="connect-json"), _connect),
         "JSON in gzip (through Python)": (Topic("value:txn", compression="gzip"), gzip.compress),
         "string": (Topic("offset", value="string"), bytes),
@@ -131,16 +138,29 @@ def _avro(value: bytes) -> bytes:
 _PARSED = fastavro.parse_schema(_SCHEMA)
 
 
+def _protobuf(value: bytes) -> bytes:
+    return bytes(json_format.Parse(value, _MESSAGE()).SerializeToString())
+
+
+_TEXT = """syntax = "proto3";
+message Value { int64 txn = 1; int32 n = 2; string op = 3; string table = 4; Row row = 5; }
+message Row { int32 id = 1; string owner = 2; string branch = 3; double balance = 4; string currency = 5;
+  string changed = 6; }
+"""
+_MESSAGE = message_factory.GetMessageClass(pool_of(compiled(Schema("PROTOBUF", _TEXT))).FindMessageTypeByName("Value"))
+
+
 def _framed(number: int, body: bytes) -> bytes:
     return struct.pack(">bI", 0, number) + body
 
 
 @contextlib.contextmanager
 def _registry() -> Iterator[str]:
-    """What a registry answers of the two schemas: how long it takes to ask is not what is measured."""
+    """What a registry answers of the schemas: how long it takes to ask is not what is measured."""
     answers = {
         "/schemas/ids/1": {"schema": json.dumps(_SCHEMA)},
         "/schemas/ids/2": {"schema": "{}", "schemaType": "JSON"},
+        "/schemas/ids/3": {"schema": _TEXT, "schemaType": "PROTOBUF"},
     }
 
     class Handler(BaseHTTPRequestHandler):

@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+from google.protobuf import message_factory
 
 from tests import certificates
 from tests.cdc.source import free_port
 from zync import jars
+from zync.registry import Schema
+from zync.transactions.protobuf import compiled, pool_of
 
 _VERSION = "2.6.13.Final"
 _IVY = f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
@@ -86,7 +89,8 @@ class RunningRegistry:
 
     def register(self, subject: str, schema: Any, kind: str = "AVRO", references: tuple[Any, ...] = ()) -> int:
         """The id of that schema, now that it is a version of the subject."""
-        body = {"schema": json.dumps(schema), "schemaType": kind, "references": list(references)}
+        text = schema if isinstance(schema, str) and kind == "PROTOBUF" else json.dumps(schema)
+        body = {"schema": text, "schemaType": kind, "references": list(references)}
         return int(self._ask(f"/subjects/{subject}/versions", body)["id"])
 
     def _ask(self, path: str, body: Any = None) -> Any:
@@ -114,6 +118,12 @@ def avro(schema: Any, value: Any) -> bytes:
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
     return out.getvalue()
+
+
+def classes(text: str) -> dict[str, Any]:
+    """The messages of a schema of protobuf, by their names without the package."""
+    main = pool_of(compiled(Schema("PROTOBUF", text))).FindFileByName("zync_schema.proto")
+    return {name: message_factory.GetMessageClass(one) for name, one in main.message_types_by_name.items()}
 
 
 def packed(text: str) -> bytes:

@@ -17,7 +17,7 @@ RESERVED_TOPIC = "__zync"
 """The topic of records that operators' commands append to raw."""
 
 
-Format = Literal["json", "avro", "json-schema", "connect-json", "string", "bytes"]
+Format = Literal["json", "avro", "protobuf", "json-schema", "connect-json", "string", "bytes"]
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,14 @@ _NOT_FOUND = (40401, 40402, 40403)
 
 @dataclass(frozen=True)
 class Schema:
-    """A schema as the registry has it. `kind`: AVRO, JSON or PROTOBUF; `references`: what it needs, in that order."""
+    """A schema as the registry has it. `kind`: AVRO, JSON or PROTOBUF.
+
+    references: what it needs, in that order, each by the name that it is referred to.
+    """
 
     kind: str
     text: str
-    references: tuple[str, ...] = ()
+    references: tuple[tuple[str, str], ...] = ()
 
 
 class Registry:
@@ -49,24 +52,25 @@ class Registry:
             found = self._ask(f"schemas/ids/{number}")
             if found is None:
                 return None
-            references: dict[tuple[str, int], str] = {}
+            references: dict[tuple[str, str, int], str] = {}
             self._refer(found, references)
-            schema = Schema(found.get("schemaType") or "AVRO", str(found["schema"]), tuple(references.values()))
+            named = tuple((name, text) for (name, _, _), text in references.items())
+            schema = Schema(found.get("schemaType") or "AVRO", str(found["schema"]), named)
             self._known[number] = schema
         return self._known[number]
 
-    def _refer(self, schema: dict[str, Any], into: dict[tuple[str, int], str]) -> None:
+    def _refer(self, schema: dict[str, Any], into: dict[tuple[str, str, int], str]) -> None:
         """Puts the texts of what a schema refers to into `into`, each after what it needs itself."""
         for one in schema.get("references") or ():
-            subject, version = str(one["subject"]), int(one["version"])
-            if (subject, version) in into:
+            name, subject, version = str(one["name"]), str(one["subject"]), int(one["version"])
+            if (name, subject, version) in into:
                 continue
             found = self._ask(f"subjects/{urllib.parse.quote(subject, safe='')}/versions/{version}")
             if found is None:
                 msg = f"the schema registry at {self._access.url} has no version {version} of {subject!r}"
                 raise ZyncError(msg)
             self._refer(found, into)
-            into[subject, version] = str(found["schema"])
+            into[name, subject, version] = str(found["schema"])
 
     def _ask(self, path: str) -> dict[str, Any] | None:
         """The answer to a GET; None where it is that there is no such schema."""

@@ -210,7 +210,7 @@ def _check_formats(config: Config, reader: _Reader, node: yaml.Node | None) -> N
             raise reader.fail(at, f"topics.{name}.schema is for values with fields, not {topic.value or 'these'}")
         if topic.avro_schema and not _is_file(topic.avro_schema):
             raise reader.fail(at, f"the schema {topic.avro_schema} of topic {name!r} is not there")
-        if config.registry is None and (framed := sorted(kinds & {"avro", "json-schema"})):
+        if config.registry is None and (framed := sorted(kinds & {"avro", "protobuf", "json-schema"})):
             raise reader.fail(at, f"topic {name!r} is {framed[0]}, which needs a schema registry: say registry.url")
     if config.registry:
         at, url = _find(node, "registry", "url"), config.registry.url

@@ -53,7 +53,7 @@ def test_init_writes_what_runs_as_it_is_and_never_overwrites(tmp_path: Path) -> 
         ("topics:\n  a: {id: x, value: avro}\n", "zync.yaml:2: topic 'a' is avro, which needs a schema registry"),
         (
             "topics:\n  a: {id: x, value: afro}\n",
-            "topics.a.value must be one of json, avro, json-schema, connect-json, string, bytes",
+            "topics.a.value must be one of json, avro, protobuf, json-schema, connect-json, string, bytes",
         ),
         ("topics:\n  a: {id: x, avro_schema: a.avsc}\n", "topics.a.avro_schema needs value: avro"),
         ("topics:\n  a: {id: x, value: avro, avro_schema: a.avsc}\n", "a.avsc of topic 'a' is not there"),

@@ -11,8 +11,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
+from google.protobuf import json_format
 
-from tests.registry import RunningRegistry, avro, framed, packed
+from tests.registry import RunningRegistry, avro, classes, framed, packed
 from tests.spark.conftest import Pipeline
 from zync.config import Formats, RegistryAccess, Topic, Transactions
 from zync.errors import ZyncError
@@ -552,10 +553,29 @@ def as_connect(schema: Any, optional: bool = False) -> dict[str, Any]:
     return connect("struct", optional, name=schema["name"], fields=fields)
 
 
-def test_debezium_in_avro_or_with_its_schema_is_as_debezium_in_json(
-    pipeline: Pipeline, registry: RunningRegistry
-) -> None:
+PROTOBUF = """syntax = "proto3"; package bank;
+message Envelope {
+  Row before = 1; Row after = 2; Source source = 3; string op = 4; int64 ts_ms = 5; Block transaction = 6;
+}
+message Row { int32 id = 1; int64 balance = 2; }
+message Source { string connector = 1; string version = 2; string schema = 3; string table = 4; int64 lsn = 5; }
+message Block { string id = 1; int64 total_order = 2; int64 data_collection_order = 3; }
+message Status {
+  string status = 1; string id = 2; optional int64 event_count = 3; repeated Counted data_collections = 4;
+}
+message Counted { string data_collection = 1; int64 event_count = 2; }
+"""
+
+
+def test_debezium_in_other_formats_is_as_debezium_in_json(pipeline: Pipeline, registry: RunningRegistry) -> None:
     envelope, status = registry.register("bank-value", ENVELOPE), registry.register("status-value", END)
+    both = registry.register("bank-protobuf", PROTOBUF, "PROTOBUF")
+    which = {"Envelope": b"\0", "Status": b"\2\x08"}
+
+    def of_protobuf(schema: Any, value: dict[str, Any]) -> bytes:
+        name = schema["name"].removeprefix("bank.")
+        one = json_format.ParseDict(value, classes(PROTOBUF)[name]())
+        return framed(both, which[name] + one.SerializeToString())
 
     def row(order: int) -> dict[str, Any]:
         return {
@@ -580,7 +600,7 @@ def test_debezium_in_avro_or_with_its_schema_is_as_debezium_in_json(
     records = [(said, begin), (data, row(2)), (said, end), (data, row(1))]
     rule = "SELECT seqno, _order, op, `row`:id::int AS id, `row`:balance::int AS balance FROM accounts"
     found = []
-    for kind in ("avro", "connect-json", "json"):
+    for kind in ("avro", "protobuf", "connect-json", "json"):
         (pipeline.folder / kind).mkdir()
         one = Pipeline(pipeline.folder / kind, pipeline.spark)
         one.rules(out=rule)
@@ -592,6 +612,7 @@ def test_debezium_in_avro_or_with_its_schema_is_as_debezium_in_json(
         one.config = replace(read_config(one.folder / "zync.yaml"), lake=one.config.lake)
         write: dict[str, Callable[[int, Any, Any], bytes | str]] = {
             "avro": lambda number, schema, value: framed(number, avro(schema, value)),
+            "protobuf": lambda _, schema, value: of_protobuf(schema, value),
             "connect-json": lambda _, schema, value: of_connect(as_connect(schema), value),
             "json": lambda _, __, value: json.dumps(value),
         }
@@ -600,5 +621,9 @@ def test_debezium_in_avro_or_with_its_schema_is_as_debezium_in_json(
         assert one.sync().transactions == 1
         found.append(one.values())
     assert (
-        found[0] == found[1] == found[2] == [{"op": "c", "id": 1, "balance": 10}, {"op": "c", "id": 2, "balance": 20}]
+        found[0]
+        == found[1]
+        == found[2]
+        == found[3]
+        == [{"op": "c", "id": 1, "balance": 10}, {"op": "c", "id": 2, "balance": 20}]
     )

@@ -1,38 +1,23 @@
 """What the bytes of keys and values are, by topic: text that is JSON, or what another format makes of them."""
 
-import json
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, cast
 
 from zync.config import Config
-from zync.errors import DataError, UsageError, ZyncError
-from zync.registry import Schema, registry
-from zync.spark import jvm_class, message_of, with_leaves
-from zync.sql import literal, try_eval
+from zync.errors import UsageError
+from zync.sql import literal
+from zync.transactions.avro import avro_of_file
 from zync.transactions.connect import Connect, schema_of, understand
+from zync.transactions.framed import KINDS, Framed, body, is_framed, schema_id, schemas
 from zync.transactions.topics import by_topic, claimed_by
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType
 
 Part = Literal["key", "value"]
 
-_FRAMED = {"avro": "AVRO", "json-schema": "JSON"}
-"""Formats of a schema registry's clients, who write a zero byte and the schema's id first; the registry's names."""
-
 _UNPACKED_MOST = 256 * 1024 * 1024
 """What a compressed value may have at most when it is unpacked, in bytes."""
-
-_IDS_END = 2**31
-"""Registries count so far: a number beyond is no schema's, and not asked for."""
-
-_UNKNOWN_MOST = 1_000
-"""Schema ids that the registry does not know, beyond which it is not asked on: the bytes mean something else."""
-
-_OF_AVRO = ("org.apache.avro.", "org.apache.spark.sql.avro.")
-"""Where errors about a schema come from; others are of the surroundings."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +27,6 @@ class _Decoding:
     text: str = "CAST(NULL AS STRING)"
     found: str = "CAST(NULL AS VARIANT)"
     fault: str = "CAST(NULL AS STRING)"
-
-
-@dataclass
-class _Schemas:
-    """The schemas of one kind that some rows name: what decodes by each id, or why none can."""
-
-    columns: "dict[int, Column]" = field(default_factory=dict)
-    problems: dict[int, str] = field(default_factory=dict)
 
 
 def unpack(spark: "SparkSession", rows: "DataFrame", config: Config) -> "DataFrame":
@@ -79,22 +56,26 @@ def _decoded(spark: "SparkSession", rows: "DataFrame", config: Config, part: Par
     for number, (topic, one) in enumerate(config.topics.items()):
         kind, avro = config.format(one, part), f"found_{number}"
         if kind == "avro" and part == "value" and one.avro_schema:
-            rows = rows.withColumn(avro, _avro_of_file(spark, column, one.avro_schema))
+            rows = rows.withColumn(avro, avro_of_file(spark, column, one.avro_schema))
             says = literal(f"value is not Avro as {one.avro_schema.name} says")
             decodings[topic] = _Decoding(
                 found=f"CASE WHEN {column} IS NOT NULL THEN {avro}.v END",
                 fault=f"CASE WHEN {column} IS NOT NULL AND {avro} IS NULL THEN {says} END",
             )
-        elif kind in _FRAMED:
+        elif kind in KINDS:
             framed.setdefault(kind, []).append(topic)
         elif kind == "connect-json":
             connect.append(topic)
         else:
             decodings[topic] = _plain(kind, part, column)
     for registered, topics in framed.items():
-        schemas = _schemas(spark, rows.where(claimed_by(config, topics)), config, registered, column)
-        rows = rows.withColumn("found_by_id", _by_id(schemas, column)) if registered == "avro" else rows
-        decodings |= dict.fromkeys(topics, _framed(schemas, registered, part, column))
+        if config.registry is None:
+            msg = f"topics of format {registered} need a schema registry: say registry.url in the config"
+            raise UsageError(msg)
+        its = schemas(spark, rows.where(claimed_by(config, topics)), config.registry, registered, column)
+        if registered != "json-schema":
+            rows = rows.withColumn(f"found_{registered}", its.found(column))
+        decodings |= dict.fromkeys(topics, _framed(its, registered, part, column))
     if connect:
         mine = claimed_by(config, connect)
         rows = rows.selectExpr("*", f"CASE WHEN {mine} THEN CAST({column} AS STRING) END AS connect_text")
@@ -130,18 +111,22 @@ def _plain(kind: str, part: Part, column: str) -> _Decoding:
     return _Decoding(text=text)
 
 
-def _framed(schemas: _Schemas, kind: str, part: Part, column: str) -> _Decoding:
+def _framed(registered: Framed, kind: str, part: Part, column: str) -> _Decoding:
     """Of bytes that a schema registry's clients wrote."""
-    problems = "".join(f" WHEN {number} THEN {literal(why)}" for number, why in schemas.problems.items())
+    problems = "".join(f" WHEN {number} THEN {literal(why)}" for number, why in registered.problems.items())
     unframed = f"{part} does not begin with a zero byte and a schema's id, as a schema registry's clients write it"
-    not_so = f"CASE WHEN found_by_id IS NULL THEN concat('{part} is not Avro as schema ', {_id(column)}, ' says') END"
-    fault = (
-        f"CASE WHEN {column} IS NULL THEN NULL WHEN NOT ({_is_framed(column)}) THEN {literal(unframed)} "
-        f"ELSE coalesce(CASE {_id(column)} WHEN -1 THEN NULL{problems} END, {not_so if kind == 'avro' else 'NULL'}) END"
+    decoded = f"found_{kind}"
+    name = {"avro": "Avro", "protobuf": "protobuf"}.get(kind)
+    not_so = (
+        f"CASE WHEN {decoded} IS NULL THEN concat('{part} is not {name} as schema ', {schema_id(column)}, ' says') END"
     )
-    if kind == "avro":
-        return _Decoding(found=f"CASE WHEN {column} IS NOT NULL THEN found_by_id.v END", fault=fault)
-    return _Decoding(text=f"CAST({_body(column)} AS STRING)", fault=fault)
+    fault = (
+        f"CASE WHEN {column} IS NULL THEN NULL WHEN NOT ({is_framed(column)}) THEN {literal(unframed)} "
+        f"ELSE coalesce(CASE {schema_id(column)} WHEN -1 THEN NULL{problems} END, {not_so if name else 'NULL'}) END"
+    )
+    if name:
+        return _Decoding(found=f"CASE WHEN {column} IS NOT NULL THEN {decoded}.v END", fault=fault)
+    return _Decoding(text=f"CAST({body(column)} AS STRING)", fault=fault)
 
 
 def _connect(rows: "DataFrame", schemas: Connect, part: Part) -> "tuple[DataFrame, _Decoding]":
@@ -163,106 +148,6 @@ def _connect(rows: "DataFrame", schemas: Connect, part: Part) -> "tuple[DataFram
     )
     decoding = _Decoding(found="CASE WHEN connect_text IS NOT NULL THEN connect_found.v END", fault=fault)
     return rows.withColumn("connect_found", found), decoding
-
-
-def _is_framed(column: str) -> str:
-    return f"length({column}) >= 5 AND substring({column}, 1, 1) = X'00'"
-
-
-def _id(column: str) -> str:
-    return f"CAST(conv(hex(substring({column}, 2, 4)), 16, 10) AS BIGINT)"
-
-
-def _body(column: str) -> str:
-    return f"substring({column}, 6)"
-
-
-def _schemas(spark: "SparkSession", rows: "DataFrame", config: Config, kind: str, column: str) -> _Schemas:
-    """The schemas that those rows name, from the registry."""
-    if config.registry is None:
-        msg = f"topics of format {kind} need a schema registry: say registry.url in the config"
-        raise UsageError(msg)
-    asked, found, unknown = registry(config.registry), _Schemas(), 0
-    for row in rows.where(_is_framed(column)).selectExpr(f"{_id(column)} AS id").distinct().collect():
-        number = row["id"]
-        schema = asked.schema(number) if number < _IDS_END else None
-        if schema is None:
-            found.problems[number] = f"the schema registry knows no schema {number}"
-            unknown += 1
-        elif schema.kind != _FRAMED[kind]:
-            found.problems[number] = f"schema {number} is one of {schema.kind}, not {_FRAMED[kind]}"
-        elif kind == "avro":
-            try:
-                found.columns[number] = _avro(spark, _body(column), schema)
-            except UsageError as error:
-                found.problems[number] = f"schema {number} cannot be used: {error}"
-        if unknown > _UNKNOWN_MOST:
-            msg = (
-                f"the schema registry knows none of more than {_UNKNOWN_MOST:,} schema ids: are all the topics that "
-                f"should be {kind} really so? Nothing was changed"
-            )
-            raise DataError(msg)
-    return found
-
-
-def _by_id(schemas: _Schemas, column: str) -> "Column":
-    """What the schema of its id makes of each row, as `_avro`; null where that fails."""
-    from pyspark.sql import functions as sf  # noqa: PLC0415
-
-    found = None
-    for number, decoded in schemas.columns.items():
-        its = sf.expr(f"{_is_framed(column)} AND {_id(column)} = {number}")
-        found = sf.when(its, decoded) if found is None else found.when(its, decoded)
-    return sf.expr("CAST(NULL AS STRUCT<v: VARIANT>)") if found is None else found
-
-
-def _avro_of_file(spark: "SparkSession", column: str, path: Path) -> "Column":
-    try:
-        return _avro(spark, column, Schema("AVRO", path.read_text(encoding="utf-8")))
-    except UsageError as error:
-        msg = f"{path}: not a schema of Avro that Spark can use: {error}"
-        raise UsageError(msg) from error
-
-
-def _avro(spark: "SparkSession", data: str, schema: Schema) -> "Column":
-    """What Avro bytes mean: a struct whose `v` is that, as VARIANT; null where they are not as the schema says.
-
-    UsageError where the schema cannot be used.
-    """
-    from py4j.protocol import Py4JJavaError  # noqa: PLC0415
-    from pyspark.errors import AnalysisException  # noqa: PLC0415
-    from pyspark.sql import functions as sf  # noqa: PLC0415
-    from pyspark.sql.avro.functions import from_avro  # noqa: PLC0415
-    from pyspark.sql.types import ArrayType, MapType, NullType, StringType, StructType, TimeType  # noqa: PLC0415
-
-    def in_variant(leaf: "DataType") -> "DataType":
-        return StringType() if isinstance(leaf, TimeType | NullType) else leaf
-
-    try:
-        parser = jvm_class(spark, "org.apache.avro.Schema$Parser")()
-        for text in schema.references:
-            parser.parse(text)
-        # A field around it: the same bytes, and a null that is meant is told from one that is not.
-        field = {"name": "v", "type": json.loads(parser.parse(schema.text).toString())}
-        around = json.dumps({"type": "record", "name": "zync_value", "fields": [field]})
-        kind = spark.range(0).select(from_avro(sf.lit(None).cast("binary"), around)).schema[0].dataType
-        inner = cast("StructType", kind)["v"].dataType
-        decoded = from_avro(sf.expr(data), around, {"mode": "FAILFAST"}).cast(with_leaves(kind, in_variant))
-        nested = isinstance(inner, StructType | ArrayType | MapType)
-        value = sf.to_variant_object(decoded["v"]) if nested else decoded["v"].cast("variant")
-        found = try_eval(spark, sf.struct(sf.coalesce(value, sf.parse_json(sf.lit("null"))).alias("v")))
-        empty = [f"CAST(NULL AS BINARY) AS {column}" for column in ("key", "value", "unpacked")]
-        spark.range(0).selectExpr(*empty).select(found)  # so that what is wrong with the schema is known here
-    except TypeError as error:  # PySpark's way to say that the class is not there
-        msg = "Avro needs Spark's own module for it: add org.apache.spark:spark-avro_2.13 to this cluster's jars"
-        raise ZyncError(msg) from error
-    except AnalysisException as error:
-        raise UsageError(message_of(error)) from error
-    except Py4JJavaError as error:
-        if not error.java_exception.getClass().getName().startswith(_OF_AVRO):
-            raise
-        raise UsageError(error.java_exception.getMessage().splitlines()[0]) from error
-    return found
 
 
 def _gunzip(column: "Column") -> "Column":

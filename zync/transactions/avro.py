@@ -1,0 +1,67 @@
+"""Avro, by Spark's own module for it: what the bytes mean by a schema."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from zync.errors import UsageError, ZyncError
+from zync.registry import Schema
+from zync.spark import jvm_class, message_of, with_leaves
+from zync.sql import try_eval
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+    from pyspark.sql.types import DataType
+
+_OF_AVRO = ("org.apache.avro.", "org.apache.spark.sql.avro.")
+"""Where errors about a schema come from; others are of the surroundings."""
+
+
+def avro_of_file(spark: "SparkSession", column: str, path: Path) -> "Column":
+    """As `avro`, by the schema in that file."""
+    try:
+        return avro(spark, column, Schema("AVRO", path.read_text(encoding="utf-8")))
+    except UsageError as error:
+        msg = f"{path}: not a schema of Avro that Spark can use: {error}"
+        raise UsageError(msg) from error
+
+
+def avro(spark: "SparkSession", data: str, schema: Schema) -> "Column":
+    """What Avro bytes mean: a struct whose `v` is that, as VARIANT; null where they are not as the schema says.
+
+    UsageError where the schema cannot be used.
+    """
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415
+    from pyspark.errors import AnalysisException  # noqa: PLC0415
+    from pyspark.sql import functions as sf  # noqa: PLC0415
+    from pyspark.sql.avro.functions import from_avro  # noqa: PLC0415
+    from pyspark.sql.types import ArrayType, MapType, NullType, StringType, StructType, TimeType  # noqa: PLC0415
+
+    def in_variant(leaf: "DataType") -> "DataType":
+        return StringType() if isinstance(leaf, TimeType | NullType) else leaf
+
+    try:
+        parser = jvm_class(spark, "org.apache.avro.Schema$Parser")()
+        for _, text in schema.references:
+            parser.parse(text)
+        # A field around it: the same bytes, and a null that is meant is told from one that is not.
+        field = {"name": "v", "type": json.loads(parser.parse(schema.text).toString())}
+        around = json.dumps({"type": "record", "name": "zync_value", "fields": [field]})
+        kind = spark.range(0).select(from_avro(sf.lit(None).cast("binary"), around)).schema[0].dataType
+        inner = cast("StructType", kind)["v"].dataType
+        decoded = from_avro(sf.expr(data), around, {"mode": "FAILFAST"}).cast(with_leaves(kind, in_variant))
+        nested = isinstance(inner, StructType | ArrayType | MapType)
+        value = sf.to_variant_object(decoded["v"]) if nested else decoded["v"].cast("variant")
+        found = try_eval(spark, sf.struct(sf.coalesce(value, sf.parse_json(sf.lit("null"))).alias("v")))
+        empty = [f"CAST(NULL AS BINARY) AS {column}" for column in ("key", "value", "unpacked")]
+        spark.range(0).selectExpr(*empty).select(found)  # so that what is wrong with the schema is known here
+    except TypeError as error:  # PySpark's way to say that the class is not there
+        msg = "Avro needs Spark's own module for it: add org.apache.spark:spark-avro_2.13 to this cluster's jars"
+        raise ZyncError(msg) from error
+    except AnalysisException as error:
+        raise UsageError(message_of(error)) from error
+    except Py4JJavaError as error:
+        if not error.java_exception.getClass().getName().startswith(_OF_AVRO):
+            raise
+        raise UsageError(error.java_exception.getMessage().splitlines()[0]) from error
+    return found
