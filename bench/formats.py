@@ -21,7 +21,7 @@ from bench.pipeline import Raw, config
 from zync.config import RegistryAccess, Topic
 from zync.lake import data_files, existing_table
 from zync.registry import Schema
-from zync.spark import read_parquet, session
+from zync.spark import pace, read_parquet, session
 from zync.transactions.decode import RAW_COLUMNS, decode
 from zync.transactions.done import take_apart
 from zync.transactions.protobuf import compiled, pool_of
@@ -85,6 +85,7 @@ def run(folder: Path) -> list[Result]:
         "bytes": (Topic("offset", value="bytes"), bytes),
     }
     spark = session("local[2]")
+    pace(spark, {}, COUNT)
     with _registry() as url:
         timed = [_decoding(spark, folder, number, *topic, url) for number, topic in enumerate(topics.values())]
         found = alternately(ROUNDS, *timed)
