@@ -100,7 +100,7 @@ class RunningRegistry:
             headers={"Content-Type": "application/vnd.schemaregistry.v1+json"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             if body is None:

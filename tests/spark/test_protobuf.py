@@ -31,7 +31,7 @@ enum Kind { NONE = 0; BIG = 1; }
 message Every {
   string txn = 1; int32 n = 2; int64 big = 3; uint64 most = 4; bytes raw = 5; double ratio = 6; float less = 7;
   bool yes = 8; Kind kind = 9; repeated Line lines = 10; map<string, int64> prices = 11;
-  map<int32, Line> by_number = 12; map<bool, int32> by_yes = 25;
+  map<int32, Line> by_number = 12; map<bool, int32> by_yes = 25; string Note = 26;
   google.protobuf.Timestamp at = 13; google.type.Date day = 14; google.type.TimeOfDay time = 15;
   google.protobuf.Int64Value wrapped = 16; optional string note = 17;
   oneof either { int32 left = 18; string right = 19; }
@@ -41,9 +41,10 @@ message Every {
   message Line { string sku = 1; int32 n = 2; optional int32 left = 3; }
 }
 """
-ORDER = """syntax = "proto3"; package shop;
+ORDER = """syntax = "proto3"; package shop; import "google/protobuf/any.proto";
 message Order { string txn = 1; int32 n = 2; %s; message Line { string txn = 1; int32 n = 2; int32 line = 3; } }
-message Tree { string txn = 1; int32 n = 2; int64 big = 3; bytes raw = 4; repeated Tree kids = 5; }
+message Tree { string txn = 1; int32 n = 2; int64 big = 3; bytes raw = 4; repeated Tree kids = 5;
+  google.protobuf.Any any = 6; }
 """
 
 
@@ -57,7 +58,9 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRegist
 
 def every(**values: Any) -> Any:
     """A message with each of its fields set."""
-    one = classes(EVERY)["Every"](n=1, big=2**63 - 1, most=2**64 - 1, raw=b"\xff\0", ratio=0.1, less=1.5, **values)
+    one = classes(EVERY)["Every"](
+        n=1, big=2**63 - 1, most=2**64 - 1, raw=b"\xff\0", ratio=0.1, less=1.5, Note="other", **values
+    )
     one.yes, one.kind, one.count, one.left, one.wrapped.value = True, 1, 2**32 - 1, 0, 0
     one.lines.add(sku="x", n=2)
     one.lines.add(left=0)
@@ -111,6 +114,7 @@ def test_a_message_arrives_as_the_types_it_has(pipeline: Pipeline, registry: Run
         "lines": [{**line, "sku": "x", "n": 2}, {**line, "left": 0}],
         "most": 2**64 - 1,
         "n": 1,
+        "Note": "other",
         "note": None,
         "prices": {"é": -5},
         "ratio": 0.1,
@@ -123,7 +127,17 @@ def test_a_message_arrives_as_the_types_it_has(pipeline: Pipeline, registry: Run
         "yes": True,
     }
     absent = dict.fromkeys(("amount", "at", "day", "free", "left", "note", "right", "time", "took", "wrapped"))
-    zero = {"big": 0, "count": 0, "kind": "NONE", "less": 0.0, "most": 0, "ratio": 0.0, "raw": "", "yes": False}
+    zero = {
+        "big": 0,
+        "count": 0,
+        "kind": "NONE",
+        "less": 0.0,
+        "most": 0,
+        "ratio": 0.0,
+        "raw": "",
+        "yes": False,
+        "Note": "",
+    }
     none = {"by_number": {}, "by_yes": {}, "kinds": [], "lines": [], "prices": {}}
     assert least["found"] == {**absent, **zero, **none, "txn": "2", "n": 1}
 
@@ -194,7 +208,8 @@ def test_bad_bytes_are_set_aside_each_with_its_reason_and_others_go_on(
     pipeline.rules(out="SELECT seqno, value:txn::string AS x, length(value:note::string) AS n FROM a")
     good = every(txn="1", note="a" * 5_000_000).SerializeToString()
     made = every().__class__
-    late, wide, no_day, scaled = (made(txn="1", n=1) for _ in range(4))
+    late, wide, no_day, scaled, endless = (made(txn="1", n=1) for _ in range(5))
+    endless.free.value, endless.free.scale = b"\1", -(2**31)
     late.at.seconds = 253_402_300_800
     wide.amount.value, wide.amount.scale = (10**38).to_bytes(16, "big"), 4
     no_day.day.year = 2026
@@ -203,22 +218,26 @@ def test_bad_bytes_are_set_aside_each_with_its_reason_and_others_go_on(
     at = deep
     for _ in range(150):
         at = at.kids.add()
-    bad = [b"\0" + one.SerializeToString() for one in (late, wide, no_day, scaled)]
+    strange = classes(ORDER % "int32 x = 3")["Tree"](txn="1", n=1)
+    strange.any.type_url = "type.googleapis.com/no.such.Type"
+    bad = [b"\0" + one.SerializeToString() for one in (late, wide, no_day, scaled, endless)]
     bad += [b"\0" + good[:-1], b"\0\x0a\2\xff\xfe", b"\0\x0a\xff\xff\xff\xff\x7f", b"", b"\2", b"\2\4", b"\xff" * 20]
     put(
         pipeline,
         ("a", None, framed(number, b"\0" + good)),
         *(("a", None, framed(number, one)) for one in bad),
         ("a", None, framed(tree, b"\2\2" + deep.SerializeToString())),
+        ("a", None, framed(tree, b"\2\2" + strange.SerializeToString())),
         ("a", None, b"\0\0"),
         ("a", None, framed(987_654, b"\0")),
         ("a", None, framed(other, b"{}")),
         ("a", b"\xff", None),
         ("a", None, framed(number, b"\0" + every(txn="2").SerializeToString())),
     )
-    assert pipeline.sync().set_aside == {"quarantined": len(bad) + 4}
+    assert pipeline.sync().set_aside == {"quarantined": len(bad) + 5}
     assert reasons(pipeline) == [
         *[f"value is not protobuf as schema {number} says"] * len(bad),
+        f"value is not protobuf as schema {tree} says",
         f"value is not protobuf as schema {tree} says",
         "value does not begin with a zero byte and a schema's id, as a schema registry's clients write it",
         "the schema registry knows no schema 987654",

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from datetime import date, time
 from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import grpc_tools
 import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from google.type import calendar_period_pb2
 
 from zync.errors import UsageError, ZyncError
@@ -43,6 +44,7 @@ See https://docs.confluent.io/platform/current/schema-registry/fundamentals/serd
 """
 
 
+@lru_cache
 def compiled(schema: Schema) -> bytes:
     """The FileDescriptorSet of a schema and of all that it imports; UsageError with what protoc says against it."""
     google, common = Path(grpc_tools.__file__).parent / "_proto", Path(calendar_period_pb2.__file__).parents[2]
@@ -116,6 +118,9 @@ _NUMBERS = {
 _DIGITS = 38
 """What a decimal of Spark's has at most."""
 
+_SCALE = 1_000
+"""Digits that no decimal has: with a scale of 2**31 a few bytes say that there are so many."""
+
 _FIRST, _LAST, _SECOND = -62_135_596_800, 253_402_300_799, 1_000_000_000
 """Seconds of the first and the last moment that a Timestamp may have, in 0001 and in 9999; and one in nanoseconds."""
 
@@ -151,19 +156,19 @@ class Reader:
         return pa.concat_arrays([self.read(data[:half]), self.read(data[half:])])
 
     def _texts(self, found: _Values) -> pa.Array:
-        texts = [
-            None
-            if one is None
-            else json_format.MessageToJson(
+        return pa.array([None if one is None else self._text(one) for one in found], pa.string())
+
+    def _text(self, one: Message) -> str:
+        try:
+            return json_format.MessageToJson(
                 one,
                 preserving_proto_field_name=True,
                 always_print_fields_with_no_presence=True,
                 descriptor_pool=self._pool,
                 indent=None,
             )
-            for one in found
-        ]
-        return pa.array(texts, pa.string())
+        except TypeError as error:  # its way to say that it knows no such type as an Any in it has
+            raise ValueError(error) from error
 
     def _message(self, descriptor: Descriptor, within: tuple[str, ...]) -> _Kind:
         if descriptor.full_name in within or not descriptor.fields:
@@ -271,6 +276,9 @@ def _time(one: Any) -> str:  # noqa: ANN401 - a TimeOfDay
 
 
 def _decimal(one: Any) -> Decimal:  # noqa: ANN401 - a Decimal of Confluent's
+    if abs(one.scale) > _SCALE or len(one.value) > _SCALE:
+        msg = f"a decimal of more than {_SCALE} digits"
+        raise ValueError(msg)
     unscaled = int.from_bytes(one.value, "big", signed=True)
     digits = tuple(int(digit) for digit in str(abs(unscaled)))
     return Decimal((int(unscaled < 0), digits, -one.scale))
