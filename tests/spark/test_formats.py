@@ -210,6 +210,43 @@ def test_what_announces_more_than_there_is_does_no_harm(pipeline: Pipeline, regi
     ]
 
 
+def test_avro_may_be_large_and_deep_and_a_schema_that_holds_itself_is_said_to_be_no_use(
+    pipeline: Pipeline, registry: RunningRegistry
+) -> None:
+    kind: Any = "string"
+    for depth in range(60):
+        kind = record(f"Level{depth}", of=kind)
+    order = record("shop.Deep", txn="string", n="int", x=kind, note="string", list={"type": "array", "items": "double"})
+    inner: Any = "at the bottom"
+    for _ in range(60):
+        inner = {"of": inner}
+    values = {"txn": "1", "n": 1, "x": inner, "note": "é" * 2_500_000, "list": [float("nan"), float("inf"), -0.0]}
+    number = registry.register("deep-value", order)
+    again = record("shop.Again", txn="string", n="int", within=["null", "shop.Again"])
+    recursive = registry.register("again-value", again)
+    pipeline.change(registry=RegistryAccess(registry.url), formats=Formats(value="avro"))
+    pipeline.rules(
+        out="SELECT seqno, variant_get(value:x, '$LEVELS', 'string') AS x, length(value:note::string) AS n, "
+        "isnan(value:list[0]::double) AS nan, value:list[1]::double = double('Infinity') AS inf FROM a".replace(
+            "LEVELS", ".of" * 60
+        )
+    )
+    put(
+        pipeline,
+        ("a", None, framed(number, avro(order, values))),
+        (
+            "a",
+            None,
+            framed(recursive, avro(again, {"txn": "2", "n": 1, "within": {"txn": "", "n": 0, "within": None}})),
+        ),
+    )
+    pipeline.sync()
+    assert pipeline.values() == [{"x": "at the bottom", "n": 2_500_000, "nan": True, "inf": True}]
+    (reason,) = reasons(pipeline)
+    assert reason.startswith(f"schema {recursive} cannot be used: ")
+    assert "recursive" in reason.lower()
+
+
 def test_a_null_that_is_meant_and_a_choice_of_records_are_values(pipeline: Pipeline, registry: RunningRegistry) -> None:
     made, paid = record("shop.Made", txn="int", n="int"), record("shop.Paid", txn="int", n="int", nothing="null")
     either, key = registry.register("either-value", [made, paid]), registry.register("maybe-key", ["null", "string"])

@@ -63,5 +63,5 @@ def avro(spark: "SparkSession", data: str, schema: Schema) -> "Column":
     except Py4JJavaError as error:
         if not error.java_exception.getClass().getName().startswith(_OF_AVRO):
             raise
-        raise UsageError(error.java_exception.getMessage().splitlines()[0]) from error
+        raise UsageError(error.java_exception.getMessage().strip().splitlines()[0].rstrip(":")) from error
     return found
