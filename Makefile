@@ -36,11 +36,11 @@ test-cdc: setup
 
 # Bytes that nobody thought of, from another beginning each time; `make test` has a short form of it.
 fuzz: setup
-	ZYNC_TEST_FUZZ_TIMES=5000 $(BIN)/pytest -n 0 tests/spark/test_fuzz.py
+	ZYNC_TEST_FUZZ_TIMES=5000 $(BIN)/pytest -n 0 --timeout 3600 tests/spark/test_fuzz.py
 
 # Ten minutes of killing, stopping and pausing; `make test` has a short form of it.
 soak: setup
-	ZYNC_TEST_SOAK_SECONDS=600 $(BIN)/pytest -n 0 -s tests/kafka/test_soak.py
+	ZYNC_TEST_SOAK_SECONDS=600 $(BIN)/pytest -n 0 --timeout 1200 -s tests/kafka/test_soak.py
 
 bench: setup
 	$(BIN)/python -m bench
