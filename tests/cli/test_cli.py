@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import ZYNC, start, zync
 from zync.errors import UsageError
-from zync.etl.explain import explain
+from zync.etl.explain import describe, explain
 from zync.output import Output, Verbatim, byte_size
 from zync.yaml import load
 
@@ -107,6 +107,13 @@ def test_a_mistake_in_an_expression_or_a_rule_is_one_line(
     assert said in str(raised.value)
     assert len(str(raised.value).splitlines()) == 1
     assert "at org.apache" not in str(raised.value)
+
+
+def test_explain_says_what_each_topic_is_read_as(tmp_path: Path, spark: "SparkSession") -> None:
+    fields = "id: value:txn\n    key: string\n    compression: gzip\n    schema: txn STRING"
+    a_config(tmp_path, fields, "SELECT seqno FROM records")
+    said = describe(explain(spark, load(tmp_path / "zync.yaml"))).splitlines()[0]
+    assert said.endswith("id value:txn, null id quarantine, key string, value json in gzip as txn STRING")
 
 
 def test_a_mistake_in_a_rule_exits_2_with_that_line(tmp_path: Path) -> None:

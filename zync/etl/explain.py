@@ -61,6 +61,9 @@ def explain(spark: "SparkSession", config: Config) -> Pipeline:
                 "id": _id(one, config),
                 "schema": one.schema,
                 "null_id": one.null_id,
+                "key": config.format(one, "key"),
+                "value": config.format(one, "value"),
+                "compression": one.compression,
             }
             for name, one in config.topics.items()
         ],
@@ -157,9 +160,11 @@ def describe(pipeline: Pipeline) -> str:
     """The pipeline as lines for people."""
     lines = []
     for topic in pipeline.topics:
-        schema = f", value {topic['schema']}" if topic["schema"] else ""
+        packed = f" in {topic['compression']}" if topic["compression"] != "none" else ""
+        schema = f" as {topic['schema']}" if topic["schema"] else ""
         lines.append(
-            f"topic {topic['topic']}: view {topic['view']}, id {topic['id']}, null id {topic['null_id']}{schema}"
+            f"topic {topic['topic']}: view {topic['view']}, id {topic['id']}, null id {topic['null_id']}, "
+            f"key {topic['key']}, value {topic['value']}{packed}{schema}"
         )
     kept = "its state is kept between syncs" if pipeline.mergeable else "records in flight are read again"
     lines.append(f"done when {pipeline.done} ({kept})")
