@@ -33,11 +33,25 @@ class Soak:
         self.partitions = 4
         self.lake.config(session_timeout_ms=6000, topic_metadata_refresh_interval_ms=1000)
         self.running: list[subprocess.Popen[str]] = []
+        self.says: dict[subprocess.Popen[str], Path] = {}
         self.sent, self.enough = 0, threading.Event()
 
     def begin(self) -> None:
         args = ("--topic", "t", "--commit-every", "50ms")
-        self.running.append(start("sync-from", "kafka", "raw", *args, cwd=self.lake.folder))
+        before = self._logs()
+        one = start("sync-from", "kafka", "raw", *args, cwd=self.lake.folder)
+        self.running.append(one)
+        (self.says[one],) = self._logs() - before
+
+    def _logs(self) -> set[Path]:
+        return set(self.lake.folder.glob("sync-from*.log"))
+
+    def begin_again(self) -> None:
+        """Instead of those that began while the broker was away: they say so and end, and what watches them goes on."""
+        for one in list(self.running):
+            if one.poll() == 1 and self.says[one].read_text().startswith("zync: no Kafka broker answers"):
+                self.running.remove(one)
+                self.begin()
 
     def produce(self) -> None:
         """Each number once, whatever becomes of the broker."""
@@ -105,6 +119,7 @@ def test_whatever_happens_every_record_is_there_once(tmp_path: Path) -> None:
             harm = soak.chance.choice(harms)
             done.append(harm.__name__)
             harm()
+            soak.begin_again()
             assert [one.poll() for one in soak.running] == [None, None, None], done
         soak.enough.set()
         producing.join()

@@ -3,7 +3,7 @@
 import base64
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, datetime, timezone
 from decimal import Decimal
@@ -20,14 +20,6 @@ from zync.errors import ZyncError
 from zync.ingest.load import load
 from zync.registry import Registry
 from zync.yaml import load as read_config
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRegistry]:
-    one = RunningRegistry(tmp_path_factory.mktemp("registry"))
-    one.start()
-    yield one
-    one.stop()
 
 
 def put(pipeline: Pipeline, *records: tuple[str, bytes | str | None, bytes | str | None]) -> None:

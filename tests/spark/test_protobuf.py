@@ -3,7 +3,6 @@
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -46,14 +45,6 @@ message Order { string txn = 1; int32 n = 2; %s; message Line { string txn = 1; 
 message Tree { string txn = 1; int32 n = 2; int64 big = 3; bytes raw = 4; repeated Tree kids = 5;
   google.protobuf.Any any = 6; }
 """
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRegistry]:
-    one = RunningRegistry(tmp_path_factory.mktemp("registry"))
-    one.start()
-    yield one
-    one.stop()
 
 
 def every(**values: Any) -> Any:
