@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import threading
@@ -19,6 +20,8 @@ from zync.devkafka import DevKafka
 
 SECONDS = float(os.environ.get("ZYNC_TEST_SOAK_SECONDS", "20"))
 SEED = int(time.time()) if "ZYNC_TEST_SOAK_SECONDS" in os.environ else 3
+AWAY = re.compile(r"zync: (no Kafka broker answers at|Kafka at \S+ does not answer:)")
+"""How what a process says begins if it began while the broker was away."""
 
 
 class Soak:
@@ -49,7 +52,7 @@ class Soak:
     def begin_again(self) -> None:
         """Instead of those that began while the broker was away: they say so and end, and what watches them goes on."""
         for one in list(self.running):
-            if one.poll() == 1 and self.says[one].read_text().startswith("zync: no Kafka broker answers"):
+            if one.poll() == 1 and AWAY.match(self.says[one].read_text()):
                 self.running.remove(one)
                 self.begin()
 

@@ -28,6 +28,7 @@ _PASSING = (
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.OFFSET_NOT_AVAILABLE,
     KafkaError.KAFKA_STORAGE_ERROR,
+    KafkaError._NOENT,  # noqa: SLF001 - librdkafka's own, of a broker that comes back: "No leaders found"
 )
 _ADMIN_PREFIXES = ("bootstrap.", "security.", "ssl.", "sasl.", "socket.", "client.id", "broker.address", "reconnect.")
 
