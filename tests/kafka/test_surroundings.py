@@ -2,6 +2,7 @@
 
 import signal
 import socket
+import threading
 import time
 from pathlib import Path
 from uuid import UUID
@@ -13,7 +14,8 @@ from tests.conftest import TopicMaker, produce, start, zync
 from tests.kafka.conftest import Lake, get, wait_until
 from zync.config import Transactions
 from zync.devkafka import DevKafka
-from zync.errors import UsageError
+from zync.errors import UsageError, ZyncError
+from zync.ingest.broker import Brokers
 
 
 def refused(lake: Lake, *args: str, code: int) -> str:
@@ -145,3 +147,22 @@ def test_a_broker_that_goes_and_comes_back_is_waited_for(tmp_path: Path, monkeyp
     warnings = [line for line in said if "no answer from Kafka" in line]
     assert len(warnings) == 1, said
     assert len(said) <= 6, said
+
+
+def test_which_topic_it_is_is_asked_until_the_broker_is_back(tmp_path: Path) -> None:
+    """As when one dies between giving a process its partitions and being asked about them."""
+    kafka = DevKafka(tmp_path / "broker")
+    servers = kafka.start()
+    try:
+        TopicMaker(servers).create("t")
+        brokers = Brokers({"bootstrap.servers": servers, "reconnect.backoff.max.ms": "200"})
+        known = brokers.topic_ids(["t"])
+        kafka.stop()
+        with pytest.raises(ZyncError, match=f"Kafka at {servers} does not answer"):
+            brokers.topic_ids(["t"])
+        back = threading.Timer(3, kafka.start, [int(servers.rpartition(":")[2])])
+        back.start()
+        assert brokers.topic_ids(["t"], patience=60) == known != {}
+        back.join()
+    finally:
+        kafka.stop()

@@ -15,6 +15,9 @@ from zync.ingest.raw import stored_id, stored_position
 
 log = logging.getLogger(__name__)
 
+_PATIENCE_SECONDS = 60.0
+"""A broker may go away just after it gave us partitions: so long it is waited for, of 300 between two polls."""
+
 
 class Assignment:
     """What is held, and the place in each from which reading goes on.
@@ -37,7 +40,7 @@ class Assignment:
         GapError where a topic was made anew, and that is not to be passed over.
         """
         self._table.update_incremental()
-        ids = self._brokers.topic_ids(source.topic for source in sources)
+        ids = self._brokers.topic_ids((source.topic for source in sources), patience=_PATIENCE_SECONDS)
         for source in sources:
             stored, known_id = stored_position(self._table, source), stored_id(self._table, source)
             at = Slice(stored, stored or 0, ids.get(source.topic), begin_id=known_id)

@@ -30,6 +30,8 @@ _PASSING = (
     KafkaError.KAFKA_STORAGE_ERROR,
     KafkaError._NOENT,  # noqa: SLF001 - librdkafka's own, of a broker that comes back: "No leaders found"
 )
+# What librdkafka says while no broker answers.
+_AWAY = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)  # noqa: SLF001 - as above
 _ADMIN_PREFIXES = ("bootstrap.", "security.", "ssl.", "sasl.", "socket.", "client.id", "broker.address", "reconnect.")
 
 
@@ -116,8 +118,11 @@ class Brokers:
         found = self._offsets(asked)
         return {Source(at.topic, at.partition): one.offset for at, one in found.items() if one.offset >= 0}
 
-    def topic_ids(self, topics: Iterable[str]) -> dict[str, int]:
-        """63 bits of each topic's id: a topic deleted and made anew has another. What has none is left out."""
+    def topic_ids(self, topics: Iterable[str], patience: float = 0.0) -> dict[str, int]:
+        """63 bits of each topic's id: a topic deleted and made anew has another. What has none is left out.
+
+        Brokers that are away are waited for, `patience` seconds.
+        """
         asked = sorted(set(topics))
         if not asked:
             return {}
@@ -125,6 +130,7 @@ class Brokers:
         described_topics = self._answers(
             lambda: self._admin.describe_topics(TopicCollection(asked), request_timeout=_TIMEOUT),
             but=KafkaError.UNKNOWN_TOPIC_OR_PART,
+            patience=patience,
         )
         for name, described in described_topics.items():
             high, low = described.topic_id.get_most_significant_bits(), described.topic_id.get_least_significant_bits()
@@ -138,9 +144,11 @@ class Brokers:
             return {}
         return self._answers(lambda: self._admin.list_offsets(asked, request_timeout=_TIMEOUT, **settings))
 
-    def _answers(self, ask: "Callable[[], Mapping[Any, Future[Any]]]", but: int | None = None) -> dict[Any, Any]:
+    def _answers(
+        self, ask: "Callable[[], Mapping[Any, Future[Any]]]", but: int | None = None, patience: float = 0.0
+    ) -> dict[Any, Any]:
         """The answers, without those whose error is `but`; asked again while a partition has no leader."""
-        until = time.monotonic() + _TIMEOUT
+        started = time.monotonic()
         while True:
             found = {}
             try:
@@ -151,7 +159,8 @@ class Brokers:
                         if error.args[0].code() != but:
                             raise
             except KafkaException as error:
-                if error.args[0].code() not in _PASSING or time.monotonic() > until:
+                code, taken = error.args[0].code(), time.monotonic() - started
+                if not ((code in _PASSING and taken < _TIMEOUT) or (code in _AWAY and taken < patience)):
                     msg = f"Kafka at {self.servers} does not answer: {reason(error)}"
                     raise ZyncError(msg) from error
                 time.sleep(0.1)
