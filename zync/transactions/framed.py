@@ -88,27 +88,32 @@ def schemas(spark: "SparkSession", rows: "DataFrame", access: RegistryAccess, ki
                 f"should be {kind} really so? Nothing was changed"
             )
             raise DataError(msg)
-    for number, one in files.items():
-        found.columns[number] = _protobuf(rows.where(_names(number, column)), column, number, one)
+    found.columns |= _protobuf(rows, column, files) if files else {}
     return found
 
 
-def _protobuf(rows: "DataFrame", column: str, number: int, files: bytes) -> "Column":
-    """What those bytes mean by that schema, as `avro`: each is one of the schema's messages, and begins with which."""
+def _protobuf(rows: "DataFrame", column: str, files: dict[int, bytes]) -> "dict[int, Column]":
+    """What those bytes mean by each schema, as `avro`: each is one of its schema's messages, and begins with which."""
     from pyspark.sql import functions as sf  # noqa: PLC0415
 
     from zync.transactions.protobuf import messages  # noqa: PLC0415
 
-    found = sf.expr("CAST(NULL AS STRUCT<v: VARIANT>)")
-    names = messages(files)
-    which = " ".join(f"WHEN startswith({body(column)}, X'{one.hex()}') THEN X'{one.hex()}'" for one in names)
-    for row in rows.selectExpr(f"CASE {which} END AS which").distinct().collect() if names else ():
-        if row["which"] is None:
-            continue
-        before = bytes(row["which"])
+    found = {number: sf.expr("CAST(NULL AS STRUCT<v: VARIANT>)") for number in files}
+    names = {number: messages(one) for number, one in files.items()}
+    which = " ".join(
+        f"WHEN {_names(number, column)} AND startswith({body(column)}, X'{before.hex()}') THEN X'{before.hex()}'"
+        for number, its in names.items()
+        for before in its
+    )
+    if not which:
+        return found
+    rows = rows.selectExpr(f"{schema_id(column)} AS id", f"CASE {which} END AS which").where("which IS NOT NULL")
+    for row in rows.distinct().collect():
+        number, before = row["id"], bytes(row["which"])
         its = f"{_names(number, column)} AND startswith({body(column)}, X'{before.hex()}')"
-        message = _message(f"CASE WHEN {its} THEN substring({column}, {6 + len(before)}) END", files, names[before])
-        found = sf.when(sf.expr(its), message).otherwise(found)
+        data = f"CASE WHEN {its} THEN substring({column}, {6 + len(before)}) END"
+        message = _message(data, files[number], names[number][before])
+        found[number] = sf.when(sf.expr(its), message).otherwise(found[number])
     return found
 
 

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from datetime import date, time
 from decimal import Decimal
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ See https://docs.confluent.io/platform/current/schema-registry/fundamentals/serd
 """
 
 
-@lru_cache
+@cache
 def compiled(schema: Schema) -> bytes:
     """The FileDescriptorSet of a schema and of all that it imports; UsageError with what protoc says against it."""
     google, common = Path(grpc_tools.__file__).parent / "_proto", Path(calendar_period_pb2.__file__).parents[2]
