@@ -14,7 +14,7 @@ from tests.conftest import TopicMaker, produce, start, zync
 from tests.kafka.conftest import Lake, get, wait_until
 from zync.config import Transactions
 from zync.devkafka import DevKafka
-from zync.errors import UsageError, ZyncError
+from zync.errors import UsageError
 from zync.ingest.broker import Brokers
 
 
@@ -150,7 +150,7 @@ def test_a_broker_that_goes_and_comes_back_is_waited_for(tmp_path: Path, monkeyp
 
 
 def test_which_topic_it_is_is_asked_until_the_broker_is_back(tmp_path: Path) -> None:
-    """As when one dies between giving a process its partitions and being asked about them."""
+    """As when one dies between giving a process its partitions and being asked of them, for longer than one question."""
     kafka = DevKafka(tmp_path / "broker")
     servers = kafka.start()
     try:
@@ -158,9 +158,7 @@ def test_which_topic_it_is_is_asked_until_the_broker_is_back(tmp_path: Path) -> 
         brokers = Brokers({"bootstrap.servers": servers, "reconnect.backoff.max.ms": "200"})
         known = brokers.topic_ids(["t"])
         kafka.stop()
-        with pytest.raises(ZyncError, match=f"Kafka at {servers} does not answer"):
-            brokers.topic_ids(["t"])
-        back = threading.Timer(3, kafka.start, [int(servers.rpartition(":")[2])])
+        back = threading.Timer(18, kafka.start, [int(servers.rpartition(":")[2])])
         back.start()
         assert brokers.topic_ids(["t"], patience=60) == known != {}
         back.join()
