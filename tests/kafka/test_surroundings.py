@@ -150,7 +150,7 @@ def test_a_broker_that_goes_and_comes_back_is_waited_for(tmp_path: Path, monkeyp
 
 
 def test_which_topic_it_is_is_asked_until_the_broker_is_back(tmp_path: Path) -> None:
-    """As when one dies between giving a process its partitions and being asked of them, for longer than one question."""
+    """As when one dies between giving a process its partitions and being asked of them, longer than a question."""
     kafka = DevKafka(tmp_path / "broker")
     servers = kafka.start()
     try:
