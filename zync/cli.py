@@ -3,16 +3,13 @@
 import os
 import signal
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
-from zync import cli_broker, cli_tables, cli_txn
+from zync import cli_broker, cli_deliver, cli_tables, cli_txn
 from zync.errors import INTERRUPTED, ZyncError
 from zync.ingest import memory
 from zync.options import (
@@ -26,9 +23,11 @@ from zync.options import (
     MaxMemory,
     Metrics,
     debugging,
+    measuring,
     partition_offset,
     read_config,
     starting_point,
+    stop_on_signals,
 )
 from zync.output import Output, Verbatim, amount, byte_size, describe
 from zync.places import locate
@@ -48,12 +47,14 @@ app = typer.Typer(
     zync init                     a config and an example rule
     zync sync-from kafka raw      Kafka records to the raw table
     zync sync raw staging         raw records to whole transactions
+    zync sync-to kafka staging    whole transactions to Kafka topics
     zync cat staging              what is there
     zync txn list                 what is not done, and why
     """,
 )
 app.add_typer(cli_txn.txn, name="txn")
 app.add_typer(cli_txn.dlq, name="dlq")
+app.command("sync-to")(cli_deliver.sync_to)
 app.command()(cli_tables.replay)
 app.command()(cli_tables.diff)
 app.command()(cli_tables.verify)
@@ -96,33 +97,6 @@ def _interrupt(_number: int, _frame: object) -> NoReturn:
     if context and context._active_spark_context:  # noqa: SLF001 - there is no other way to ask
         os._exit(INTERRUPTED)
     raise KeyboardInterrupt
-
-
-def _stop_on_signals() -> threading.Event:
-    """An event that SIGTERM and Ctrl-C set; a second Ctrl-C ends the process at once."""
-    stop = threading.Event()
-
-    def handle(number: int, _frame: object) -> None:
-        if stop.is_set() and number == signal.SIGINT:
-            os._exit(INTERRUPTED)
-        stop.set()
-
-    signal.signal(signal.SIGTERM, handle)
-    signal.signal(signal.SIGINT, handle)
-    return stop
-
-
-@contextmanager
-def _measured(kind: str, address: str | None) -> "Iterator[Any]":
-    """Metrics of that kind, answered at the address; None where there is none, for the library costs 0.1 s to load."""
-    if address is None:
-        yield None
-        return
-    from zync import metrics as engine
-
-    made = getattr(engine, kind)()
-    with engine.serving(address, made):
-        yield made
 
 
 @app.command("sync-from")
@@ -195,8 +169,8 @@ def sync_from(
         if measured:
             measured.committed(one)
 
-    with _measured("IngestMetrics", metrics) as measured:
-        done = sync_from_kafka(ingest, _stop_on_signals(), committed, measured)
+    with measuring("IngestMetrics", metrics) as measured:
+        done = sync_from_kafka(ingest, stop_on_signals(), committed, measured)
     rate = done.records / done.seconds if done.seconds else 0.0
     lag = "unknown" if done.lag is None else f"{done.lag:,}"
     out.result(
@@ -261,8 +235,8 @@ def sync(
         done = engine.sync_once(settings, *where, master=master)
         out.result(vars(done), describe(done))
         return
-    stop = _stop_on_signals()
-    with _measured("SyncMetrics", metrics) as measured:
+    stop = stop_on_signals()
+    with measuring("SyncMetrics", metrics) as measured:
         engine.follow(settings, *where, stop, lambda done: out.result(vars(done), describe(done)), master, measured)
 
 
@@ -331,7 +305,7 @@ def status(
     from zync import status as engine
 
     settings, out = read_config(config, lake), Output(as_json=as_json)
-    stop = _stop_on_signals() if watch else None
+    stop = stop_on_signals() if watch else None
     while True:
         found = engine.status(locate("raw", settings.lake), locate("staging", settings.lake), settings)
         if watch:

@@ -15,6 +15,8 @@ from zync.errors import UsageError
 
 RESERVED_TOPIC = "__zync"
 """The topic of records that operators' commands append to raw."""
+PROGRESS_TOPIC = "__zync_progress"
+"""The Kafka topic that says how far deliveries are."""
 
 
 Format = Literal["json", "avro", "protobuf", "json-schema", "connect-json", "string", "bytes"]
@@ -111,6 +113,48 @@ class OutputRule:
 
 
 @dataclass(frozen=True)
+class DeliveredTopic:
+    """The Kafka topic that an output topic of staging goes to: `as_` its name there, where that is another.
+
+    It is made with these partitions, replication and cleanup policy (None: as the brokers have it), or checked.
+    """
+
+    as_: str | None = field(default=None, metadata={"key": "as"})
+    partitions: int | None = None
+    replication: int | None = None
+    cleanup_policy: Literal["delete", "compact", "compact,delete"] | None = None
+
+
+@dataclass(frozen=True)
+class KafkaDelivery:
+    """`sync-to kafka`: where to, if `properties` (librdkafka's) name another Kafka, and as what.
+
+    name: of this delivery, its transactional id; by default it comes from raw's table id.
+    """
+
+    properties: dict[str, str] = field(default_factory=dict)
+    name: str | None = None
+    progress_topic: str = PROGRESS_TOPIC
+    transaction_topic: str | None = None
+    topics: dict[str, DeliveredTopic] = field(default_factory=dict)
+
+    def topic(self, output: str) -> DeliveredTopic:
+        """What is said of that output topic."""
+        return self.topics.get(output, DeliveredTopic())
+
+    def target(self, output: str) -> str:
+        """The name that an output topic has in Kafka."""
+        return self.topic(output).as_ or output
+
+
+@dataclass(frozen=True)
+class Deliver:
+    """Where whole transactions go from staging."""
+
+    kafka: KafkaDelivery = field(default_factory=KafkaDelivery)
+
+
+@dataclass(frozen=True)
 class Limits:
     """How much may be set aside before a sync stops instead.
 
@@ -138,6 +182,7 @@ class Config:
     transactions: Transactions = field(default_factory=Transactions)
     lookups: dict[str, Lookup] = field(default_factory=dict)
     outputs: tuple[OutputRule, ...] = ()
+    deliver: Deliver = field(default_factory=Deliver)
     limits: Limits = field(default_factory=Limits)
     spark: dict[str, str] = field(default_factory=dict)
     path: Path | None = field(default=None, metadata={"key": None})
@@ -192,6 +237,12 @@ class Config:
         usual = {"key": "json", "value": "json", "avro_schema": None, "compression": "none"}
         said = {key: value for key, value in asdict(topic).items() if key not in formats}
         return said | {key: value for key, value in formats.items() if value != usual[key]}
+
+    @property
+    def kafka_to_deliver_to(self) -> dict[str, str]:
+        """Properties for deliveries: those of `kafka`, unless another Kafka is named for them."""
+        own = self.deliver.kafka.properties
+        return own if "bootstrap.servers" in own else {**self.kafka, **own}
 
     def with_kafka(self, **properties: str | None) -> "Config":
         """This config with some librdkafka properties set; a None leaves the property as it is."""

@@ -21,6 +21,8 @@ from zync.ingest.raw import positions
 from zync.lake import existing_table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from zync.ingest.append import Appended
     from zync.ingest.batch import Source
     from zync.ingest.consume import Ingested
@@ -159,6 +161,34 @@ class SyncMetrics(Metrics):
             self._aside.labels(kind).inc(count)
         for stage, seconds in done.seconds.items():
             self._stages.labels(stage).observe(seconds)
+
+
+class DeliveryMetrics(Metrics):
+    """Those of `sync-to kafka`."""
+
+    def __init__(self) -> None:
+        super().__init__(stuck_after=180)
+        of = self.registry
+        self._transactions = Counter("zync_delivery_transactions", "Source transactions delivered.", registry=of)
+        self._rows = Counter("zync_delivery_rows", "Rows delivered, by topic.", ("topic",), registry=of)
+        self._seconds = Histogram(
+            "zync_delivery_commit_seconds", "How long committing took, by itself.", buckets=_SECONDS, registry=of
+        )
+        self._sync = Gauge("zync_delivery_sync", "The sync through which, in part at least, all is there.", registry=of)
+        self._behind = Gauge("zync_delivery_lag_syncs", "Syncs in staging that were not looked at yet.", registry=of)
+
+    def committed(self, transactions: int, rows: "Mapping[str, int]", seconds: float) -> None:
+        """Counts a commit."""
+        self.turn()
+        self._transactions.inc(transactions)
+        for topic, count in rows.items():
+            self._rows.labels(topic).inc(count)
+        self._seconds.observe(seconds)
+
+    def reached(self, sync: int, newest: int) -> None:
+        """Takes how far it is, and how far it could be."""
+        self._sync.set(sync)
+        self._behind.set(newest - sync)
 
 
 class _Server(ThreadingHTTPServer):

@@ -3,7 +3,10 @@
 import logging
 import os
 import re
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast
@@ -11,6 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 import typer
 
 from zync.config import Config, duration, size
+from zync.errors import INTERRUPTED
 from zync.ingest import memory
 from zync.output import LogFormatter
 
@@ -107,3 +111,30 @@ def read_config(path: Path | None, lake: str | None, *, needed: bool = False) ->
 
         config = load(path or Path("zync.yaml"))
     return replace(config, lake=lake) if lake else config
+
+
+def stop_on_signals() -> threading.Event:
+    """An event that SIGTERM and Ctrl-C set; a second Ctrl-C ends the process at once."""
+    stop = threading.Event()
+
+    def handle(number: int, _frame: object) -> None:
+        if stop.is_set() and number == signal.SIGINT:
+            os._exit(INTERRUPTED)
+        stop.set()
+
+    signal.signal(signal.SIGTERM, handle)
+    signal.signal(signal.SIGINT, handle)
+    return stop
+
+
+@contextmanager
+def measuring(kind: str, address: str | None) -> "Iterator[Any]":
+    """Metrics of that kind, answered at the address; None where there is none, for the library costs 0.1 s to load."""
+    if address is None:
+        yield None
+        return
+    from zync import metrics as engine
+
+    made = getattr(engine, kind)()
+    with engine.serving(address, made):
+        yield made

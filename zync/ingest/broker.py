@@ -12,12 +12,13 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from zync.config import RESERVED_TOPIC
+from zync.config import PROGRESS_TOPIC, RESERVED_TOPIC
 from zync.errors import UsageError, ZyncError
 from zync.ingest.batch import Source
 
 _TIMEOUT = 15.0
 _INTERNAL = re.compile(r"__(consumer_offsets|transaction_state|share_group_state)$")
+_OURS = (RESERVED_TOPIC, PROGRESS_TOPIC)
 _REFUSALS = (KafkaError._AUTHENTICATION, KafkaError._SSL)  # noqa: SLF001 - the library's public names
 # What a partition's brokers say while its leader changes, or is not elected yet: it passes.
 _PASSING = (
@@ -54,18 +55,18 @@ class Brokers:
         try:
             wanted = {k: v for k, v in properties.items() if k.startswith(_ADMIN_PREFIXES)}
             self._refusals: list[str] = []
-            self._admin = AdminClient({**wanted, "log_level": "0", "error_cb": self._on_error})
+            self.admin = AdminClient({**wanted, "log_level": "0", "error_cb": self._on_error})
         except KafkaException as error:
             raise bad_property(error) from error
 
     def topics(self) -> dict[str, int]:
         """All topics but Kafka's own, with their number of partitions. ZyncError when no broker answers."""
-        self._admin.poll(0)
+        self.admin.poll(0)
         self._refusals.clear()  # of before
         try:
-            found = self._admin.list_topics(timeout=_TIMEOUT).topics
+            found = self.admin.list_topics(timeout=_TIMEOUT).topics
         except KafkaException as error:
-            self._admin.poll(0)  # which hands over what went wrong meanwhile
+            self.admin.poll(0)  # which hands over what went wrong meanwhile
             msg = (
                 f"Kafka at {self.servers} does not let us in: {self._refusals[-1]}"
                 if self._refusals
@@ -75,6 +76,14 @@ class Brokers:
             raise ZyncError(msg) from error
         return {name: len(one.partitions) for name, one in found.items() if not _INTERNAL.match(name)}
 
+    def cluster(self) -> str:
+        """The id of the cluster. ZyncError when no broker answers."""
+        try:
+            return str(self.admin.list_topics(timeout=_TIMEOUT).cluster_id)
+        except KafkaException as error:
+            msg = f"no Kafka broker answers at {self.servers} ({reason(error)})"
+            raise ZyncError(msg) from error
+
     def _on_error(self, error: KafkaError) -> None:
         if error.code() in _REFUSALS:
             self._refusals.append(error.str())
@@ -82,10 +91,9 @@ class Brokers:
     def matching(self, wanted: Iterable[str]) -> dict[str, int]:
         """The topics of those names and `^regexes`, with their partitions; UsageError for a name that is not there.
 
-        zync's own reserved topic is in raw only: no regex finds it, and its name is refused.
+        zync's own topics are no data: no regex finds them, and their names are refused.
         """
-        there = self.topics()
-        there.pop(RESERVED_TOPIC, None)
+        there = {name: count for name, count in self.topics().items() if name not in _OURS}
         found: dict[str, int] = {}
         for one in wanted:
             if one.startswith("^"):
@@ -128,7 +136,7 @@ class Brokers:
             return {}
         found: dict[str, int] = {}
         described_topics = self._answers(
-            lambda: self._admin.describe_topics(TopicCollection(asked), request_timeout=_TIMEOUT),
+            lambda: self.admin.describe_topics(TopicCollection(asked), request_timeout=_TIMEOUT),
             but=KafkaError.UNKNOWN_TOPIC_OR_PART,
             patience=patience,
         )
@@ -142,7 +150,7 @@ class Brokers:
     def _offsets(self, asked: dict[TopicPartition, OffsetSpec], **settings: Any) -> dict[Any, Any]:
         if not asked:
             return {}
-        return self._answers(lambda: self._admin.list_offsets(asked, request_timeout=_TIMEOUT, **settings))
+        return self._answers(lambda: self.admin.list_offsets(asked, request_timeout=_TIMEOUT, **settings))
 
     def _answers(
         self, ask: "Callable[[], Mapping[Any, Future[Any]]]", but: int | None = None, patience: float = 0.0

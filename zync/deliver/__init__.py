@@ -1,0 +1,1 @@
+"""Staging → the outside: Kafka topics and lake tables, whole transactions, each exactly once."""

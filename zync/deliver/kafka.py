@@ -1,0 +1,302 @@
+"""`zync sync-to kafka staging`: staging's output rows to Kafka topics, whole transactions in Kafka transactions.
+
+A Kafka transaction holds the rows of one or more source transactions, and the progress that this makes. Who begins
+takes the delivery's transactional id, which ends what another left open and fences that other; then reads how far
+the delivery is; then goes on from there. After an error that may pass, it begins so again.
+"""
+
+import logging
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from zync.config import Config
+from zync.deliver import events
+from zync.deliver.progress import Progress
+from zync.deliver.progress import read as read_progress
+from zync.deliver.sender import AgainError, Sender
+from zync.deliver.staged import staged
+from zync.deliver.topics import PROGRESS, ensure_topic
+from zync.errors import UsageError, ZyncError
+from zync.ingest.broker import Brokers
+from zync.lake import existing_table, open_table
+from zync.staging.table import SYNC
+from zync.transactions.known import read_cursor
+
+if TYPE_CHECKING:
+    from zync.metrics import DeliveryMetrics
+
+log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 0.1
+_AGAIN_SECONDS = 1.0
+_SAY_SECONDS = 1.0
+_ATTEMPTS = 5
+"""In a row without a commit, while brokers answer, before what stands in the way is taken for lasting."""
+
+SEQNO, TXN, POSITION = "zync.seqno", "zync.txn", "zync.position"
+"""Headers: the transaction's seqno, which is its own; its id in the source; its commit's position there."""
+
+
+_COLUMNS = ("sync", "seqno", "topic", "offset", "key", "value", "position", "txn")
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What to deliver, to which Kafka, and how much goes into one Kafka transaction.
+
+    group_rows: source transactions go into a Kafka transaction until they have so many rows; 1: each has its own.
+    """
+
+    staging: str
+    kafka: dict[str, str]
+    config: Config = field(default_factory=Config)
+    group_rows: int = 10_000
+    until_caught_up: bool = False
+
+
+@dataclass
+class Delivered:
+    """What a run of sync-to kafka did: source transactions, `rows` by topic, Kafka transactions (`commits`).
+
+    `sync` and `seqno`: the transaction in staging through which all is delivered.
+    """
+
+    transactions: int = 0
+    rows: Counter[str] = field(default_factory=Counter)
+    commits: int = 0
+    seconds: float = 0.0
+    sync: int = 0
+    seqno: int = 0
+
+
+def sync_to_kafka(
+    delivery: Delivery,
+    stop: threading.Event | None = None,
+    on_commit: Callable[[Delivered], None] = lambda _: None,
+    metrics: "DeliveryMetrics | None" = None,
+) -> Delivered:
+    """Delivers until `stop` is set, or until all is in Kafka that was in staging at the start.
+
+    `on_commit` hears of commits, once a second at most.
+
+    Raises:
+        UsageError: topics that are not as wanted, or that zync takes records from itself; another staging than before.
+        OwnedError: another deliverer took over.
+        ZyncError: Kafka or the table failed. All that was committed is in Kafka, once; the rest is in staging.
+    """
+    return _Run(delivery, stop or threading.Event(), on_commit, metrics).run()
+
+
+class _Run:
+    """One run's state. What is committed is in `progress` and `done`, what is sent beside that in `ahead`."""
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        stop: threading.Event,
+        on_commit: Callable[[Delivered], None],
+        metrics: "DeliveryMetrics | None",
+    ) -> None:
+        self.delivery, self.stop, self.on_commit, self.metrics = delivery, stop, on_commit, metrics
+        self.said = delivery.config.deliver.kafka
+        self.brokers = Brokers(delivery.kafka)
+        self.done = Delivered()
+        self.topics: dict[str, str] = {}
+        self.attempts = 0
+        self.told, self.spoke = 0, 0.0
+        self.progress = Progress("")
+        self.ahead, self.transactions, self.rows = self.progress, 0, Counter[str]()
+
+    def run(self) -> Delivered:
+        started = time.monotonic()
+        table = self.find_table()
+        if table is not None:
+            ensure_topic(self.brokers, self.said.progress_topic, PROGRESS)
+            for rule in self.delivery.config.outputs:
+                self.target(rule.topic)
+            if self.said.transaction_topic:
+                self.target(self.said.transaction_topic)
+            self.deliver(table)
+        self.done.seconds = time.monotonic() - started
+        return self.done
+
+    def find_table(self) -> DeltaTable | None:
+        """Staging, when it has a sync; None where we are stopped before."""
+        if self.delivery.until_caught_up:
+            return existing_table(self.delivery.staging, "zync sync raw staging")
+        while not self.stop.is_set():
+            table = open_table(self.delivery.staging)
+            if table is not None and read_cursor(table).sync:
+                return table
+            self.wait()
+        return None
+
+    def measure(self, sync: int, newest: int) -> None:
+        if self.metrics:
+            self.metrics.reached(sync, newest)
+
+    def wait(self) -> None:
+        if self.metrics:
+            self.metrics.turn()
+        self.stop.wait(_LOOK_SECONDS)
+
+    def target(self, output: str) -> str:
+        """The topic that an output topic's rows go to, which is there when this returns."""
+        if output not in self.topics:
+            name = self.said.target(output)
+            self.check_no_loop(output, name)
+            ensure_topic(self.brokers, name, self.said.topic(output))
+            self.topics[output] = name
+        return self.topics[output]
+
+    def check_no_loop(self, output: str, name: str) -> None:
+        """UsageError where sync-from would take for input what we send."""
+        config = self.delivery.config
+        taken = any(re.search(one, name) if one.startswith("^") else one == name for one in config.sources)
+        if taken and "bootstrap.servers" in config.kafka and Brokers(config.kafka).cluster() == self.brokers.cluster():
+            msg = (
+                f"output {output} would go to topic {name}, which sync-from takes records from (topics in the config): "
+                f"give it another name there, deliver.kafka.topics.{output}.as"
+            )
+            raise UsageError(msg)
+
+    def deliver(self, table: DeltaTable) -> None:
+        """Senders, one after the other, until there is no need for another."""
+        name = self.said.name or f"zync-{read_cursor(table).raw_id}"
+        while True:
+            sender = None
+            try:
+                sender = Sender(self.delivery.kafka, name, self.stop)
+                self.begin(table, name)
+                self.send_all(table, sender, name)
+            except AgainError as error:
+                if self.stop.is_set():
+                    log.warning("stopped in a Kafka transaction, which the next run ends: %s", error)
+                    return
+                self.again(error)
+            else:
+                return
+            finally:
+                if sender:
+                    sender.close()
+
+    def again(self, error: AgainError) -> None:
+        """Waits a moment; ZyncError where it has been so often enough."""
+        self.attempts += 1
+        if self.attempts == 1:
+            log.warning("a Kafka transaction did not go through (%s); trying on", error)
+        try:
+            self.brokers.topics()
+        except ZyncError:
+            self.attempts = 1  # for as long as they are away
+        if self.attempts >= _ATTEMPTS:
+            msg = f"Kafka at {self.brokers.servers} takes no transaction of ours: {error}"
+            raise ZyncError(msg) from error
+        self.stop.wait(_AGAIN_SECONDS)
+
+    def begin(self, table: DeltaTable, name: str) -> None:
+        """Takes up the delivery where it is."""
+        staging, cursor = str(table.metadata().id), read_cursor(table)
+        stored = read_progress(self.delivery.kafka, self.said.progress_topic, name)
+        if stored and stored.staging != staging:
+            msg = (
+                f"the delivery {name} is of another staging (table id {stored.staging}, through its sync {stored.sync})"
+                f" than {self.delivery.staging} (table id {staging}): give that one; or, to send all of this one, "
+                "another deliver.kafka.name"
+            )
+            raise UsageError(msg)
+        if stored and stored.sync > cursor.sync:
+            msg = (
+                f"staging at {self.delivery.staging} ends with sync {cursor.sync}, and was delivered through sync "
+                f"{stored.sync}: was an older copy put in its place?"
+            )
+            raise ZyncError(msg)
+        self.reached(stored or Progress(staging))
+
+    def reached(self, progress: Progress) -> None:
+        """Notes that so much is committed, and nothing beside it sent."""
+        self.progress, self.done.sync, self.done.seqno = progress, progress.sync, progress.seqno
+        self.ahead, self.transactions, self.rows = replace(progress, offsets={**progress.offsets}), 0, Counter()
+
+    def send_all(self, table: DeltaTable, sender: Sender, name: str) -> None:
+        """What is in staging, and then, unless that is all that is asked for, what comes."""
+        while not self.stop.is_set():
+            newest = table.transaction_version(SYNC) or 0
+            for rows in staged(table, self.progress.place):
+                self.measure(self.progress.sync, newest)
+                self.send(rows, sender, name)
+                if self.stop.is_set():
+                    break
+            else:
+                self.measure(newest, newest)
+            self.speak(at_once=True)
+            if self.delivery.until_caught_up:
+                return
+            version = table.version()
+            while table.version() == version and not self.stop.is_set():
+                self.wait()
+                table.update_incremental()
+
+    def send(self, rows: pa.Table, sender: Sender, name: str) -> None:
+        """Sends whole transactions, and commits them in groups; when it returns, what it sent is committed."""
+        columns = [rows[column].to_pylist() for column in _COLUMNS]
+        for _, group in groupby(zip(*columns, strict=True), itemgetter(0, 1)):
+            self.send_transaction(list(group), sender)
+            if self.rows.total() >= self.delivery.group_rows:
+                self.commit(sender, name)
+            if self.stop.is_set():
+                break
+        self.commit(sender, name)
+
+    def send_transaction(self, rows: list[tuple[Any, ...]], sender: Sender) -> None:
+        """Sends a transaction's rows, of _COLUMNS, with what announces and ends it."""
+        sync, seqno, *_, position, txn = rows[0]
+        said = {SEQNO: seqno, TXN: txn, POSITION: position}
+        headers = [(key, str(value).encode()) for key, value in said.items() if value is not None]
+        events_topic, number = self.said.transaction_topic, events.event_id(seqno, txn)
+        if events_topic:
+            sender.send(self.target(events_topic), *events.begin(number), headers)
+        counts: dict[str, int] = {}
+        for _, _, topic, offset, key, value, _, _ in rows:
+            target = self.topics.get(topic) or self.target(topic)
+            sender.send(target, key, value, headers)
+            counts[target] = counts.get(target, 0) + 1
+            self.ahead.offsets[topic] = offset + 1
+        if events_topic:
+            sender.send(self.target(events_topic), *events.end(number, counts), headers)
+        self.ahead = replace(self.ahead, sync=sync, seqno=seqno)
+        self.rows.update(counts)
+        self.transactions += 1
+
+    def commit(self, sender: Sender, name: str) -> None:
+        """Commits what was sent, with the progress that it makes."""
+        if not self.transactions:
+            return
+        started = time.monotonic()
+        sender.send(self.said.progress_topic, name, self.ahead.as_json(), [])
+        sender.commit()
+        self.attempts = 0
+        if self.metrics:
+            self.metrics.committed(self.transactions, self.rows, time.monotonic() - started)
+        self.done.transactions += self.transactions
+        self.done.rows.update(self.rows)
+        self.done.commits += 1
+        self.reached(self.ahead)
+        self.speak()
+
+    def speak(self, *, at_once: bool = False) -> None:
+        """Tells of what was committed since it was told of last."""
+        now = time.monotonic()
+        if self.done.commits > self.told and (at_once or now - self.spoke > _SAY_SECONDS):
+            self.told, self.spoke = self.done.commits, now
+            self.on_commit(self.done)

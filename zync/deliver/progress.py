@@ -1,0 +1,87 @@
+"""How far a delivery to Kafka is: a record of the progress topic, sent in the same Kafka transaction as the rows.
+
+Not a consumer group's offsets: brokers forget those a week after the group was last there. The topic is compacted, and
+each delivery may have its own, for what somebody else's open transaction hides has to be waited for (KIP-618 gives
+each connector its own topic of offsets for the same reason).
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+
+from zync.deliver.staged import Place
+from zync.errors import UsageError, ZyncError
+
+_PATIENCE_SECONDS = 90
+"""Longer than a transaction lasts that nobody ends (transaction.timeout.ms, a minute by default)."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What was delivered: `staging` by its table id, through that sync and transaction.
+
+    offsets: the next output offset of each topic of staging. They are the same in a staging made anew.
+    """
+
+    staging: str
+    sync: int = 0
+    seqno: int = 0
+    offsets: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def place(self) -> Place:
+        """Where in staging that is."""
+        return Place(self.sync, self.seqno)
+
+    def as_json(self) -> bytes:
+        """The record's value."""
+        return json.dumps(asdict(self), separators=(",", ":")).encode()
+
+
+def read(properties: Mapping[str, str], topic: str, name: str) -> Progress | None:
+    """The newest progress of the delivery of that name; None where there is none yet.
+
+    Only final after `init_transactions` of its transactional id: then nothing of it is under way. ZyncError when the
+    topic's end is not reached in time.
+    """
+    consumer = Consumer(
+        {
+            **properties,
+            "group.id": f"{name}.progress",  # which the library wants; nothing is committed to it
+            "enable.auto.commit": "false",
+            "enable.auto.offset.store": "false",
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": "true",
+        }
+    )
+    try:
+        partition = TopicPartition(topic, 0)
+        _, end = consumer.get_watermark_offsets(partition, timeout=15)
+        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+        found, at, until = None, 0, time.monotonic() + _PATIENCE_SECONDS
+        while at < end:
+            if time.monotonic() > until:
+                msg = f"topic {topic} cannot be read to its end ({at} of {end}): is another transaction open on it?"
+                raise ZyncError(msg)
+            for message in consumer.consume(1000, 0.2):
+                error = message.error()
+                if error is None:
+                    found = message.value() if message.key() == name.encode() else found
+                    at = (message.offset() or 0) + 1
+                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the library's public name for it
+                    at = message.offset() or 0
+    finally:
+        consumer.close()
+    return _parsed(found, topic, name) if found else None
+
+
+def _parsed(text: bytes, topic: str, name: str) -> Progress:
+    try:
+        return Progress(**json.loads(text))
+    except (ValueError, TypeError) as error:
+        msg = f"the record of {name} in topic {topic} is not zync's ({error}): say another deliver.kafka.name"
+        raise UsageError(msg) from error

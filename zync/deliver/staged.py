@@ -1,0 +1,101 @@
+"""What staging holds beyond a place: output rows of whole transactions, in their order, without Spark."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+
+from zync.lake import DataFile, data_files, dataset
+from zync.staging.table import STAGING_SCHEMA
+
+MOST_ROWS = 100_000
+MOST_BYTES = 64 << 20
+_SETTLED = ("done", "released")
+"""What tells an output row's transaction."""
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """How far a delivery is: through the transaction `seqno` of the sync `sync`.
+
+    Both, for with order: commit a sync may send out transactions of lower seqnos than the one before it did.
+    """
+
+    sync: int = 0
+    seqno: int = 0
+
+
+def staged(table: DeltaTable, after: Place) -> Iterator[pa.Table]:
+    """The output rows after that place, as tables of whole transactions, each of no more than fits in memory.
+
+    In the order in which staging numbered them: sync, seqno, topic, offset. Columns: sync, seqno, topic, offset, key,
+    value, position and txn (null where a record is a transaction by itself).
+    """
+    for paths, upto in _spans(data_files(table, "sync", above=after.sync - 1)):
+        rows, end = dataset(table, paths, STAGING_SCHEMA), Place(upto, 2**63 - 1)
+        outputs = _between(after, end) & (ds.field("kind") == "output")
+        for last in _cuts(rows.to_table(columns=["sync", "seqno"], filter=outputs), _at_once(rows)):
+            yield _rows(rows, _between(after, last))
+            after = last
+        after = max(after, end)
+
+
+def _between(after: Place, last: Place) -> ds.Expression:
+    """What is after the one and not after the other."""
+    sync, seqno = ds.field("sync"), ds.field("seqno")
+    beyond = (sync > after.sync) | ((sync == after.sync) & (seqno > after.seqno))
+    return beyond & ((sync < last.sync) | ((sync == last.sync) & (seqno <= last.seqno)))
+
+
+def _spans(files: list[DataFile]) -> Iterator[tuple[list[str], int]]:
+    """Files in order of sync, so many at a time as hold some rows, and the last sync that is in no later file."""
+    paths: list[str] = []
+    count, highest = 0, 0
+    for number, file in enumerate(files):
+        paths.append(file.path)
+        count, highest = count + file.rows, max(highest, file.highest)
+        following = files[number + 1].lowest if number + 1 < len(files) else None
+        if following is None or (count >= MOST_ROWS and following > highest):
+            yield paths, highest
+            paths, count = [], 0
+
+
+def _at_once(rows: ds.FileSystemDataset) -> int:
+    """How many rows may be in memory together, by what the files say of their size."""
+    count = size = 0
+    for fragment in rows.get_fragments():
+        metadata = fragment.metadata
+        count += metadata.num_rows
+        for group in range(metadata.num_row_groups):
+            size += metadata.row_group(group).total_byte_size
+    return max(1, min(MOST_ROWS, MOST_BYTES * count // max(1, size)))
+
+
+def _cuts(places: pa.Table, at_once: int) -> Iterator[Place]:
+    """The last place of each run of about so many rows; a transaction is never cut."""
+    counted = places.group_by(["sync", "seqno"]).aggregate([([], "count_all")])
+    counted = counted.sort_by([("sync", "ascending"), ("seqno", "ascending")])
+    last, count = None, 0
+    for sync, seqno, rows in zip(*(column.to_pylist() for column in counted.columns), strict=True):
+        last, count = Place(sync, seqno), count + rows
+        if count >= at_once:
+            yield last
+            last, count = None, 0
+    if last:
+        yield last
+
+
+def _rows(rows: ds.FileSystemDataset, wanted: ds.Expression) -> pa.Table:
+    columns = ["kind", "sync", "seqno", "kafka", "key", "value", "position", "txn"]
+    found = rows.to_table(columns=columns, filter=wanted & ds.field("kind").isin(["output", *_SETTLED]))
+    outputs = found.filter(pc.equal(found["kind"], "output"))
+    settled = found.filter(pc.not_equal(found["kind"], "output")).select(["sync", "seqno", "txn"])
+    place = outputs["kafka"].combine_chunks()
+    made = outputs.select(["sync", "seqno", "key", "value", "position"])
+    for name in ("topic", "offset"):
+        made = made.append_column(name, pc.struct_field(place, name))
+    made = made.join(settled, ["sync", "seqno"], join_type="left outer")
+    return made.sort_by([(name, "ascending") for name in ("sync", "seqno", "topic", "offset")])
