@@ -20,11 +20,6 @@ def end(number: str, counts: Mapping[str, int]) -> tuple[str, str]:
     return _message(number, "END", event_count=sum(counts.values()), data_collections=collections)
 
 
-def event_id(seqno: int, txn: str | None) -> str:
-    """The transaction's id in the source and its seqno, which makes it one of its own: as in `571:53195829`."""
-    return f"{txn}:{seqno}" if txn is not None else str(seqno)
-
-
 def _message(number: str, status: str, **counted: Any) -> tuple[str, str]:
     value = {"status": status, "id": number, "event_count": None, "data_collections": None} | counted
     value["ts_ms"] = round(time.time() * 1000)

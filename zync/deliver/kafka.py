@@ -10,12 +10,12 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import groupby
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from itertools import chain, islice, repeat
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 
@@ -23,11 +23,12 @@ from zync.config import Config
 from zync.deliver import events
 from zync.deliver.progress import Progress
 from zync.deliver.progress import read as read_progress
-from zync.deliver.sender import AgainError, Sender
+from zync.deliver.sender import AgainError, Headers, Message, Sender
 from zync.deliver.staged import staged
 from zync.deliver.topics import PROGRESS, ensure_topic
 from zync.errors import UsageError, ZyncError
 from zync.ingest.broker import Brokers
+from zync.ingest.memory import not_collecting
 from zync.lake import existing_table, open_table
 from zync.staging.table import SYNC
 from zync.transactions.known import read_cursor
@@ -45,9 +46,6 @@ _ATTEMPTS = 5
 
 SEQNO, TXN, POSITION = "zync.seqno", "zync.txn", "zync.position"
 """Headers: the transaction's seqno, which is its own; its id in the source; its commit's position there."""
-
-
-_COLUMNS = ("sync", "seqno", "topic", "offset", "key", "value", "position", "txn")
 
 
 @dataclass(frozen=True)
@@ -68,6 +66,7 @@ class Delivery:
 class Delivered:
     """What a run of sync-to kafka did: source transactions, `rows` by topic, Kafka transactions (`commits`).
 
+    `seconds`: all in all; `busy`: from the first row looked for to the last commit.
     `sync` and `seqno`: the transaction in staging through which all is delivered.
     """
 
@@ -75,6 +74,7 @@ class Delivered:
     rows: Counter[str] = field(default_factory=Counter)
     commits: int = 0
     seconds: float = 0.0
+    busy: float = 0.0
     sync: int = 0
     seqno: int = 0
 
@@ -94,11 +94,12 @@ def sync_to_kafka(
         OwnedError: another deliverer took over.
         ZyncError: Kafka or the table failed. All that was committed is in Kafka, once; the rest is in staging.
     """
-    return _Run(delivery, stop or threading.Event(), on_commit, metrics).run()
+    with not_collecting():
+        return _Run(delivery, stop or threading.Event(), on_commit, metrics).run()
 
 
 class _Run:
-    """One run's state. What is committed is in `progress` and `done`, what is sent beside that in `ahead`."""
+    """One run's state: what is committed is in `progress` and `done`."""
 
     def __init__(
         self,
@@ -113,9 +114,8 @@ class _Run:
         self.done = Delivered()
         self.topics: dict[str, str] = {}
         self.attempts = 0
-        self.told, self.spoke = 0, 0.0
+        self.told, self.spoke, self.began = 0, 0.0, 0.0
         self.progress = Progress("")
-        self.ahead, self.transactions, self.rows = self.progress, 0, Counter[str]()
 
     def run(self) -> Delivered:
         started = time.monotonic()
@@ -207,7 +207,7 @@ class _Run:
     def begin(self, table: DeltaTable, name: str) -> None:
         """Takes up the delivery where it is."""
         staging, cursor = str(table.metadata().id), read_cursor(table)
-        stored = read_progress(self.delivery.kafka, self.said.progress_topic, name)
+        stored = read_progress(self.brokers, self.delivery.kafka, self.said.progress_topic, name)
         if stored and stored.staging != staging:
             msg = (
                 f"the delivery {name} is of another staging (table id {stored.staging}, through its sync {stored.sync})"
@@ -224,12 +224,12 @@ class _Run:
         self.reached(stored or Progress(staging))
 
     def reached(self, progress: Progress) -> None:
-        """Notes that so much is committed, and nothing beside it sent."""
+        """Notes that so much is committed."""
         self.progress, self.done.sync, self.done.seqno = progress, progress.sync, progress.seqno
-        self.ahead, self.transactions, self.rows = replace(progress, offsets={**progress.offsets}), 0, Counter()
 
     def send_all(self, table: DeltaTable, sender: Sender, name: str) -> None:
         """What is in staging, and then, unless that is all that is asked for, what comes."""
+        self.began = self.began or time.monotonic()
         while not self.stop.is_set():
             newest = table.transaction_version(SYNC) or 0
             for rows in staged(table, self.progress.place):
@@ -248,51 +248,41 @@ class _Run:
                 table.update_incremental()
 
     def send(self, rows: pa.Table, sender: Sender, name: str) -> None:
-        """Sends whole transactions, and commits them in groups; when it returns, what it sent is committed."""
-        columns = [rows[column].to_pylist() for column in _COLUMNS]
-        for _, group in groupby(zip(*columns, strict=True), itemgetter(0, 1)):
-            self.send_transaction(list(group), sender)
-            if self.rows.total() >= self.delivery.group_rows:
-                self.commit(sender, name)
+        """Sends whole transactions in groups, a Kafka transaction each; when it returns, what it sent is committed."""
+        for group in _groups(rows, self.delivery.group_rows):
+            started = time.monotonic()
+            last = group.slice(group.num_rows - 1).to_pylist()[0]
+            by_topic = group.group_by("topic").aggregate([([], "count_all"), ("offset", "max")]).to_pylist()
+            offsets = {one["topic"]: one["offset_max"] + 1 for one in by_topic}
+            made = {"sync": last["sync"], "seqno": last["seqno"], "offsets": {**self.progress.offsets, **offsets}}
+            progress = replace(self.progress, **made)
+            targets = {one["topic"]: self.target(one["topic"]) for one in by_topic}
+            transactions = list(_transactions(group))
+            messages = _messages(group, targets, transactions)
+            sender.send(self.with_events(messages, transactions) if self.said.transaction_topic else messages)
+            sender.send([(self.said.progress_topic, name, progress.as_json(), [])])
+            sender.commit()
+            self.reached(progress)
+            self.attempts = 0
+            counts = {targets[one["topic"]]: one["count_all"] for one in by_topic}
+            self.done.transactions += len(transactions)
+            self.done.rows.update(counts)
+            self.done.commits += 1
+            self.done.busy = time.monotonic() - self.began
+            if self.metrics:
+                self.metrics.committed(len(transactions), counts, time.monotonic() - started)
+            self.speak()
             if self.stop.is_set():
-                break
-        self.commit(sender, name)
+                return
 
-    def send_transaction(self, rows: list[tuple[Any, ...]], sender: Sender) -> None:
-        """Sends a transaction's rows, of _COLUMNS, with what announces and ends it."""
-        sync, seqno, *_, position, txn = rows[0]
-        said = {SEQNO: seqno, TXN: txn, POSITION: position}
-        headers = [(key, str(value).encode()) for key, value in said.items() if value is not None]
-        events_topic, number = self.said.transaction_topic, events.event_id(seqno, txn)
-        if events_topic:
-            sender.send(self.target(events_topic), *events.begin(number), headers)
-        counts: dict[str, int] = {}
-        for _, _, topic, offset, key, value, _, _ in rows:
-            target = self.topics.get(topic) or self.target(topic)
-            sender.send(target, key, value, headers)
-            counts[target] = counts.get(target, 0) + 1
-            self.ahead.offsets[topic] = offset + 1
-        if events_topic:
-            sender.send(self.target(events_topic), *events.end(number, counts), headers)
-        self.ahead = replace(self.ahead, sync=sync, seqno=seqno)
-        self.rows.update(counts)
-        self.transactions += 1
-
-    def commit(self, sender: Sender, name: str) -> None:
-        """Commits what was sent, with the progress that it makes."""
-        if not self.transactions:
-            return
-        started = time.monotonic()
-        sender.send(self.said.progress_topic, name, self.ahead.as_json(), [])
-        sender.commit()
-        self.attempts = 0
-        if self.metrics:
-            self.metrics.committed(self.transactions, self.rows, time.monotonic() - started)
-        self.done.transactions += self.transactions
-        self.done.rows.update(self.rows)
-        self.done.commits += 1
-        self.reached(self.ahead)
-        self.speak()
+    def with_events(self, messages: Iterable[Message], transactions: list["_Transaction"]) -> Iterator[Message]:
+        """The messages of those transactions, with what announces and ends each."""
+        topic, rest = self.target(str(self.said.transaction_topic)), iter(messages)
+        for one in transactions:
+            rows = list(islice(rest, one.rows))
+            yield topic, *events.begin(one.id), one.headers
+            yield from rows
+            yield topic, *events.end(one.id, Counter(target for target, *_ in rows)), one.headers
 
     def speak(self, *, at_once: bool = False) -> None:
         """Tells of what was committed since it was told of last."""
@@ -300,3 +290,55 @@ class _Run:
         if self.done.commits > self.told and (at_once or now - self.spoke > _SAY_SECONDS):
             self.told, self.spoke = self.done.commits, now
             self.on_commit(self.done)
+
+
+@dataclass(frozen=True)
+class _Transaction:
+    """A source transaction as it goes out: what is known of it, and how many rows it has."""
+
+    seqno: int
+    txn: str | None
+    position: int | None
+    rows: int
+
+    @property
+    def id(self) -> str:
+        """Its id in the source and its seqno, which makes it its own: as in `571:53195829`."""
+        return f"{self.txn}:{self.seqno}" if self.txn is not None else str(self.seqno)
+
+    @property
+    def headers(self) -> Headers:
+        """What its messages say of it."""
+        said = {SEQNO: self.seqno, TXN: self.txn, POSITION: self.position}
+        return [(name, str(value).encode()) for name, value in said.items() if value is not None]
+
+
+def _groups(rows: pa.Table, most: int) -> Iterator[pa.Table]:
+    """Runs of whole transactions, each as short as has `most` rows."""
+    begun = 0
+    for end in _ends(rows):
+        if end - begun >= most or end == rows.num_rows:
+            yield rows.slice(begun, end - begun)
+            begun = end
+
+
+def _ends(rows: pa.Table) -> list[int]:
+    """Where each transaction's rows end."""
+    seqno = rows["seqno"].to_numpy()  # which no two transactions have
+    return [*(np.flatnonzero(seqno[1:] != seqno[:-1]) + 1).tolist(), len(seqno)]
+
+
+def _transactions(rows: pa.Table) -> Iterator[_Transaction]:
+    """The source transactions of a group, in order."""
+    ends = _ends(rows)
+    starts = [0, *ends[:-1]]
+    first = rows.select(["seqno", "txn", "position"]).take(starts)
+    columns = [column.to_pylist() for column in first.columns]
+    yield from map(_Transaction, *columns, (end - start for start, end in zip(starts, ends, strict=True)))
+
+
+def _messages(rows: pa.Table, targets: Mapping[str, str], transactions: list[_Transaction]) -> Iterable[Message]:
+    """The rows of those transactions as messages."""
+    topics = [targets[topic] for topic in rows["topic"].to_pylist()]
+    headers = chain.from_iterable(repeat(one.headers, one.rows) for one in transactions)
+    return zip(topics, rows["key"].to_pylist(), rows["value"].to_pylist(), headers, strict=True)

@@ -14,6 +14,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 
 from zync.deliver.staged import Place
 from zync.errors import UsageError, ZyncError
+from zync.ingest.batch import Source
+from zync.ingest.broker import Brokers
 
 _PATIENCE_SECONDS = 90
 """Longer than a transaction lasts that nobody ends (transaction.timeout.ms, a minute by default)."""
@@ -41,12 +43,13 @@ class Progress:
         return json.dumps(asdict(self), separators=(",", ":")).encode()
 
 
-def read(properties: Mapping[str, str], topic: str, name: str) -> Progress | None:
+def read(brokers: Brokers, properties: Mapping[str, str], topic: str, name: str) -> Progress | None:
     """The newest progress of the delivery of that name; None where there is none yet.
 
     Only final after `init_transactions` of its transactional id: then nothing of it is under way. ZyncError when the
     topic's end is not reached in time.
     """
+    end = brokers.end(Source(topic, 0))
     consumer = Consumer(
         {
             **properties,
@@ -56,24 +59,23 @@ def read(properties: Mapping[str, str], topic: str, name: str) -> Progress | Non
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",
             "enable.partition.eof": "true",
+            "fetch.wait.max.ms": "10",
         }
     )
     try:
-        partition = TopicPartition(topic, 0)
-        _, end = consumer.get_watermark_offsets(partition, timeout=15)
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         found, at, until = None, 0, time.monotonic() + _PATIENCE_SECONDS
         while at < end:
             if time.monotonic() > until:
                 msg = f"topic {topic} cannot be read to its end ({at} of {end}): is another transaction open on it?"
                 raise ZyncError(msg)
-            for message in consumer.consume(1000, 0.2):
-                error = message.error()
-                if error is None:
-                    found = message.value() if message.key() == name.encode() else found
-                    at = (message.offset() or 0) + 1
-                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the library's public name for it
-                    at = message.offset() or 0
+            message = consumer.poll(0.1)
+            error = message.error() if message else None
+            if message and error is None:
+                found = message.value() if message.key() == name.encode() else found
+                at = (message.offset() or 0) + 1
+            elif message and error and error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
+                at = message.offset() or 0
     finally:
         consumer.close()
     return _parsed(found, topic, name) if found else None

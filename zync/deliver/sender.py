@@ -1,19 +1,20 @@
 """A transactional producer: what it sends is seen when it commits, all of it or nothing; and there is one of a name."""
 
+import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
-from zync.errors import OwnedError
+from zync.errors import OwnedError, ZyncError
 from zync.ingest.broker import bad_property, reason
 
 _ITS_LOG = logging.getLogger("librdkafka")
 _STOPPING_SECONDS = 5.0
-_POLL_EVERY = 1000
+_NO_ANSWER = "Kafka did not answer before the end"
 _COMMITS = 3
 """Calls for one commit, each as long as the transaction may last."""
 _FENCED = (
@@ -21,6 +22,17 @@ _FENCED = (
     KafkaError.PRODUCER_FENCED,
     KafkaError.INVALID_PRODUCER_EPOCH,
 )
+_LASTING = (
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.RECORD_LIST_TOO_LARGE,
+    KafkaError.INVALID_RECORD,
+    KafkaError.POLICY_VIOLATION,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+)
+"""What no second try mends."""
+_ABORT_SECONDS = 5
 _DEFAULTS = {
     "linger.ms": "5",
     "batch.num.messages": "10000",
@@ -32,6 +44,8 @@ _OURS = {"partitioner": "murmur2_random", "delivery.report.only.error": True, "e
 """Partitions as the Java clients choose them, so that topics written by either can be joined by partition."""
 
 Headers = list[tuple[str, bytes]]
+Message = tuple[str, str | None, str | bytes | None, Headers]
+"""Topic, key, value, headers."""
 
 
 class AgainError(Exception):
@@ -41,14 +55,15 @@ class AgainError(Exception):
 class Sender:
     """The producer of that transactional id. Making it fences all before it, and ends what they left open.
 
-    All methods raise OwnedError where another came after it, AgainError where a new Sender may have more luck.
+    All methods raise OwnedError where another came after it, AgainError where a new Sender may have more luck, and
+    ZyncError where none would.
     """
 
     def __init__(self, properties: Mapping[str, str], name: str, stop: threading.Event) -> None:
         self._name, self._stop = name, stop
-        self._refused: KafkaError | None = None
-        self._sent = 0
+        self._refused: tuple[KafkaError, str] | None = None
         self._open = False
+        self._stopped: float | None = None
         try:
             self._producer = Producer(
                 {**_DEFAULTS, **properties, **_OURS, "transactional.id": name, "on_delivery": self._on_delivery},
@@ -58,22 +73,25 @@ class Sender:
             raise bad_property(error) from error
         self._wait(self._producer.init_transactions)
 
-    def send(self, topic: str, key: str | None, value: str | bytes | None, headers: Headers) -> None:
-        """Sends a message in the transaction under way, which begins if there is none."""
+    def send(self, messages: Iterable[Message]) -> None:
+        """Sends messages in the transaction under way, which begins if there is none."""
+        produce, poll = self._producer.produce, self._producer.poll
         if not self._open:
-            self._call(self._producer.begin_transaction)
+            self._patiently(self._producer.begin_transaction)
             self._open = True
-        while True:
-            try:
-                self._producer.produce(topic, value, key, headers=headers)
-                break
-            except BufferError:
-                self._producer.poll(0.05)
-            except KafkaException as error:
-                raise self._judged(error) from error
-        self._sent += 1
-        if self._sent % _POLL_EVERY == 0:
-            self._producer.poll(0)
+        for topic, key, value, headers in messages:
+            while True:
+                try:
+                    produce(topic, value, key, headers=headers)
+                    break
+                except BufferError:
+                    poll(0.05)
+                    if self._stopped_long_ago():
+                        raise AgainError(_NO_ANSWER) from None
+                except KafkaException as error:
+                    self._refused = self._refused or (error.args[0], _place(topic, key))
+                    raise self._judged(error) from error
+        poll(0)
 
     def commit(self) -> None:
         """Commits the transaction under way, if there is one: when this returns, all of it is there."""
@@ -82,7 +100,10 @@ class Sender:
             self._open = False
 
     def close(self) -> None:
-        """Forgets what is not committed; the brokers do so at transaction.timeout.ms, or when the next Sender comes."""
+        """Ends the transaction under way, if there is one, as if it had not been."""
+        if self._open:
+            with contextlib.suppress(KafkaException):  # then the next Sender does, or transaction.timeout.ms
+                self._producer.abort_transaction(_ABORT_SECONDS)
         self._producer.purge()
 
     def _wait(self, call: Callable[[], Any]) -> None:
@@ -97,16 +118,18 @@ class Sender:
 
         thread = threading.Thread(target=work, name="kafka", daemon=True)
         thread.start()
-        stopped = None
         while thread.is_alive():
             thread.join(0.1)
-            if self._stop.is_set():
-                stopped = stopped or time.monotonic()
-                if time.monotonic() - stopped > _STOPPING_SECONDS:
-                    msg = "no answer before the end"
-                    raise AgainError(msg)
+            if self._stopped_long_ago():
+                raise AgainError(_NO_ANSWER)
         if failed:
             raise failed[0]
+
+    def _stopped_long_ago(self) -> bool:
+        """Whether it is for too long that nobody wants this any more."""
+        if self._stop.is_set():
+            self._stopped = self._stopped or time.monotonic()
+        return self._stopped is not None and time.monotonic() - self._stopped > _STOPPING_SECONDS
 
     def _patiently(self, call: Callable[[], Any]) -> None:
         """Calls again after errors that pass."""
@@ -119,12 +142,6 @@ class Sender:
             else:
                 return
 
-    def _call(self, call: Callable[[], Any]) -> None:
-        try:
-            call()
-        except KafkaException as error:
-            raise self._judged(error) from error
-
     def _judged(self, error: KafkaException) -> Exception:
         """What that error of librdkafka's means."""
         found = error.args[0]
@@ -135,8 +152,16 @@ class Sender:
                 f"another sync-to took over the delivery {self._name}, or this one was suspended for longer than "
                 "transaction.timeout.ms. What was not committed is not in Kafka"
             )
-        refused = f"{self._refused.str()}; " if self._refused else ""
-        return AgainError(f"{refused}{text}")
+        refused, where = self._refused or (found, "")
+        if refused.code() in _LASTING:
+            return ZyncError(f"{where or self._name}: {refused.str()}. Nothing of that transaction is in Kafka")
+        return AgainError(f"{where}: {refused.str()}" if where else text)
 
-    def _on_delivery(self, error: KafkaError | None, _message: Message) -> None:
-        self._refused = self._refused or error
+    def _on_delivery(self, error: KafkaError | None, message: Any) -> None:
+        self._refused = self._refused or (error and (error, _place(message.topic(), message.key())))
+
+
+def _place(topic: str, key: str | bytes | None) -> str:
+    """Which message that is; a delivery report has no headers, which would say it better."""
+    text = key.decode(errors="replace") if isinstance(key, bytes) else key
+    return f"topic {topic}, key {text}"

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -11,7 +12,7 @@ from deltalake import DeltaTable
 from zync.lake import DataFile, data_files, dataset
 from zync.staging.table import STAGING_SCHEMA
 
-MOST_ROWS = 100_000
+MOST_ROWS = 250_000
 MOST_BYTES = 64 << 20
 _SETTLED = ("done", "released")
 """What tells an output row's transaction."""
@@ -31,8 +32,8 @@ class Place:
 def staged(table: DeltaTable, after: Place) -> Iterator[pa.Table]:
     """The output rows after that place, as tables of whole transactions, each of no more than fits in memory.
 
-    In the order in which staging numbered them: sync, seqno, topic, offset. Columns: sync, seqno, topic, offset, key,
-    value, position and txn (null where a record is a transaction by itself).
+    In the order in which staging numbered them, by topic: sync, seqno, offset. Columns: sync, seqno, topic, offset,
+    key, value, position and txn (null where a record is a transaction by itself).
     """
     for paths, upto in _spans(data_files(table, "sync", above=after.sync - 1)):
         rows, end = dataset(table, paths, STAGING_SCHEMA), Place(upto, 2**63 - 1)
@@ -91,11 +92,13 @@ def _cuts(places: pa.Table, at_once: int) -> Iterator[Place]:
 def _rows(rows: ds.FileSystemDataset, wanted: ds.Expression) -> pa.Table:
     columns = ["kind", "sync", "seqno", "kafka", "key", "value", "position", "txn"]
     found = rows.to_table(columns=columns, filter=wanted & ds.field("kind").isin(["output", *_SETTLED]))
-    outputs = found.filter(pc.equal(found["kind"], "output"))
-    settled = found.filter(pc.not_equal(found["kind"], "output")).select(["sync", "seqno", "txn"])
-    place = outputs["kafka"].combine_chunks()
-    made = outputs.select(["sync", "seqno", "key", "value", "position"])
+    is_output = pc.equal(found["kind"], "output")
+    settled = found.select(["seqno", "txn"]).filter(pc.invert(is_output))
+    made = found.drop_columns(["kind", "txn"]).filter(is_output)
+    place = made["kafka"].combine_chunks()
+    made = made.drop_columns("kafka")
     for name in ("topic", "offset"):
         made = made.append_column(name, pc.struct_field(place, name))
-    made = made.join(settled, ["sync", "seqno"], join_type="left outer")
-    return made.sort_by([(name, "ascending") for name in ("sync", "seqno", "topic", "offset")])
+    made = made.append_column("txn", settled["txn"].take(pc.index_in(made["seqno"], settled["seqno"])))
+    order = np.lexsort([made[name].to_numpy() for name in ("offset", "seqno", "sync")])
+    return made if (order[1:] > order[:-1]).all() else made.take(order)

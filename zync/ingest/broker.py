@@ -119,6 +119,12 @@ class Brokers:
         ]
         return {Source(one.topic, one.partition): Bounds(found[0][one].offset, found[1][one].offset) for one in asked}
 
+    def end(self, source: Source) -> int:
+        """The partition's high watermark: where it ends, with what is not committed yet."""
+        at = TopicPartition(*source)
+        found = self._offsets({at: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_UNCOMMITTED)
+        return int(found[at].offset)
+
     def offsets_at(self, sources: Iterable[Source], moment: datetime) -> dict[Source, int]:
         """The first offset of each partition whose record is of that time or later; left out where there is none."""
         spec = OffsetSpec.for_timestamp(int(moment.timestamp() * 1000))

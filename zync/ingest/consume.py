@@ -4,7 +4,6 @@ One thread consumes, one appends; between them goes a batch whose slices remembe
 began. Positions come from raw and go to raw; Kafka's group only shares out the partitions.
 """
 
-import gc
 import logging
 import threading
 import time
@@ -140,13 +139,8 @@ def sync_from_kafka(
         put_on_record(ingest.begin, brokers, ingest.location, sources)
         table.update_incremental()
     targets = Targets(brokers, table, topics)
-    was_collecting = gc.isenabled()
-    gc.disable()  # the hot loop makes no cycles, and scanning millions of messages for them costs a third
-    try:
+    with memory.not_collecting():
         return _Run(ingest, brokers, table, targets, stop or threading.Event(), on_commit, metrics).run()
-    finally:
-        if was_collecting:
-            gc.enable()
 
 
 class _Run:

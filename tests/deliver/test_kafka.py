@@ -1,0 +1,308 @@
+"""sync-to kafka: what is whole in staging is whole in Kafka, exactly once, in order."""
+
+import json
+import os
+import random
+import re
+import signal
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.cdc.source import free_port
+from tests.conftest import TopicMaker, start, zync
+from tests.deliver.conftest import Seen, Staging, assert_all_there, assert_whole, committed, row
+from tests.kafka.conftest import get, wait_until
+from zync.devkafka import DevKafka
+from zync.errors import OwnedError, UsageError, ZyncError
+
+
+@pytest.fixture
+def names() -> list[str]:
+    """Two topics that no other test has."""
+    return [f"{name}-{uuid.uuid4().hex[:8]}" for name in ("accounts", "history")]
+
+
+def transfers(names: list[str], count: int, first: int = 0) -> list[list[tuple[str, str | None, str | None]]]:
+    """Transactions of three rows over two topics."""
+    accounts, history = names
+    return [
+        [row(accounts, n % 7, balance=-n), row(accounts, n % 5 + 100, balance=n), row(history, n, delta=n)]
+        for n in range(first, first + count)
+    ]
+
+
+def test_rows_go_out_in_order_with_key_value_and_what_they_are_of(staging: Staging, names: list[str]) -> None:
+    accounts, history = names
+    staging.sync([[row(accounts, 1, b="ü"), (history, None, '{"x":1}')], [(accounts, '{"id":1}', None)]])
+    done = staging.deliver()
+    assert (done.transactions, done.rows, done.commits, done.seqno) == (2, {accounts: 2, history: 1}, 1, 2)
+    first, second, third = committed(staging.broker, accounts, history)
+    of_first = {"zync.seqno": b"1", "zync.txn": b"t1", "zync.position": b"1001"}
+    assert first == Seen(accounts, 0, 0, b'{"id":1}', b'{"id": 1, "b": "\\u00fc"}', of_first)
+    of_second = {"zync.seqno": b"2", "zync.txn": b"t2", "zync.position": b"1002"}
+    assert second == Seen(accounts, 0, 1, b'{"id":1}', None, of_second)
+    assert third == Seen(history, 0, 0, None, b'{"x":1}', of_first)
+
+
+def test_what_was_delivered_is_not_delivered_again(staging: Staging, names: list[str]) -> None:
+    staging.sync(transfers(names, 10))
+    assert staging.deliver().transactions == 10
+    assert staging.deliver().transactions == 0
+    staging.sync(transfers(names, 5, first=10))
+    assert staging.deliver().transactions == 5
+    assert_all_there(committed(staging.broker, *names), staging)
+
+
+@pytest.mark.parametrize(("options", "commits"), [({"group_rows": 1}, 10), ({"group_rows": 7}, 4), ({}, 1)])
+def test_a_kafka_transaction_holds_whole_transactions(
+    staging: Staging, names: list[str], options: dict[str, int], commits: int
+) -> None:
+    staging.sync(transfers(names, 10))
+    assert staging.deliver(**options).commits == commits
+    assert_all_there(committed(staging.broker, *names), staging)
+
+
+def test_the_commands_groups(staging: Staging, names: list[str]) -> None:
+    staging.sync(transfers(names, 4))
+    one_by_one = json.loads(staging.zync("--until-caught-up", "--one-by-one", "--json").stdout)
+    assert (one_by_one["transactions"], one_by_one["commits"]) == (4, 4)
+    staging.sync(transfers(names, 4, first=4))
+    assert json.loads(staging.zync("--until-caught-up", "--group-rows", "6", "--json").stdout)["commits"] == 2
+    both = staging.zync("--group-rows", "6", "--one-by-one", check=False)
+    assert both.returncode == 2
+    assert "--one-by-one" in both.stderr
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's hash of keys (org.apache.kafka.common.utils.Utils.murmur2), as a number without sign."""
+    mask, m, h = 0xFFFFFFFF, 0x5BD1E995, 0x9747B28C ^ len(data)
+    for at in range(0, len(data) - len(data) % 4, 4):
+        k = int.from_bytes(data[at : at + 4], "little") * m & mask
+        h = (h * m & mask) ^ ((k ^ k >> 24) * m & mask)
+    if rest := data[len(data) - len(data) % 4 :]:
+        h = (h ^ int.from_bytes(rest, "little")) * m & mask
+    h = (h ^ h >> 13) * m & mask
+    return h ^ h >> 15
+
+
+def test_keys_go_to_the_partitions_that_java_clients_choose(
+    staging: Staging, names: list[str], topic: TopicMaker
+) -> None:
+    known = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536, b"abc": 479470107}
+    assert {key: murmur2(key) for key in known} == {key: value % 2**32 for key, value in known.items()}
+    for name in names:
+        topic.create(name, partitions=5)
+    staging.sync(transfers(names, 50))
+    staging.deliver()
+    seen = committed(staging.broker, *names)
+    assert_all_there(seen, staging)
+    assert len({one.partition for one in seen}) == 5
+    for one in seen:
+        assert one.key is not None
+        assert one.partition == (murmur2(one.key) & 0x7FFFFFFF) % 5
+
+
+def test_topics_are_made_as_the_config_says_or_checked(staging: Staging, names: list[str], topic: TopicMaker) -> None:
+    accounts, history = names
+    said = "{partitions: 3, replication: 1, cleanup_policy: compact}"
+    staging.config(f"deliver: {{kafka: {{topics: {{{accounts}: {said}, {history}: {{as: {history}.whole}}}}}}}}\n")
+    staging.sync(transfers(names, 2))
+    staging.deliver()
+    seen = committed(staging.broker, accounts, f"{history}.whole")
+    assert len(seen) == 6
+    assert len(topic.admin.list_topics(timeout=10).topics[accounts].partitions) == 3
+    for wrong, found in (("partitions: 4", "partitions 3"), ("cleanup_policy: delete", "cleanup_policy compact")):
+        staging.config(f"deliver: {{kafka: {{topics: {{{accounts}: {{{wrong}}}}}}}}}\n")
+        staging.sync(transfers(names, 1))
+        with pytest.raises(UsageError, match=f"topic {accounts} at .* is there with {found}"):
+            staging.deliver()
+
+
+def test_a_topic_that_cannot_be_is_the_users_mistake(staging: Staging) -> None:
+    staging.sync([[row("no topic name", 1)]])
+    with pytest.raises(UsageError, match="topic no topic name cannot be made"):
+        staging.deliver()
+
+
+def test_what_sync_from_takes_is_not_sent_there(staging: Staging, names: list[str]) -> None:
+    accounts, history = names
+    staging.sync(transfers(names, 1))
+    for said in (f"{accounts}", f"^{accounts[:12]}.*"):
+        staging.config(f"topics: {{'{said}': {{id: 'value:txn'}}}}\n")
+        with pytest.raises(UsageError, match=rf"deliver\.kafka\.topics\.{accounts}\.as"):
+            staging.deliver()
+    staging.config(
+        f"topics: {{{accounts}: {{id: 'value:txn'}}}}\n"
+        f"deliver: {{kafka: {{topics: {{{accounts}: {{as: {accounts}.whole}}}}}}}}\n"
+    )
+    staging.deliver()
+    assert len(committed(staging.broker, f"{accounts}.whole", history)) == 3
+
+
+def test_another_staging_or_an_older_one_is_refused(staging: Staging, names: list[str], tmp_path: Path) -> None:
+    staging.config(f"deliver: {{kafka: {{name: {names[0]}}}}}\n")
+    staging.sync(transfers(names, 1))
+    staging.sync(transfers(names, 1, first=1))
+    staging.deliver()
+    last = Path(staging.path) / "_delta_log" / f"{2:020}.json"
+    kept = last.read_bytes()
+    last.unlink()
+    with pytest.raises(ZyncError, match="ends with sync 1, and was delivered through sync 2"):
+        staging.deliver()
+    last.write_bytes(kept)
+    other = Staging(tmp_path / "other", staging.broker)
+    other.folder.mkdir()
+    other.sync(transfers(names, 1))
+    other.config(f"deliver: {{kafka: {{name: {names[0]}}}}}\n")
+    with pytest.raises(UsageError, match="is of another staging"):
+        other.deliver()
+    assert_all_there(committed(staging.broker, *names), staging)
+
+
+@pytest.mark.parametrize("size", [200_000, 2_000_000])
+def test_a_row_that_kafka_does_not_take_is_named(
+    staging: Staging, names: list[str], topic: TopicMaker, size: int
+) -> None:
+    topic.create(names[0], max_message_bytes="100000")  # the smaller row the broker refuses, the larger the library
+    staging.sync([*transfers(names, 2), [row(names[0], 1, text="x" * size)]])
+    with pytest.raises(ZyncError, match=rf'topic {names[0]}, key {{"id":1}}.*too large'):
+        staging.deliver(group_rows=1)
+    seen = committed(staging.broker, *names)
+    assert_whole(seen, staging)
+    assert {one.seqno for one in seen} == {1, 2}
+
+
+def test_the_first_deliverer_is_fenced_by_the_second(staging: Staging, names: list[str]) -> None:
+    staging.sync(transfers(names, 2000))
+    first = start("sync-to", "kafka", "staging", "--one-by-one", cwd=staging.folder)
+    try:
+        wait_until(lambda: len(committed(staging.broker, *names)) > 30)
+        first.send_signal(signal.SIGSTOP)
+        done = staging.deliver()
+        assert 0 < done.transactions < 2000
+        first.send_signal(signal.SIGCONT)
+        assert first.wait(60) == OwnedError.exit_code
+    finally:
+        first.kill()
+    said = "".join(path.read_text() for path in staging.folder.glob("sync-to*.log"))
+    assert "another sync-to took over" in said
+    assert_all_there(committed(staging.broker, *names), staging)
+
+
+@pytest.mark.parametrize("how", ["--one-by-one", "--group-rows=20"])
+def test_kill_9_at_any_moment_neither_loses_nor_repeats(staging: Staging, names: list[str], how: str) -> None:
+    chance = random.Random(7)
+    for number in range(5):
+        staging.sync(transfers(names, 4000, first=4000 * number))
+        process = start("sync-to", "kafka", "staging", how, cwd=staging.folder)
+        count = len(committed(staging.broker, *names))
+        wait_until(lambda count=count: len(committed(staging.broker, *names)) > count)  # type: ignore[misc]
+        time.sleep(chance.random() * 0.1)
+        process.kill()
+        process.wait()
+        assert_whole(committed(staging.broker, *names), staging)
+    done = staging.deliver()
+    assert done.transactions > 0
+    assert_all_there(committed(staging.broker, *names), staging)
+
+
+def test_a_broker_that_dies_and_comes_back(tmp_path: Path, names: list[str]) -> None:
+    kafka = DevKafka(tmp_path / "broker")
+    staging = Staging(tmp_path, kafka.start(free_port()))
+    staging.config()
+    staging.sync(transfers(names, 6000))
+    process = start("sync-to", "kafka", "staging", "--group-rows", "30", "--until-caught-up", cwd=tmp_path)
+    try:
+        wait_until(lambda: len(committed(staging.broker, *names)) > 30)
+        os.kill(kafka.pid() or 0, signal.SIGKILL)
+        time.sleep(3)
+        kafka.start(int(staging.broker.rpartition(":")[2]))
+        assert process.wait(120) == 0
+        assert_all_there(committed(staging.broker, *names), staging)
+    finally:
+        process.kill()
+        kafka.stop()
+
+
+def test_it_follows_staging_and_ends_cleanly(staging: Staging, names: list[str]) -> None:
+    port = free_port()
+    process = start("sync-to", "kafka", "staging", "--metrics", f"localhost:{port}", cwd=staging.folder)
+    try:
+        time.sleep(1)  # there is no staging yet
+        for number in range(3):
+            staging.sync(transfers(names, 10, first=10 * number))
+            wait_until(lambda n=number: len(committed(staging.broker, *names)) == 30 * (n + 1))  # type: ignore[misc]
+        wait_until(lambda: "zync_delivery_transactions_total 30.0" in get(port, "/metrics")[1])
+        assert get(port, "/readyz")[0] == 200
+        said = get(port, "/metrics")[1]
+        assert f'zync_delivery_rows_total{{topic="{names[0]}"}} 60.0' in said
+        assert "zync_delivery_lag_syncs 0.0" in said
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+    assert_all_there(committed(staging.broker, *names), staging)
+
+
+def test_ctrl_c_in_the_middle_commits_what_is_in_hand(staging: Staging, names: list[str]) -> None:
+    staging.sync(transfers(names, 6000))
+    process = start("sync-to", "kafka", "staging", "--one-by-one", "--json", cwd=staging.folder)
+    try:
+        wait_until(lambda: len(committed(staging.broker, *names)) > 30)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+    said = "".join(path.read_text() for path in staging.folder.glob("sync-to*.log"))
+    assert 0 < json.loads(re.findall(r"^\{.*\}$", said, re.M)[-1])["transactions"] < 6000
+    assert_whole(committed(staging.broker, *names), staging)
+    staging.deliver()
+    assert_all_there(committed(staging.broker, *names), staging)
+
+
+def test_no_broker_is_said_in_a_line(staging: Staging, names: list[str]) -> None:
+    staging.sync(transfers(names, 1))
+    gone = staging.zync("--until-caught-up", "--bootstrap-servers", "localhost:1", check=False)
+    assert gone.returncode == 1
+    assert re.fullmatch(r"zync: no Kafka broker answers at localhost:1 .*\n", gone.stderr)
+
+
+def test_no_staging_is_the_users_mistake(staging: Staging) -> None:
+    none = staging.zync("--until-caught-up", check=False)
+    assert none.returncode == 2
+    assert "there is no table at" in none.stderr
+
+
+def test_staging_may_be_compacted_meanwhile(staging: Staging, names: list[str]) -> None:
+    for number in range(12):
+        staging.sync(transfers(names, 10, first=10 * number))
+        if number == 6:
+            staging.deliver()
+    before = len(list(Path(staging.path).glob("*/*.parquet")))
+    zync("maintain", "staging", "--compact", cwd=staging.folder)
+    assert len(list(Path(staging.path).rglob("*.parquet"))) > before
+    staging.sync(transfers(names, 10, first=120))
+    assert staging.deliver().transactions == 60
+    assert_all_there(committed(staging.broker, *names), staging)
+
+
+def test_someone_elses_open_transaction_is_waited_for(staging: Staging, names: list[str]) -> None:
+    """Progress is read to the end of its topic, whatever stands there uncommitted before."""
+    staging.sync(transfers(names, 1))
+    staging.deliver()
+    other = Producer({"bootstrap.servers": staging.broker, "transactional.id": f"other-{names[0]}"})
+    other.init_transactions(20)
+    other.begin_transaction()
+    other.produce("__zync_progress", b"{}", f"other-{names[0]}")
+    other.flush(20)
+    staging.sync(transfers(names, 1, first=1))
+    process = start("sync-to", "kafka", "staging", "--until-caught-up", cwd=staging.folder)
+    time.sleep(3)
+    assert process.poll() is None
+    other.abort_transaction(20)
+    assert process.wait(60) == 0
+    assert_all_there(committed(staging.broker, *names), staging)
