@@ -16,6 +16,7 @@ NAMES = (
     "sync_from",
     "sync_from_spark",
     "processes",
+    "sync_to_kafka",
     "reassembly",
     "preset",
     "formats",

@@ -22,7 +22,7 @@ from zync.places import locate
 if TYPE_CHECKING:
     from zync.deliver.kafka import Delivered
 
-_GROUP_ROWS = 10_000
+_GROUP_ROWS = 50_000
 
 
 def sync_to(

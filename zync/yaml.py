@@ -195,6 +195,7 @@ def _checked(config: Config, reader: _Reader, node: yaml.Node | None) -> Config:
             raise reader.fail(node, f"{source} and {other} have the same view name {view!r}: say `as:` on one")
     for rule in config.outputs:
         _check_rule(rule, reader, node)
+    _check_deliveries(config, reader, node)
     for name, lookup in config.lookups.items():
         _check_lookup(name, lookup, reader, node)
     return config
@@ -228,6 +229,23 @@ def _check_rule(rule: OutputRule, reader: _Reader, node: yaml.Node | None) -> No
         raise reader.fail(node, f"the output to {rule.topic!r} needs one of sql and python")
     if rule.sql and not _is_file(rule.sql):
         raise reader.fail(node, f"the rule {rule.sql} of output {rule.topic!r} is not there")
+
+
+def _check_deliveries(config: Config, reader: _Reader, node: yaml.Node | None) -> None:
+    said = config.deliver.kafka
+    known = [rule.topic for rule in config.outputs] + ([said.transaction_topic] if said.transaction_topic else [])
+    taken: dict[str, str] = {said.progress_topic: "progress_topic"}
+    for output in dict.fromkeys(known):
+        other = taken.setdefault(said.target(output), output)
+        if other != output:
+            raise reader.fail(
+                _find(node, "deliver", "kafka"), f"{other} and {output} would both go to topic {said.target(output)}"
+            )
+    for output in said.topics if config.outputs else ():
+        if output not in known:
+            near = difflib.get_close_matches(output, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"outputs are {', '.join(known)}"
+            raise reader.fail(_find(node, "deliver", "kafka", "topics", output), f"no output {output!r}: {hint}")
 
 
 def _check_lookup(name: str, lookup: Lookup, reader: _Reader, node: yaml.Node | None) -> None:

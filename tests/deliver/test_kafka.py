@@ -70,6 +70,7 @@ def test_the_commands_groups(staging: Staging, names: list[str]) -> None:
     staging.sync(transfers(names, 4))
     one_by_one = json.loads(staging.zync("--until-caught-up", "--one-by-one", "--json").stdout)
     assert (one_by_one["transactions"], one_by_one["commits"]) == (4, 4)
+    assert one_by_one["rows"] == {names[0]: 8, names[1]: 4}
     staging.sync(transfers(names, 4, first=4))
     assert json.loads(staging.zync("--until-caught-up", "--group-rows", "6", "--json").stdout)["commits"] == 2
     both = staging.zync("--group-rows", "6", "--one-by-one", check=False)
@@ -119,6 +120,20 @@ def test_topics_are_made_as_the_config_says_or_checked(staging: Staging, names: 
         staging.config(f"deliver: {{kafka: {{topics: {{{accounts}: {{{wrong}}}}}}}}}\n")
         staging.sync(transfers(names, 1))
         with pytest.raises(UsageError, match=f"topic {accounts} at .* is there with {found}"):
+            staging.deliver()
+
+
+def test_the_config_of_deliveries_is_checked(staging: Staging) -> None:
+    (staging.folder / "rule.sql").write_text("SELECT seqno FROM records")
+    for said, found in {
+        "{topics: {acounts: {partitions: 3}}}": r"zync.yaml:4: no output 'acounts': did you mean 'accounts'\?",
+        "{topics: {accounts: {as: history}}}": "accounts and history would both go to topic history",
+        "{transaction_topic: __zync_progress}": "progress_topic and __zync_progress would both go to topic",
+        "{topics: {accounts: {partition: 3}}}": "unknown key 'partition' .*did you mean 'partitions'",
+    }.items():
+        outputs = ", ".join(f"{{topic: {name}, sql: rule.sql}}" for name in ("accounts", "history"))
+        staging.config(f"outputs: [{outputs}]\ndeliver: {{kafka: {said}}}\n")
+        with pytest.raises(UsageError, match=found):
             staging.deliver()
 
 

@@ -22,7 +22,7 @@ import yaml
 from tests.conftest import TopicMaker, produce, rows
 from tests.kafka.conftest import wait_until
 from zync.cli import app, main
-from zync.config import Topic, Transactions
+from zync.config import Config, Topic, Transactions
 from zync.devkafka import DevKafka
 from zync.ingest.consume import Ingest
 from zync.yaml import load as read_config
@@ -66,6 +66,7 @@ TABLE = [
 
 TABLE_NOT_RUN = {
     "zync sync-from kafka raw": "it is of the block on one's own Kafka",
+    "zync sync-to kafka staging": "tests/deliver runs it",
     "zync demo": "it has a test of its own",
     "zync check --data raw": "tests/cli runs it",
     **{f"zync txn {word}": "tests/cdc runs it" for word in ("list", "show", "release", "discard")},
@@ -365,14 +366,23 @@ def here(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("block", YAML, ids=lambda block: block.text.split(":")[0])
+def test_the_parts_of_a_config_are_right(tmp_path: Path, block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "zync.yaml").write_text(block.text)
+    for name in ("customers.csv", "etl/order.sql"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    monkeypatch.setenv("KAFKA_PASSWORD", "secret")
+    assert read_config(tmp_path / "zync.yaml") != Config(path=tmp_path / "zync.yaml")
+
+
 @pytest.mark.usefixtures("spark")
 def test_the_config_is_right(
     tmp_path: Path,
     demo: Path,
-    block: Block,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    (block,) = (one for one in YAML if one.text.startswith("lake"))
     (tmp_path / "zync.yaml").write_text(block.text)
     (tmp_path / "customers.csv").write_text("customerID,name\n1,Ann\n")
     shutil.copytree(demo / "etl", tmp_path / "etl")

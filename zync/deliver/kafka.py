@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice, repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -58,7 +58,7 @@ class Delivery:
     staging: str
     kafka: dict[str, str]
     config: Config = field(default_factory=Config)
-    group_rows: int = 10_000
+    group_rows: int = 50_000
     until_caught_up: bool = False
 
 
@@ -71,7 +71,7 @@ class Delivered:
     """
 
     transactions: int = 0
-    rows: Counter[str] = field(default_factory=Counter)
+    rows: dict[str, int] = field(default_factory=dict)
     commits: int = 0
     seconds: float = 0.0
     busy: float = 0.0
@@ -113,7 +113,7 @@ class _Run:
         self.brokers = Brokers(delivery.kafka)
         self.done = Delivered()
         self.topics: dict[str, str] = {}
-        self.attempts = 0
+        self.name, self.attempts = "", 0
         self.told, self.spoke, self.began = 0, 0.0, 0.0
         self.progress = Progress("")
 
@@ -172,13 +172,13 @@ class _Run:
 
     def deliver(self, table: DeltaTable) -> None:
         """Senders, one after the other, until there is no need for another."""
-        name = self.said.name or f"zync-{read_cursor(table).raw_id}"
+        self.name = self.said.name or f"zync-{read_cursor(table).raw_id}"
         while True:
             sender = None
             try:
-                sender = Sender(self.delivery.kafka, name, self.stop)
-                self.begin(table, name)
-                self.send_all(table, sender, name)
+                sender = Sender(self.delivery.kafka, self.name, self.stop)
+                self.begin(table)
+                self.send_all(table, sender)
             except AgainError as error:
                 if self.stop.is_set():
                     log.warning("stopped in a Kafka transaction, which the next run ends: %s", error)
@@ -204,15 +204,15 @@ class _Run:
             raise ZyncError(msg) from error
         self.stop.wait(_AGAIN_SECONDS)
 
-    def begin(self, table: DeltaTable, name: str) -> None:
+    def begin(self, table: DeltaTable) -> None:
         """Takes up the delivery where it is."""
         staging, cursor = str(table.metadata().id), read_cursor(table)
-        stored = read_progress(self.brokers, self.delivery.kafka, self.said.progress_topic, name)
+        stored = read_progress(self.brokers, self.delivery.kafka, self.said.progress_topic, self.name)
         if stored and stored.staging != staging:
             msg = (
-                f"the delivery {name} is of another staging (table id {stored.staging}, through its sync {stored.sync})"
-                f" than {self.delivery.staging} (table id {staging}): give that one; or, to send all of this one, "
-                "another deliver.kafka.name"
+                f"the delivery {self.name} is of another staging (id {stored.staging}, through sync "
+                f"{stored.sync}) than {self.delivery.staging} (id {staging}): give that one; or, to send all of this "
+                "one, another deliver.kafka.name"
             )
             raise UsageError(msg)
         if stored and stored.sync > cursor.sync:
@@ -227,14 +227,14 @@ class _Run:
         """Notes that so much is committed."""
         self.progress, self.done.sync, self.done.seqno = progress, progress.sync, progress.seqno
 
-    def send_all(self, table: DeltaTable, sender: Sender, name: str) -> None:
+    def send_all(self, table: DeltaTable, sender: Sender) -> None:
         """What is in staging, and then, unless that is all that is asked for, what comes."""
         self.began = self.began or time.monotonic()
         while not self.stop.is_set():
             newest = table.transaction_version(SYNC) or 0
-            for rows in staged(table, self.progress.place):
+            for group in self.groups(table):
+                self.send(group, sender)
                 self.measure(self.progress.sync, newest)
-                self.send(rows, sender, name)
                 if self.stop.is_set():
                     break
             else:
@@ -247,33 +247,38 @@ class _Run:
                 self.wait()
                 table.update_incremental()
 
-    def send(self, rows: pa.Table, sender: Sender, name: str) -> None:
-        """Sends whole transactions in groups, a Kafka transaction each; when it returns, what it sent is committed."""
-        for group in _groups(rows, self.delivery.group_rows):
-            started = time.monotonic()
-            last = group.slice(group.num_rows - 1).to_pylist()[0]
-            by_topic = group.group_by("topic").aggregate([([], "count_all"), ("offset", "max")]).to_pylist()
-            offsets = {one["topic"]: one["offset_max"] + 1 for one in by_topic}
-            made = {"sync": last["sync"], "seqno": last["seqno"], "offsets": {**self.progress.offsets, **offsets}}
-            progress = replace(self.progress, **made)
-            targets = {one["topic"]: self.target(one["topic"]) for one in by_topic}
-            transactions = list(_transactions(group))
-            messages = _messages(group, targets, transactions)
-            sender.send(self.with_events(messages, transactions) if self.said.transaction_topic else messages)
-            sender.send([(self.said.progress_topic, name, progress.as_json(), [])])
-            sender.commit()
-            self.reached(progress)
-            self.attempts = 0
-            counts = {targets[one["topic"]]: one["count_all"] for one in by_topic}
-            self.done.transactions += len(transactions)
-            self.done.rows.update(counts)
-            self.done.commits += 1
-            self.done.busy = time.monotonic() - self.began
-            if self.metrics:
-                self.metrics.committed(len(transactions), counts, time.monotonic() - started)
-            self.speak()
-            if self.stop.is_set():
-                return
+    def groups(self, table: DeltaTable) -> Iterator["_Group"]:
+        """What is in staging that was not delivered yet, in order, as Kafka transactions."""
+        progress = self.progress
+        for window in staged(table, progress.place):
+            for rows in _runs(window, self.delivery.group_rows):
+                last = rows.slice(rows.num_rows - 1).to_pylist()[0]
+                by_topic = rows.group_by("topic").aggregate([([], "count_all"), ("offset", "max")]).to_pylist()
+                offsets = {**progress.offsets, **{one["topic"]: one["offset_max"] + 1 for one in by_topic}}
+                progress = replace(progress, sync=last["sync"], seqno=last["seqno"], offsets=offsets)
+                targets = {one["topic"]: self.target(one["topic"]) for one in by_topic}
+                counts = {targets[one["topic"]]: one["count_all"] for one in by_topic}
+                transactions = list(_transactions(rows))
+                messages = _messages(rows, targets, transactions)
+                if self.said.transaction_topic:
+                    messages = self.with_events(messages, transactions)
+                record: Message = (self.said.progress_topic, self.name, progress.as_json(), [])
+                yield _Group(progress, len(transactions), counts, chain(messages, [record]))
+
+    def send(self, group: "_Group", sender: Sender) -> None:
+        """Sends a Kafka transaction: when this returns, all of it is there."""
+        sender.send(group.messages)
+        seconds = sender.commit()
+        self.reached(group.progress)
+        self.attempts = 0
+        self.done.transactions += group.transactions
+        for target, count in group.rows.items():
+            self.done.rows[target] = self.done.rows.get(target, 0) + count
+        self.done.commits += 1
+        self.done.busy = time.monotonic() - self.began
+        if self.metrics:
+            self.metrics.committed(group.transactions, group.rows, seconds)
+        self.speak()
 
     def with_events(self, messages: Iterable[Message], transactions: list["_Transaction"]) -> Iterator[Message]:
         """The messages of those transactions, with what announces and ends each."""
@@ -293,7 +298,19 @@ class _Run:
 
 
 @dataclass(frozen=True)
-class _Transaction:
+class _Group:
+    """A Kafka transaction: its messages, of which the last says the progress that it makes.
+
+    Of how many source transactions it has the rows, and how many for each topic.
+    """
+
+    progress: Progress
+    transactions: int
+    rows: dict[str, int]
+    messages: Iterable[Message]
+
+
+class _Transaction(NamedTuple):
     """A source transaction as it goes out: what is known of it, and how many rows it has."""
 
     seqno: int
@@ -309,11 +326,15 @@ class _Transaction:
     @property
     def headers(self) -> Headers:
         """What its messages say of it."""
-        said = {SEQNO: self.seqno, TXN: self.txn, POSITION: self.position}
-        return [(name, str(value).encode()) for name, value in said.items() if value is not None]
+        said = [(SEQNO, b"%d" % self.seqno)]
+        if self.txn is not None:
+            said.append((TXN, self.txn.encode()))
+        if self.position is not None:
+            said.append((POSITION, b"%d" % self.position))
+        return said
 
 
-def _groups(rows: pa.Table, most: int) -> Iterator[pa.Table]:
+def _runs(rows: pa.Table, most: int) -> Iterator[pa.Table]:
     """Runs of whole transactions, each as short as has `most` rows."""
     begun = 0
     for end in _ends(rows):

@@ -93,11 +93,12 @@ class Sender:
                     raise self._judged(error) from error
         poll(0)
 
-    def commit(self) -> None:
-        """Commits the transaction under way, if there is one: when this returns, all of it is there."""
-        if self._open:
-            self._wait(self._producer.commit_transaction)
-            self._open = False
+    def commit(self) -> float:
+        """Commits the transaction under way: when this returns, all of it is there. How many seconds that took."""
+        started = time.monotonic()
+        self._wait(self._producer.commit_transaction)
+        self._open = False
+        return time.monotonic() - started
 
     def close(self) -> None:
         """Ends the transaction under way, if there is one, as if it had not been."""
@@ -107,7 +108,7 @@ class Sender:
         self._producer.purge()
 
     def _wait(self, call: Callable[[], Any]) -> None:
-        """Calls what waits for the brokers, elsewhere, so that this thread hears signals meanwhile."""
+        """Calls what waits for the brokers, in another thread, for this one to hear signals meanwhile."""
         failed: list[BaseException] = []
 
         def work() -> None:

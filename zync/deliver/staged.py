@@ -90,15 +90,10 @@ def _cuts(places: pa.Table, at_once: int) -> Iterator[Place]:
 
 
 def _rows(rows: ds.FileSystemDataset, wanted: ds.Expression) -> pa.Table:
-    columns = ["kind", "sync", "seqno", "kafka", "key", "value", "position", "txn"]
-    found = rows.to_table(columns=columns, filter=wanted & ds.field("kind").isin(["output", *_SETTLED]))
-    is_output = pc.equal(found["kind"], "output")
-    settled = found.select(["seqno", "txn"]).filter(pc.invert(is_output))
-    made = found.drop_columns(["kind", "txn"]).filter(is_output)
-    place = made["kafka"].combine_chunks()
-    made = made.drop_columns("kafka")
-    for name in ("topic", "offset"):
-        made = made.append_column(name, pc.struct_field(place, name))
+    columns = {name: ds.field(name) for name in ("sync", "seqno", "key", "value", "position")}
+    columns |= {name: ds.field("kafka", name) for name in ("topic", "offset")}
+    made = rows.to_table(columns=columns, filter=wanted & (ds.field("kind") == "output"))
+    settled = rows.to_table(columns=["seqno", "txn"], filter=wanted & ds.field("kind").isin(list(_SETTLED)))
     made = made.append_column("txn", settled["txn"].take(pc.index_in(made["seqno"], settled["seqno"])))
     order = np.lexsort([made[name].to_numpy() for name in ("offset", "seqno", "sync")])
     return made if (order[1:] > order[:-1]).all() else made.take(order)
