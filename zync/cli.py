@@ -55,6 +55,7 @@ app = typer.Typer(
 app.add_typer(cli_txn.txn, name="txn")
 app.add_typer(cli_txn.dlq, name="dlq")
 app.command("sync-to")(cli_deliver.sync_to)
+app.command()(cli_deliver.snapshot)
 app.command()(cli_tables.replay)
 app.command()(cli_tables.diff)
 app.command()(cli_tables.verify)
@@ -267,21 +268,26 @@ def cat(
 @app.command()
 def query(
     text: Annotated[str, typer.Argument(metavar="SELECT", help="One Spark SQL query.")],
+    consistent: Annotated[
+        bool, typer.Option("--consistent", help="Over the delivered tables, at versions that belong together.")
+    ] = False,
     lake: Lake = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Run Spark SQL over raw, staging, and the views that rules see.
+    """Run Spark SQL over raw, staging, and the views that rules see; or over the delivered tables.
 
     \b
     zync query "SELECT kind, count(*) FROM staging GROUP BY kind"
+    zync query --consistent "SELECT sum(balance) FROM accounts"
     """
     from zync import query as engine
     from zync.spark import session
 
     settings, out = read_config(config, lake), Output(as_json=as_json)
-    result = engine.query(session(None, settings.spark, brief=True), settings, text)
+    ask = engine.query_tables if consistent else engine.query
+    result = ask(session(None, settings.spark, brief=True), settings, text)
     if as_json:
         out.rows(Verbatim(row) for row in engine.rows_of(result))
     else:

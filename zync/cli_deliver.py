@@ -1,6 +1,7 @@
 """The commands that take staging on to the outside."""
 
 from dataclasses import asdict
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -20,13 +21,15 @@ from zync.output import Output, amount
 from zync.places import locate
 
 if TYPE_CHECKING:
+    from zync.config import Config
     from zync.deliver.kafka import Delivered
+    from zync.deliver.snapshots import Snapshot
 
 _GROUP_ROWS = 50_000
 
 
 def sync_to(
-    target: Annotated[Literal["kafka"], typer.Argument(help="Where to.")],
+    target: Annotated[Literal["kafka", "tables"], typer.Argument(help="Where to.")],
     table: Annotated[str, typer.Argument(help="The table to deliver, usually staging.")],
     until_caught_up: Annotated[bool, typer.Option(help="End when all is there that is in staging now.")] = False,
     group_rows: Annotated[
@@ -35,6 +38,7 @@ def sync_to(
     ] = None,
     one_by_one: Annotated[bool, typer.Option("--one-by-one", help="Each in a Kafka transaction of its own.")] = False,
     bootstrap_servers: Annotated[str | None, typer.Option(help="Over the config's.")] = None,
+    master: Annotated[str | None, typer.Option(help="Spark's master (tables).")] = None,
     metrics: Metrics = None,
     log_format: LogFormat = "text",
     lake: Lake = None,
@@ -47,13 +51,24 @@ def sync_to(
     \b
     zync sync-to kafka staging
     zync sync-to kafka staging --until-caught-up --one-by-one
+    zync sync-to tables staging
     """
-    from zync.deliver.kafka import Delivery, sync_to_kafka
-
     if one_by_one and group_rows:
         msg = "it is for all transactions but --one-by-one: give one of the two"
         raise typer.BadParameter(msg, param_hint="--group-rows")
-    settings, out = read_config(config, lake), Output(as_json=as_json)
+    settings, out = read_config(config, lake, needed=target == "tables"), Output(as_json=as_json)
+    if target == "tables":
+        for option, given in (
+            *(("--group-rows", group_rows), ("--one-by-one", one_by_one)),
+            *(("--bootstrap-servers", bootstrap_servers), ("--metrics", metrics)),
+        ):
+            if given:
+                msg = "it is for sync-to kafka"
+                raise typer.BadParameter(msg, param_hint=option)
+        _to_tables(settings, out, locate(table, settings.lake), master, until_caught_up=until_caught_up)
+        return
+    from zync.deliver.kafka import Delivery, sync_to_kafka
+
     servers = {"bootstrap.servers": bootstrap_servers} if bootstrap_servers else {}
     delivery = Delivery(
         staging=locate(table, settings.lake),
@@ -73,6 +88,61 @@ def sync_to(
         asdict(done) | {"rate": round(rate)},
         f"{_said(done)}, in {amount(done.commits, 'Kafka transaction')}, {done.seconds:.1f} s ({rate:,.0f} rows/s)",
     )
+
+
+def _to_tables(settings: "Config", out: Output, staging: str, master: str | None, *, until_caught_up: bool) -> None:
+    from zync.deliver import tables
+    from zync.spark import session
+
+    def brought(batch: tables.Batch) -> None:
+        rows = ", ".join(f"{topic} {count:,}" for topic, count in batch.rows.items()) or "none"
+        text = f"delivered through sync {batch.sync:,}, rows: {rows}, in {batch.seconds:.1f} s"
+        out.progress(text, event="delivered", **asdict(batch))
+
+    stop = stop_on_signals()
+    spark = session(master, settings.spark, brief=until_caught_up)
+    folder = locate(tables.FOLDER, settings.lake)
+    found = tables.sync_to_tables(spark, settings, staging, folder, stop, brought, until_caught_up=until_caught_up)
+    out.result(asdict(found) if found else {}, _named(found) if found else "nothing was delivered yet")
+
+
+def snapshot(
+    at: Annotated[str | None, typer.Option(metavar="SYNC|TIME", help="The newest that is not after it.")] = None,
+    as_views: Annotated[bool, typer.Option("--sql", help="As statements that make views of those versions.")] = False,
+    lake: Lake = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Name the versions of the delivered tables that belong together: at them no transaction is partly there.
+
+    \b
+    zync snapshot
+    zync snapshot --at 2026-01-31T12:00:00Z --sql
+    """
+    from zync.deliver import snapshots, tables
+
+    folder = locate(tables.FOLDER, read_config(config, lake).lake)
+    found = snapshots.at(f"{folder}/{snapshots.NAME}", _moment(at) if at else None)
+    text = "\n".join(snapshots.views(found, folder)) if as_views else _named(found)
+    Output(as_json=as_json).result(asdict(found), text)
+
+
+def _moment(text: str) -> "int | datetime":
+    """A sync, or a time in ISO 8601 (UTC where it says no zone)."""
+    if text.isdigit():
+        return int(text)
+    try:
+        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        msg = f"{text!r} is neither a sync's number nor a time like 2026-01-31T12:00:00Z"
+        raise typer.BadParameter(msg, param_hint="--at") from None
+    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+
+
+def _named(found: "Snapshot") -> str:
+    tables = ", ".join(f"{topic} version {version}" for topic, version in found.versions.items())
+    return f"sync {found.sync:,} ({found.at:%Y-%m-%d %H:%M:%S} UTC): {tables}"
 
 
 def _said(done: "Delivered") -> str:

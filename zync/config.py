@@ -148,10 +148,25 @@ class KafkaDelivery:
 
 
 @dataclass(frozen=True)
+class DeliveredTable:
+    """The Delta table that an output topic of staging goes to, `<lake>/tables/<topic>`.
+
+    apply: upsert (one row for each key, the newest; by default where the rules have a key) or append.
+    schema_changes: what to do when the rules select a column more than there is.
+    """
+
+    apply: Literal["upsert", "append"] | None = None
+    partition_by: tuple[str, ...] = ()
+    cluster_by: tuple[str, ...] = ()
+    schema_changes: Literal["add-columns", "fail"] = "add-columns"
+
+
+@dataclass(frozen=True)
 class Deliver:
-    """Where whole transactions go from staging."""
+    """Where whole transactions go from staging. `tables`: what is said of those of some output topics."""
 
     kafka: KafkaDelivery = field(default_factory=KafkaDelivery)
+    tables: dict[str, DeliveredTable] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from zync.config import Config
+from zync.deliver import snapshots, tables
 from zync.errors import UsageError
 from zync.etl.rules import VIEW_COLUMNS, as_json, bind_lookups, bind_views
 from zync.lake import data_files, open_table
@@ -25,8 +26,6 @@ def query(spark: "SparkSession", config: Config, text: str) -> "DataFrame":
     In the decoded views `seqno` is the transaction's where it is settled, null otherwise.
     UsageError where the text is not one query.
     """
-    from pyspark.errors import PySparkException  # noqa: PLC0415
-
     raw = _bind(spark, "raw", config, RAW_COLUMNS)
     _bind(spark, "staging", config, spark_schema())
     if config.topics:
@@ -39,6 +38,24 @@ def query(spark: "SparkSession", config: Config, text: str) -> "DataFrame":
         )
         bind_views(spark, records, config)
         bind_lookups(spark, config)
+    return _run(spark, text)
+
+
+def query_tables(spark: "SparkSession", config: Config, text: str) -> "DataFrame":
+    """The result of one SELECT over the delivered tables, at the versions that the newest snapshot names.
+
+    UsageError where the text is not one query, or nothing was delivered yet.
+    """
+    folder = locate(tables.FOLDER, config.lake)
+    for topic, version in snapshots.at(f"{folder}/{snapshots.NAME}", None).versions.items():
+        rows = spark.read.format("delta").option("versionAsOf", version).load(f"{folder}/{topic}")
+        rows.createOrReplaceTempView(name(topic))
+    return _run(spark, text)
+
+
+def _run(spark: "SparkSession", text: str) -> "DataFrame":
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
     try:
         spark._jsparkSession.sessionState().sqlParser().parseQuery(text.strip().rstrip(";"))  # noqa: SLF001
         return spark.sql(text.strip().rstrip(";"))

@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,14 @@ class Staging:
     def path(self) -> str:
         return str(self.folder / "lake" / "staging")
 
-    def sync(self, transactions: Iterable[list[Row]], *, shuffled: Any = None, pieces: int = 1) -> None:
+    def sync(
+        self,
+        transactions: Iterable[list[Row]],
+        *,
+        shuffled: Any = None,
+        pieces: int = 1,
+        positions: Iterator[int | None] | None = None,
+    ) -> None:
         """One sync with those transactions, which have ids t1, t2 …; in so many files, the rows in any order."""
         table = ensure_table(self.path, STAGING_SCHEMA, "staging")
         number = read_cursor(table).sync + 1
@@ -46,11 +53,11 @@ class Staging:
         for transaction in transactions:
             self.seqno += 1
             of = {"seqno": self.seqno, "sync": number}
+            position = next(positions) if positions else 1000 + self.seqno
             for topic, key, value in transaction:
                 offset = self.offsets.get(topic, 0)
                 self.offsets[topic] = offset + 1
                 place = {"topic": topic, "partition": 0, "offset": offset}
-                position = 1000 + self.seqno
                 rows.append({**of, "kind": "output", "kafka": place, "key": key, "value": value, "position": position})
                 self.committed.append((self.seqno, (topic, key, value)))
             ranges = [{"first": self.seqno, "last": self.seqno}]

@@ -46,12 +46,7 @@ class Pipeline:
 def explain(spark: "SparkSession", config: Config) -> Pipeline:
     """The pipeline of this config. UsageError for the first thing that cannot run."""
     done = understand(spark, config)
-    empty = decode(spark, read_parquet(spark, [], RAW_COLUMNS), config, done)
-    structs = [column for column in empty.columns if column.startswith("as_")]
-    same = [column for column in VIEW_COLUMNS if "seqno" not in column]
-    bind_views(spark, empty.selectExpr("seqno", "seqno AS record_seqno", *same, *structs), config)
-    bind_lookups(spark, config)
-    made = [(rule, run_rule(spark, rule)) for rule in config.outputs]
+    empty, made = rules_over_nothing(spark, config, done)
     made_by_topic(spark, config)
     return Pipeline(
         topics=[
@@ -76,6 +71,18 @@ def explain(spark: "SparkSession", config: Config) -> Pipeline:
             *(one for rule, rows in made for one in _chance_warnings(f"rule {rule.name} (output {rule.topic})", rows)),
         ],
     )
+
+
+def rules_over_nothing(
+    spark: "SparkSession", config: Config, done: Done
+) -> "tuple[DataFrame, list[tuple[OutputRule, DataFrame]]]":
+    """No records, decoded, and what each rule makes of them: the columns that it has, and their types."""
+    empty = decode(spark, read_parquet(spark, [], RAW_COLUMNS), config, done)
+    structs = [column for column in empty.columns if column.startswith("as_")]
+    same = [column for column in VIEW_COLUMNS if "seqno" not in column]
+    bind_views(spark, empty.selectExpr("seqno", "seqno AS record_seqno", *same, *structs), config)
+    bind_lookups(spark, config)
+    return empty, [(rule, run_rule(spark, rule)) for rule in config.outputs]
 
 
 def _id(topic: Topic, config: Config) -> str:

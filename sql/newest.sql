@@ -1,0 +1,13 @@
+-- In: `arrived`: rows of one output topic; `tombstones`: what was deleted before, and where in the source's order.
+-- Out: one row a key, the newest by the source's order, if nothing that was deleted since is newer.
+--     (A column that Debezium left out, as it had not changed, has the value that it had before.)
+WITH newest AS (
+  SELECT key, max_by(k, place) AS k, max_by(v, place) AS v, max_by(deleted, place) AS deleted, max(place) AS place
+    {{before}}
+  FROM arrived GROUP BY key
+),
+gone AS (SELECT key, max(place) AS place FROM tombstones GROUP BY key)
+SELECT newest.*
+FROM newest LEFT JOIN gone ON newest.key = gone.key
+WHERE gone.place IS NULL
+   OR gone.place < named_struct('position', newest.place.position, 'seqno', newest.place.seqno)

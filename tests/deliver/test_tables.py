@@ -1,0 +1,338 @@
+"""sync-to tables: each output topic as a typed table, exactly once, and versions of all tables that belong together."""
+
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.conftest import start, zync
+from tests.deliver.conftest import Row, Staging, row
+from tests.kafka.conftest import wait_until
+from zync.deliver import snapshots, tables
+from zync.deliver.snapshots import Snapshot
+from zync.errors import OwnedError, UsageError, ZyncError
+from zync.lake import open_table
+from zync.staging.commit import owned
+from zync.yaml import load
+
+CONFIG = """\
+topics: {{records: {{id: "value:txn", as: arriving}}}}
+outputs:
+  - {{topic: accounts, sql: accounts.sql, key: [id]}}
+  - {{topic: history, sql: history.sql}}
+{more}"""
+ACCOUNTS = "SELECT seqno, value:id::int AS id, value:balance::decimal(10, 2) AS balance, value:note::string AS note"
+HISTORY = "SELECT seqno, value:id::int AS id, value:delta::decimal(10, 2) AS delta"
+
+Tables = Callable[..., "Lake"]
+
+
+class Lake:
+    """A staging, and the tables that it is delivered to."""
+
+    def __init__(self, staging: Staging, spark: Any) -> None:
+        self.staging, self.spark = staging, spark
+        self.config()
+
+    def config(self, more: str = "", accounts: str = ACCOUNTS) -> None:
+        self.staging.config(CONFIG.format(more=more))
+        for name, text in (("accounts", accounts), ("history", HISTORY)):
+            (self.staging.folder / f"{name}.sql").write_text(f"{text} FROM arriving")
+
+    @property
+    def folder(self) -> Path:
+        return self.staging.folder / "lake" / "tables"
+
+    def deliver(self, **options: Any) -> Snapshot:
+        config = load(self.staging.folder / "zync.yaml")
+        found = tables.sync_to_tables(
+            self.spark,
+            config,
+            self.staging.path,
+            str(self.folder),
+            threading.Event(),
+            **{"until_caught_up": True, **options},
+        )
+        assert found
+        return found
+
+    def rows(self, topic: str, version: int | None = None) -> list[dict[str, Any]]:
+        found = DeltaTable(str(self.folder / topic), version=version).to_pyarrow_table()
+        return found.sort_by([("id", "ascending"), ("_seqno", "ascending")]).to_pylist()
+
+    def versions(self) -> list[Snapshot]:
+        return snapshots._all(str(self.folder / snapshots.NAME))  # noqa: SLF001
+
+
+@pytest.fixture
+def lake(tmp_path: Path, spark: Any) -> Lake:
+    return Lake(Staging(tmp_path, "localhost:1"), spark)
+
+
+def account(key: int, balance: str | None, note: str | None = None) -> Row:
+    """A row of `accounts`; no balance: deleted."""
+    name = json.dumps({"id": key}, separators=(",", ":"))
+    value = f'{{"id":{key},"balance":{balance},"note":{json.dumps(note)}}}'
+    return "accounts", name, None if balance is None else value
+
+
+def history(key: int, delta: str) -> Row:
+    return "history", None, f'{{"id":{key},"delta":{delta}}}'
+
+
+def test_rows_have_the_rules_types_and_the_newest_of_a_key_is_there(lake: Lake) -> None:
+    lake.staging.sync([[account(1, "10.50"), history(1, "10.50")], [account(1, "9.25", "x"), account(2, "1")]])
+    snapshot = lake.deliver()
+    assert (snapshot.sync, snapshot.versions) == (1, {"accounts": 1, "history": 1})
+    schema = {one.name: str(one.type) for one in DeltaTable(str(lake.folder / "accounts")).to_pyarrow_table().schema}
+    assert schema == {
+        "id": "int32",
+        "balance": "decimal128(10, 2)",
+        "note": "string",
+        "_position": "int64",
+        "_seqno": "int64",
+    }
+    found = [(one["id"], str(one["balance"]), one["note"], one["_seqno"]) for one in lake.rows("accounts")]
+    assert found == [(1, "9.25", "x", 2), (2, "1.00", None, 2)]
+    assert [(one["id"], str(one["delta"]), one["_deleted"]) for one in lake.rows("history")] == [(1, "10.50", False)]
+
+    lake.staging.sync([[account(2, None), account(3, "7")]])
+    snapshot = lake.deliver()
+    assert (snapshot.sync, snapshot.versions) == (2, {"accounts": 2, "history": 1})  # nothing for history: no commit
+    assert [one["id"] for one in lake.rows("accounts")] == [1, 3]
+    assert lake.deliver() == snapshot
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_newest_by_the_sources_order_wins_however_it_arrives(lake: Lake, seed: int) -> None:
+    """Random upserts and deletes, whose transactions come in another order than they were committed in."""
+    chance = random.Random(seed)
+    positions = chance.sample(range(1, 1000), 60)
+    model: dict[int, tuple[tuple[int, int, int], str | None]] = {}
+    seqno = 0
+    for number in range(5):
+        batch, mine = [], positions[number * 12 : number * 12 + 12]
+        for position in mine:
+            seqno += 1
+            transaction = []
+            for at in range(chance.randint(1, 4)):
+                key, balance = chance.randrange(6), f"{chance.randrange(10_000) / 100:.2f}"
+                gone = chance.random() < 0.3
+                transaction.append(account(key, None if gone else balance))
+                place = (position, seqno, at)
+                if key not in model or model[key][0] < place:
+                    model[key] = (place, None if gone else balance)
+            batch.append(transaction)
+        lake.staging.sync(batch, positions=iter(mine))
+        lake.deliver()
+        found = {one["id"]: str(one["balance"]) for one in lake.rows("accounts")}
+        assert found == {key: balance for key, (_, balance) in model.items() if balance is not None}
+
+
+def test_a_column_that_had_not_changed_keeps_its_value(lake: Lake) -> None:
+    """Debezium leaves out large values that an update did not touch (TOAST)."""
+    lake.config("transactions: {preset: debezium, topic: records.transaction}\n")
+    left_out = "__debezium_unavailable_value"
+    lake.staging.sync([[account(1, "1", "long")], [account(2, "2", "text")], [account(2, "3", left_out)]])
+    lake.deliver()
+    assert [(one["id"], one["note"]) for one in lake.rows("accounts")] == [(1, "long"), (2, "text")]
+    lake.staging.sync([[account(1, "5", left_out)], [account(3, "6", left_out)]])
+    lake.deliver()
+    found = [(one["id"], str(one["balance"]), one["note"]) for one in lake.rows("accounts")]
+    assert found == [(1, "5.00", "long"), (2, "3.00", "text"), (3, "6.00", None)]
+
+
+def transfers(count: int, first: int) -> list[list[Row]]:
+    return [[account(n % 5, f"{n}.00"), history(n, f"{n}.00")] for n in range(first, first + count)]
+
+
+def assert_together(lake: Lake) -> None:
+    """At each snapshot, the accounts have what the newest history row of each says."""
+    for one in lake.versions():
+        newest: dict[int, int] = {}
+        for change in lake.rows("history", one.versions["history"]):
+            newest[change["id"] % 5] = change["id"]
+        accounts = {found["id"]: int(found["balance"]) for found in lake.rows("accounts", one.versions["accounts"])}
+        assert accounts == newest
+
+
+@pytest.mark.parametrize("after", ["the first table", "all tables"])
+def test_who_was_killed_in_between_goes_on_and_no_snapshot_is_half(
+    lake: Lake, after: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.staging.sync(transfers(4, 0))
+    lake.deliver()
+
+    class KilledError(Exception):
+        pass
+
+    with monkeypatch.context() as patch:
+        if after == "all tables":
+            patch.setattr(snapshots, "take", lambda *_: (_ for _ in ()).throw(KilledError()))
+        else:
+            real = tables.deliver
+
+            def once(spark: Any, target: Any, *rest: Any, **more: Any) -> int:
+                if target.topic == "history":
+                    raise KilledError
+                return real(spark, target, *rest, **more)
+
+            patch.setattr(tables, "deliver", once)
+        lake.staging.sync(transfers(4, 4))
+        with pytest.raises(KilledError):
+            lake.deliver()
+    assert len(lake.versions()) == 1
+    lake.staging.sync(transfers(4, 8))
+    snapshot = lake.deliver()
+    assert [one.sync for one in lake.versions()] == [1, 2, 3]
+    assert snapshot.sync == 3
+    assert_together(lake)
+    assert len(lake.rows("history")) == 12
+
+
+@pytest.mark.timeout(300)
+def test_kill_9_of_the_real_process(lake: Lake) -> None:
+    count = 0
+    for _ in range(2):
+        lake.staging.sync(transfers(6, count))
+        count += 6
+        before = {topic: _version(lake, topic) for topic in ("accounts", "history")}
+        process = start("sync-to", "tables", "staging", cwd=lake.staging.folder, start_new_session=True)
+        try:
+            wait_until(lambda was=before: _version(lake, "accounts") > max(0, was["accounts"]), 120)  # type: ignore[misc]
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    lake.deliver()
+    assert_together(lake)
+    assert len(lake.rows("history")) == count
+
+
+def _version(lake: Lake, topic: str) -> int:
+    table = open_table(str(lake.folder / topic))
+    return table.version() if table else -1
+
+
+def test_one_deliverer_at_a_time(lake: Lake) -> None:
+    lake.staging.sync(transfers(1, 0))
+    with owned(str(lake.folder)), pytest.raises(OwnedError):
+        lake.deliver()
+
+
+def test_what_others_did_to_a_table_is_recognised(lake: Lake) -> None:
+    lake.staging.sync(transfers(3, 0))
+    lake.deliver()
+    path = str(lake.folder / "accounts")
+    lake.spark.sql(f"OPTIMIZE delta.`{path}`")
+    lake.staging.sync(transfers(3, 3))
+    lake.deliver()  # rows are the same after OPTIMIZE
+    lake.spark.sql(f"UPDATE delta.`{path}` SET balance = 0 WHERE id = 1")  # noqa: S608
+    lake.staging.sync(transfers(3, 6))
+    with pytest.raises(ZyncError, match=r"somebody else changed the table at .*accounts: its version \d+ is UPDATE"):
+        lake.deliver()
+    (lake.folder / "accounts").rename(lake.folder / "elsewhere")
+    with pytest.raises(ZyncError, match="the table of output accounts is gone"):
+        lake.deliver()
+
+
+def test_a_table_that_is_not_ours_is_left_alone(lake: Lake) -> None:
+    lake.staging.sync(transfers(1, 0))
+    path = str(lake.folder / "accounts")
+    lake.spark.range(3).write.format("delta").save(path)
+    with pytest.raises(UsageError, match="is not zync's"):
+        lake.deliver()
+    assert DeltaTable(path).version() == 0
+
+
+def test_columns_may_come_and_types_may_not_change(lake: Lake) -> None:
+    lake.staging.sync([[account(1, "1", "a")]])
+    lake.deliver()
+    more = ACCOUNTS + ", value:more::bigint AS more"
+    lake.config("deliver: {tables: {accounts: {schema_changes: fail}}}\n", more)
+    lake.staging.sync([[("accounts", '{"id":2}', '{"id":2,"balance":2,"note":null,"more":7}')]])
+    with pytest.raises(UsageError, match="select 'more', which the table"):
+        lake.deliver()
+    lake.config("", more)
+    lake.deliver()
+    assert [(one["id"], one["more"]) for one in lake.rows("accounts")] == [(1, None), (2, 7)]
+    lake.config("", ACCOUNTS.replace("value:id::int", "value:id::smallint"))
+    lake.staging.sync([[account(3, "3")]])
+    with pytest.raises(UsageError, match=r"make 'id' a smallint, and the table at .* has it as int"):
+        lake.deliver()
+
+
+def test_tables_are_laid_out_as_the_config_says(lake: Lake) -> None:
+    lake.config("deliver: {tables: {accounts: {cluster_by: [id]}, history: {partition_by: [id]}}}\n")
+    lake.staging.sync(transfers(3, 0))
+    lake.deliver()
+    table = open_table(str(lake.folder / "history"))
+    assert table is not None
+    assert table.metadata().partition_columns == ["id"]
+    detail = lake.spark.sql(f"DESCRIBE DETAIL delta.`{lake.folder / 'accounts'}`").collect()[0]
+    assert detail["clusteringColumns"] == ["id"]
+    lake.staging.sync(transfers(3, 3))
+    lake.deliver()
+    assert_together(lake)
+
+
+def test_the_commands(lake: Lake) -> None:
+    lake.staging.sync(transfers(3, 0))
+    folder = lake.staging.folder
+    none = zync("snapshot", cwd=folder, check=False)
+    assert none.returncode == 2
+    said = zync("sync-to", "tables", "staging", "--until-caught-up", "--json", cwd=folder)
+    assert json.loads(said.stdout)["versions"] == {"accounts": 1, "history": 1}
+    assert "delivered through sync 1, rows: accounts 3, history 3" in said.stderr
+    lake.staging.sync(transfers(3, 3))
+    lake.deliver()
+    assert json.loads(zync("snapshot", "--at", "1", "--json", cwd=folder).stdout)["versions"]["accounts"] == 1
+    assert json.loads(zync("snapshot", "--json", cwd=folder).stdout)["sync"] == 2
+    assert zync("snapshot", "--at", "2001-01-01", cwd=folder, check=False).returncode == 2
+    (view, *_) = zync("snapshot", "--sql", cwd=folder).stdout.splitlines()
+    lake.spark.sql(view.replace("CREATE OR REPLACE VIEW", "CREATE OR REPLACE TEMPORARY VIEW").rstrip(";"))
+    assert lake.spark.table("accounts").count() == 5
+    query = zync("query", "--consistent", "--json", "SELECT sum(delta) AS total FROM history", cwd=folder)
+    assert json.loads(query.stdout) == {"total": 15.0}
+    wrong = zync("sync-to", "tables", "staging", "--one-by-one", cwd=folder, check=False)
+    assert wrong.returncode == 2
+
+
+def test_it_follows(lake: Lake) -> None:
+    stop, seen = threading.Event(), list[tables.Batch]()
+    config = load(lake.staging.folder / "zync.yaml")
+
+    def follow() -> None:
+        tables.sync_to_tables(lake.spark, config, lake.staging.path, str(lake.folder), stop, seen.append)
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    try:
+        for number in range(2):
+            lake.staging.sync(transfers(2, 2 * number))
+            wait_until(lambda n=number: len(seen) > n, 60)  # type: ignore[misc]
+        time.sleep(0.5)
+    finally:
+        stop.set()
+        thread.join()
+    assert [(one.after, one.sync, one.rows) for one in seen] == [
+        (0, 1, {"accounts": 2, "history": 2}),
+        (1, 2, {"accounts": 2, "history": 2}),
+    ]
+
+
+def test_rules_that_make_no_table_are_the_users_mistake(lake: Lake) -> None:
+    lake.staging.sync([[row("accounts", 1)]])
+    lake.config("", ACCOUNTS + ", 1 AS _seqno")
+    with pytest.raises(UsageError, match="selects '_seqno', which is a column of zync's own"):
+        lake.deliver()
+    lake.config("deliver: {tables: {history: {apply: upsert}}}\n")
+    with pytest.raises(UsageError, match="has no key, which apply: upsert needs"):
+        lake.deliver()

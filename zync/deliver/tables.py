@@ -1,0 +1,118 @@
+"""`zync sync-to tables staging`: each output topic into a typed Delta table, and which versions belong together.
+
+A batch is all syncs that staging has and the tables do not. Each table that has rows in it gets one commit, which says
+(Delta's `txn`) through which sync it is; then a snapshot names the versions of all. Who was killed in between finds
+some tables ahead: first the others are brought as far, so that each snapshot is of one sync.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from deltalake import DeltaTable
+
+from zync.config import Config
+from zync.deliver import snapshots
+from zync.deliver.snapshots import Snapshot
+from zync.deliver.target import Target, check, deliver, targets, through
+from zync.errors import UsageError
+from zync.etl.explain import rules_over_nothing
+from zync.lake import existing_table, open_table
+from zync.staging.commit import owned
+from zync.staging.table import SYNC
+from zync.transactions.done import understand
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOOK_SECONDS = 0.1
+FOLDER = "tables"
+"""Where the tables are, below the lake."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a batch brought: staging's rows of the syncs after `after` up to `sync`, by topic."""
+
+    after: int
+    sync: int
+    rows: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+def sync_to_tables(  # noqa: PLR0913 - each is a thing that it needs
+    spark: "SparkSession",
+    config: Config,
+    staging: str,
+    folder: str,
+    stop: threading.Event,
+    on_batch: Callable[[Batch], None] = lambda _: None,
+    *,
+    until_caught_up: bool = False,
+) -> Snapshot | None:
+    """Delivers until `stop` is set, or until the tables have all that staging has now. The newest snapshot.
+
+    Raises:
+        UsageError: rules that do not make a table, or not that one; tables that are not of this staging.
+        OwnedError: another deliverer is at it.
+        ZyncError: somebody else wrote to a table.
+    """
+    with owned(folder):
+        _, made = rules_over_nothing(spark, config, understand(spark, config))
+        found = targets(made, config.deliver.tables, folder)
+        if not found:
+            msg = "the config has no outputs to make tables of"
+            raise UsageError(msg)
+        newest = snapshots.newest(f"{folder}/{snapshots.NAME}")
+        table = existing_table(staging, "zync sync raw staging") if until_caught_up else None
+        while not stop.is_set():
+            table = table or open_table(staging)
+            upto = (table.transaction_version(SYNC) or 0) if table else 0
+            if table and upto and (newest is None or newest.sync < upto or found.keys() - newest.versions.keys()):
+                newest = _batch(spark, config, table, list(found.values()), folder, newest, upto, on_batch)
+                continue
+            if until_caught_up:
+                break
+            stop.wait(_LOOK_SECONDS)
+            if table:
+                table.update_incremental()
+    return newest
+
+
+def _batch(  # noqa: PLR0913
+    spark: "SparkSession",
+    config: Config,
+    staging: DeltaTable,
+    found: list[Target],
+    folder: str,
+    before: Snapshot | None,
+    newest: int,
+    on_batch: Callable[[Batch], None],
+) -> Snapshot:
+    """Brings all tables as far as one of them is already, or as staging is; and puts the snapshot on record."""
+    started, own = time.monotonic(), str(staging.metadata().id)
+    recorded = before.versions if before else {}
+    for target in found:
+        check(target, own, recorded.get(target.topic))
+    done = {target.topic: through(target, own) for target in found}
+    since = before.sync if before else 0
+    ahead = max(done.values())
+    upto = ahead if ahead > since else newest
+    rows = {}
+    for target in found:
+        after = max(done[target.topic], since) if target.topic in recorded else done[target.topic]
+        if after < upto:
+            debezium = config.transactions.preset == "debezium"
+            rows[target.topic] = deliver(spark, target, staging, after, upto, debezium=debezium)
+    versions = {target.topic: _version(target) for target in found}
+    snapshot = Snapshot(upto, snapshots.now(), own, {**recorded, **versions})
+    snapshots.take(f"{folder}/{snapshots.NAME}", snapshot)
+    seconds = time.monotonic() - started
+    on_batch(Batch(since, upto, {topic: count for topic, count in rows.items() if count}, round(seconds, 3)))
+    return snapshot
+
+
+def _version(target: Target) -> int:
+    return existing_table(target.location, "zync sync-to tables").version()
