@@ -151,11 +151,12 @@ class KafkaDelivery:
 class DeliveredTable:
     """The Delta table that an output topic of staging goes to, `<lake>/tables/<topic>`.
 
-    apply: upsert (one row for each key, the newest; by default where the rules have a key) or append.
+    apply: upsert (one row for each key, the newest; by default where the rules have a key), append (all rows), or
+    history (a row for each version of a key, with where it holds).
     schema_changes: what to do when the rules select a column more than there is.
     """
 
-    apply: Literal["upsert", "append"] | None = None
+    apply: Literal["upsert", "append", "history"] | None = None
     partition_by: tuple[str, ...] = ()
     cluster_by: tuple[str, ...] = ()
     schema_changes: Literal["add-columns", "fail"] = "add-columns"

@@ -15,8 +15,9 @@ from deltalake import DeltaTable
 
 from zync.config import Config
 from zync.deliver import snapshots
+from zync.deliver.apply import deliver
 from zync.deliver.snapshots import Snapshot
-from zync.deliver.target import Target, check, deliver, targets, through
+from zync.deliver.target import Target, check, targets, through
 from zync.errors import UsageError
 from zync.etl.explain import rules_over_nothing
 from zync.lake import existing_table, open_table

@@ -1,0 +1,19 @@
+-- In: `arrived`: rows of one output topic; `tombstones`: what was deleted before; `kept`: the target's rows of the
+--     keys that arrived.
+-- Out: all versions of those keys, one a transaction, each with where the next one begins.
+WITH changed AS (
+  SELECT max_by(k, place) AS k, max_by(v, place) AS v, max_by(deleted, place) AS deleted, max(place) AS place
+  FROM arrived GROUP BY key, place.seqno
+),
+versions AS (
+  SELECT {{changed}}, deleted AS _deleted, place.position AS _position, place.seqno AS _seqno FROM changed
+  UNION ALL
+  SELECT {{columns}}, false, _position, _seqno FROM kept
+  UNION ALL
+  SELECT {{tombstones}}, true, place.position, place.seqno
+  FROM tombstones WHERE key IN (SELECT key FROM arrived)
+)
+SELECT {{filled}}, _deleted, _position, _seqno,
+  {{from}} AS valid_from, lead({{from}}) OVER later AS valid_to, lead(true) OVER later IS NULL AS current
+FROM versions
+WINDOW later AS (PARTITION BY {{key}} ORDER BY _position, _seqno)

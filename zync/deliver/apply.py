@@ -1,0 +1,204 @@
+"""What a table's rows become when more of its output topic arrive: upsert, append, history."""
+
+from typing import TYPE_CHECKING
+
+from deltalake import DeltaTable
+
+from zync.deliver.target import PLACE, VALIDITY, Target
+from zync.deliver.writer import Writer
+from zync.errors import ZyncError
+from zync.etl.rules import JSON_OPTIONS
+from zync.lake import data_files, open_table
+from zync.spark import Keeper, message_of, read_parquet
+from zync.sql import literal, name, options, statement
+from zync.staging.table import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_FROM_JSON = {**JSON_OPTIONS, "mode": "FAILFAST"}
+_LEFT_OUT = "<=> '__debezium_unavailable_value'"
+"""What Debezium says of a value that had not changed, and that it did not look up (TOAST)."""
+_TOMBSTONE = "key STRING, place STRUCT<position: BIGINT, seqno: BIGINT>"
+_OF_PLACE = ("place.position AS _position", "place.seqno AS _seqno")
+_PRUNED_BY = ("byte", "short", "integer", "long", "date", "timestamp", "string", "decimal")
+
+
+def deliver(  # noqa: PLR0913 - each is a thing known by now
+    spark: "SparkSession", target: Target, staging: DeltaTable, after: int, upto: int, *, debezium: bool
+) -> int:
+    """Brings staging's rows of the syncs after the one up to the other into the table. How many there were.
+
+    `debezium`: rows come by its preset: positions are the source's, and values may be left out that had not changed.
+    """
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+    from pyspark.sql.types import StructType  # noqa: PLC0415
+
+    files = [one.uri for one in data_files(staging, "sync", above=after, upto=upto)]
+    mine = f"kind = 'output' AND kafka.topic = {literal(target.topic)} AND sync > {after} AND sync <= {upto}"
+    read_parquet(spark, files, spark_schema()).where(mine).createOrReplaceTempView("staged")
+    key = StructType([target.columns[one] for one in target.key]).toDDL() or "none INT"
+    value = target.columns.toDDL()
+    texts = statement("arrived", key_type=literal(key), value_type=literal(value), options=options(_FROM_JSON))
+    writer = Writer(spark, target, str(staging.metadata().id), upto)
+    table = open_table(target.location)
+    is_new = table is None or not table.version()  # or was made, and not filled
+    with Keeper(spark) as keeper:
+        try:
+            if table is not None:
+                writer.fit_columns()
+            arrived = keeper.keep(spark.sql(texts))
+            arrived.createOrReplaceTempView("arrived")
+            count = arrived.count()
+            if count or is_new:
+                apply = _Apply(writer, keeper, key, is_new=is_new, debezium=debezium)
+                {"upsert": apply.upsert, "append": apply.append, "history": apply.history}[target.apply]()
+        except PySparkException as error:
+            msg = f"output {target.topic} could not be delivered to {target.location}: {message_of(error)}"
+            raise ZyncError(msg) from error
+    return count
+
+
+class _Apply:
+    """The ways to do it, over the view `arrived` (sql/arrived.sql)."""
+
+    def __init__(self, writer: Writer, keeper: Keeper, key_type: str, *, is_new: bool, debezium: bool) -> None:
+        self.writer, self.keeper, self.key_type, self.is_new, self.debezium = writer, keeper, key_type, is_new, debezium
+        self.spark, self.target = writer.spark, writer.target
+        self.columns = self.target.columns.names
+
+    def append(self) -> None:
+        """All rows, those of deletes too."""
+        columns = [f"{self.value(one)} AS {name(one)}" for one in self.columns]
+        self.put(self.spark.table("arrived").selectExpr(*columns, *_OF_PLACE, "deleted AS _deleted"))
+
+    def put(self, rows: "DataFrame") -> None:
+        """Adds rows, to a table that may have to be made."""
+        if self.is_new:
+            self.writer.fill(rows)
+        else:
+            self.writer.append(rows, self.target.location)
+
+    def value(self, column: str) -> str:
+        """A column of a row, of which a deleted one has only the key's."""
+        of_key = f"CASE WHEN deleted THEN k.{name(column)} ELSE v.{name(column)} END"
+        return of_key if column in self.target.key else f"v.{name(column)}"
+
+    def may_be_left_out(self) -> list[str]:
+        """Columns whose values Debezium may have left out."""
+        fields = self.target.columns.fields if self.debezium else ()
+        return [one.name for one in fields if one.dataType.typeName() == "string" and one.name not in self.target.key]
+
+    def remember_deleted(self, rows: "DataFrame") -> None:
+        """Puts on record what is deleted in `rows`, so that what is older does not bring it back."""
+        gone = rows.where("deleted").selectExpr("key", "struct(place.position, place.seqno) AS place")
+        if not gone.isEmpty():
+            self.writer.append(gone, self.writer.deleted)
+
+    def bind_tombstones(self) -> None:
+        there = open_table(self.writer.deleted) is not None
+        reader = self.spark.read.format("delta")
+        found = reader.load(self.writer.deleted) if there else self.spark.createDataFrame([], _TOMBSTONE)
+        found.createOrReplaceTempView("tombstones")
+
+    def upsert(self) -> None:
+        """One row a key, the newest in the source's order."""
+        self.bind_tombstones()
+        before, columns, keep = [], [], {}
+        for index, column in enumerate(self.may_be_left_out()):
+            given, known = f"v.{name(column)}", f"before_{index}"
+            there = f"NOT deleted AND NOT {given} {_LEFT_OUT}"
+            before.append(f", max_by(named_struct('x', {given}), place) FILTER (WHERE {there}) AS {known}")
+            columns.append(f"{given} {_LEFT_OUT} AND {known} IS NULL AS _unknown_{index}")
+            columns.append(f"CASE WHEN {given} {_LEFT_OUT} THEN {known}.x ELSE {given} END AS {name(column)}")
+            keep[column] = f"CASE WHEN s._unknown_{index} THEN t.{name(column)} ELSE s.{name(column)} END"
+        columns += [f"{self.value(one)} AS {name(one)}" for one in self.columns if one not in keep]
+        newest = self.keeper.keep(self.spark.sql(statement("newest", before="".join(before))))
+        self.remember_deleted(newest)
+        every = [*self.columns, *PLACE]
+        changes = newest.selectExpr(*columns, *_OF_PLACE, "deleted AS _deleted")
+        if self.is_new:
+            self.writer.fill(changes.where("NOT _deleted").select(*map(name, every)))
+            return
+        changes.createOrReplaceTempView("changes")
+        self.merge("upsert", set=", ".join(f"t.{name(one)} = {keep.get(one, 's.' + name(one))}" for one in every))
+
+    def history(self) -> None:
+        """All versions of a key, one a transaction, each with where it begins and where the next one does."""
+        from pyspark.sql.functions import expr  # noqa: PLC0415
+
+        self.bind_tombstones()
+        arrived, key = self.spark.table("arrived"), ", ".join(map(name, self.target.key))
+        last = ("max_by(deleted, place) AS deleted", "max(place) AS place")
+        self.remember_deleted(arrived.groupBy("key", "place.seqno").agg(*map(expr, last)))
+        keys = arrived.selectExpr(*(f"k.{name(one)}" for one in self.target.key)).distinct()
+        kept = self.spark.createDataFrame([], self.target.columns.toDDL() + ", _position BIGINT, _seqno BIGINT")
+        if not self.is_new:
+            rows = self.spark.read.format("delta").load(self.target.location)
+            same = [rows[one].eqNullSafe(keys[one]) for one in self.target.key]
+            kept = rows.join(keys, same, "left_semi")
+        kept.createOrReplaceTempView("kept")
+        of_key = [
+            f"from_json(key, {literal(self.key_type)}, {options(_FROM_JSON)}).{name(one)}" for one in self.target.key
+        ]
+        left_out, filled = self.may_be_left_out(), []
+        for column in map(name, self.columns):
+            known = f"last_value(CASE WHEN NOT {column} {_LEFT_OUT} THEN struct({column}) END, true) OVER later"
+            is_text = column in map(name, left_out)
+            filled.append(
+                f"CASE WHEN {column} {_LEFT_OUT} THEN ({known}).{column} ELSE {column} END AS {column}"
+                if is_text
+                else column
+            )
+        text = statement(
+            "history",
+            changed=", ".join(f"{self.value(one)} AS {name(one)}" for one in self.columns),
+            columns=", ".join(map(name, self.columns)),
+            tombstones=", ".join(
+                of_key[self.target.key.index(one)] if one in self.target.key else "NULL" for one in self.columns
+            ),
+            filled=", ".join(filled),
+            key=key,
+            **{"from": "_position" if self.debezium else "_seqno"},
+        )
+        every = [*self.columns, *PLACE, *VALIDITY]
+        changes = self.keeper.keep(self.spark.sql(text).where("NOT _deleted").select(*map(name, every)))
+        if self.is_new:
+            self.writer.fill(changes)
+            return
+        changes.createOrReplaceTempView("changes")
+        self.merge("versions", columns=", ".join(map(name, every)), values=", ".join(f"s.{name(one)}" for one in every))
+
+    def merge(self, how: str, **slots: str) -> None:
+        """Merges the view `changes` into the table, by `sql/<how>.sql`."""
+        same = [f"t.{name(one)} <=> s.{name(one)}" for one in self.target.key]
+        every = [*self.columns, *PLACE]
+        self.writer.merge(
+            statement(
+                how,
+                **{
+                    "target": name(self.target.location),
+                    "same_key": " AND ".join(same + self.key_range()),
+                    "newer": "(s._position > t._position OR s._position = t._position AND s._seqno > t._seqno)",
+                    "columns": ", ".join(map(name, every)),
+                    "values": ", ".join(f"s.{name(one)}" for one in every),
+                    **slots,
+                },
+            )
+        )
+
+    def key_range(self) -> list[str]:
+        """Between what the keys that arrived are, as conditions that spare the table's other files."""
+        columns = [one for one in self.target.key if self.target.columns[one].dataType.typeName() in _PRUNED_BY]
+        asked = [
+            f"struct(CAST(min(k.{c}) AS STRING), CAST(max(k.{c}) AS STRING), count_if(k.{c} IS NULL))"
+            for c in map(name, columns)
+        ]
+        found = list(self.spark.table("arrived").selectExpr(*asked).collect()[0]) if columns else []
+        conditions = []
+        for column, (low, high, nulls) in zip(columns, found, strict=True):
+            kind = self.target.columns[column].dataType.simpleString()
+            if low is not None and not nulls:
+                ends = [f"CAST({literal(end)} AS {kind})" for end in (low, high)]
+                conditions.append(f"t.{name(column)} BETWEEN {ends[0]} AND {ends[1]}")
+        return conditions
