@@ -17,6 +17,7 @@ NAMES = (
     "sync_from_spark",
     "processes",
     "sync_to_kafka",
+    "sync_to_tables",
     "reassembly",
     "preset",
     "formats",

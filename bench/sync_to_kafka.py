@@ -6,19 +6,14 @@ headers. Both are processes of their own with the same settings of librdkafka.
 
 import shutil
 import sys
-import uuid
 from pathlib import Path
 
-import pyarrow as pa
-
-from bench.harness import RECORDS, ZYNC, Result, broker, child, log, median, topic, values
-from zync.lake import ensure_table
-from zync.staging.commit import add_rows, commit
-from zync.staging.table import STAGING_SCHEMA
+from bench.harness import RECORDS, ZYNC, Result, broker, child, log, median, topic
+from bench.staged import Staged
 
 PARTITIONS = 4
 ROUNDS = 5
-PER_TRANSACTION = 4
+SYNCS = 4
 
 _PLAIN = """
 import gc, json, sys, time
@@ -51,38 +46,12 @@ print(json.dumps({"busy": time.monotonic() - started}))
 """
 
 
-def staging(location: Path) -> None:
-    """A staging with RECORDS output rows, PER_TRANSACTION a transaction, in four syncs."""
-    table = ensure_table(str(location), STAGING_SCHEMA, "staging")
-    syncs, seqno, offset = 4, 0, 0
-    texts = (value.decode() for value in values(RECORDS))
-    for number in range(1, syncs + 1):
-        rows = []
-        for _ in range(RECORDS // syncs // PER_TRANSACTION):
-            seqno += 1
-            of = {"seqno": seqno, "sync": number}
-            for _ in range(PER_TRANSACTION):
-                place = {"topic": "rows", "partition": 0, "offset": offset}
-                key = f'{{"id":{offset % 100_000}}}'
-                rows.append(
-                    {**of, "kind": "output", "kafka": place, "key": key, "value": next(texts), "position": seqno}
-                )
-                offset += 1
-            rows.append({**of, "kind": "done", "txn": str(seqno), "records": [], "count": PER_TRANSACTION})
-        nonce = uuid.uuid4().hex
-        cursor = {"kind": "cursor", "seqno": seqno, "head": seqno, "sync": number, "full": 1, "nonce": nonce}
-        rows.append({**cursor, "offsets": [("rows", offset)], "raw": {"id": "bench", "version": 1}, "digests": []})
-        folder = f"sync-{number:08d}"
-        (location / folder).mkdir()
-        add_rows(table, folder, pa.Table.from_pylist(rows, STAGING_SCHEMA))
-        commit(table, folder, number, nonce, rows=len(rows))
-        table.update_incremental()
-
-
 def run(folder: Path) -> list[Result]:
     """The ratio of the median times of all rounds; the plain producer with and without headers."""
     lake = folder / "lake"
-    staging(lake / "staging")
+    staged = Staged(lake / "staging")
+    for _ in range(SYNCS):
+        staged.sync(RECORDS // SYNCS)
     rates: dict[str, list[float]] = {"plain": [], "headers": [], "zync": []}
     peak = 0.0
     with broker() as servers:

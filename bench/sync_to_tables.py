@@ -1,0 +1,87 @@
+"""sync-to tables beside what one would write in foreachBatch: the newest row of each key, by MERGE.
+
+Both read the same files of staging, in turn, in one warm session; the plain one keeps no track of anything: no source
+order across batches, no memory of what was deleted, no snapshot, no check of what others did.
+"""
+
+import threading
+import time
+from pathlib import Path
+
+from bench.harness import Result, log
+from bench.staged import Staged
+from zync.deliver.tables import sync_to_tables
+from zync.lake import data_files, open_table
+from zync.spark import read_parquet, session
+from zync.staging.table import spark_schema
+from zync.yaml import load
+
+ROWS = 200_000
+ROUNDS = 5
+KEYS = 500_000
+TYPE = "id INT, owner STRING, branch STRING, balance DECIMAL(12, 2), currency STRING, changed TIMESTAMP"
+RULE = """SELECT seqno, value:id::int AS id, value:owner::string AS owner, value:branch::string AS branch,
+value:balance::decimal(12, 2) AS balance, value:currency::string AS currency, value:changed::timestamp AS changed
+FROM records"""
+
+
+def run(folder: Path) -> list[Result]:
+    """Seconds of all batches but the first ones, which fill the tables and warm the session."""
+    (folder / "rows.sql").write_text(RULE)
+    (folder / "zync.yaml").write_text(
+        'topics: {in: {id: "value:txn"}}\noutputs: [{topic: rows, sql: rows.sql, key: [id]}]\n'
+    )
+    config, staged = load(folder / "zync.yaml"), Staged(folder / "lake" / "staging", KEYS)
+    spark = session("local[2]")
+    plain_table = str(folder / "plain")
+    seconds: dict[str, list[float]] = {"zync": [], "plain": []}
+
+    def plain(number: int) -> None:
+        files = data_files(open_table(str(staged.location)) or staged.table, "sync", above=number - 1, upto=number)
+        rows = read_parquet(spark, [one.uri for one in files], spark_schema()).where("kind = 'output'")
+        rows.selectExpr(f"from_json(value, '{TYPE}') AS v", "kafka.offset AS at").createOrReplaceTempView("batch")
+        newest = spark.sql("SELECT max_by(v, at) AS v FROM batch GROUP BY v.id").select("v.*")
+        if number == 1:
+            newest.write.format("delta").save(plain_table)
+            return
+        newest.createOrReplaceTempView("newest")
+        spark.sql(
+            f"MERGE INTO delta.`{plain_table}` t USING newest s ON t.id = s.id "
+            "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        ).collect()
+
+    def ours(_: int) -> None:
+        stop = threading.Event()
+        tables = str(folder / "lake" / "tables")
+        sync_to_tables(spark, config, str(staged.location), tables, stop, until_caught_up=True)
+
+    for number in range(1, ROUNDS + 4):
+        staged.sync(ROWS)
+        for how, work in (("zync", ours), ("plain", plain)):
+            started = time.monotonic()
+            work(number)
+            seconds[how].append(round(time.monotonic() - started, 2))
+        log(", ".join(f"{how} {found[-1]:.1f} s" for how, found in seconds.items()))
+    same = [
+        spark.read.format("delta").load(path).selectExpr(f"sum(hash({', '.join(_columns())}))", "count(*)").collect()
+        for path in (plain_table, str(folder / "lake" / "tables" / "rows"))
+    ]
+    spark.stop()
+    if same[0] != same[1]:
+        msg = f"the two tables are not the same: {same}"
+        raise RuntimeError(msg)
+    taken = {how: sum(found[3:]) for how, found in seconds.items()}
+    return [
+        Result(
+            f"batches of {ROWS:,} rows into a table of up to {KEYS:,} by a plain MERGE of the same rows",
+            taken["zync"] / taken["plain"],
+            "×",
+            1.2,
+            details=seconds,
+        ),
+        Result("one such batch", taken["zync"] / ROUNDS, "s"),
+    ]
+
+
+def _columns() -> list[str]:
+    return [one.split()[0] for one in TYPE.replace("(12, 2)", "").split(", ")]
