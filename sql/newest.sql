@@ -2,7 +2,8 @@
 -- Out: one row a key, the newest by the source's order, if nothing that was deleted since is newer.
 --     (A column that Debezium left out, as it had not changed, has the value that it had before.)
 WITH newest AS (
-  SELECT key, max_by(k, place) AS k, max_by(v, place) AS v, max_by(deleted, place) AS deleted, max(place) AS place
+  SELECT key, max_by(k, place) AS k, max_by(v, place) AS v, max_by(deleted, place) AS deleted, max(place) AS place,
+    count(*) AS arrivals
     {{before}}
   FROM arrived GROUP BY key
 ),

@@ -1,6 +1,6 @@
 """What a table's rows become when more of its output topic arrive: upsert, append, history."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
 
@@ -47,37 +47,38 @@ def deliver(  # noqa: PLR0913 - each is a thing known by now
         try:
             if table is not None:
                 writer.fit_columns()
-            arrived = keeper.keep(spark.sql(texts))
-            arrived.createOrReplaceTempView("arrived")
-            count = arrived.count()
-            if count or is_new:
-                apply = _Apply(writer, keeper, key, is_new=is_new, debezium=debezium)
-                {"upsert": apply.upsert, "append": apply.append, "history": apply.history}[target.apply]()
+            spark.sql(texts).createOrReplaceTempView("arrived")
+            apply = _Apply(writer, keeper, key, is_new=is_new, debezium=debezium)
+            return {"upsert": apply.upsert, "append": apply.append, "history": apply.history}[target.apply]()
         except PySparkException as error:
             msg = f"output {target.topic} could not be delivered to {target.location}: {message_of(error)}"
             raise ZyncError(msg) from error
-    return count
 
 
 class _Apply:
-    """The ways to do it, over the view `arrived` (sql/arrived.sql)."""
+    """The ways to do it, over the view `arrived` (sql/arrived.sql). Each returns how many rows arrived."""
 
     def __init__(self, writer: Writer, keeper: Keeper, key_type: str, *, is_new: bool, debezium: bool) -> None:
         self.writer, self.keeper, self.key_type, self.is_new, self.debezium = writer, keeper, key_type, is_new, debezium
         self.spark, self.target = writer.spark, writer.target
         self.columns = self.target.columns.names
 
-    def append(self) -> None:
-        """All rows, those of deletes too."""
-        columns = [f"{self.value(one)} AS {name(one)}" for one in self.columns]
-        self.put(self.spark.table("arrived").selectExpr(*columns, *_OF_PLACE, "deleted AS _deleted"))
+    def kept(self) -> "tuple[DataFrame, int]":
+        """What arrived, kept for several uses, and how much it is."""
+        arrived = self.keeper.keep(self.spark.table("arrived"))
+        arrived.createOrReplaceTempView("arrived")
+        return arrived, arrived.count()
 
-    def put(self, rows: "DataFrame") -> None:
-        """Adds rows, to a table that may have to be made."""
+    def append(self) -> int:
+        """All rows, those of deletes too."""
+        arrived, count = self.kept()
+        columns = [f"{self.value(one)} AS {name(one)}" for one in self.columns]
+        rows = arrived.selectExpr(*columns, *_OF_PLACE, "deleted AS _deleted")
         if self.is_new:
             self.writer.fill(rows)
-        else:
+        elif count:
             self.writer.append(rows, self.target.location)
+        return count
 
     def value(self, column: str) -> str:
         """A column of a row, of which a deleted one has only the key's."""
@@ -92,8 +93,7 @@ class _Apply:
     def remember_deleted(self, rows: "DataFrame") -> None:
         """Puts on record what is deleted in `rows`, so that what is older does not bring it back."""
         gone = rows.where("deleted").selectExpr("key", "struct(place.position, place.seqno) AS place")
-        if not gone.isEmpty():
-            self.writer.append(gone, self.writer.deleted)
+        self.writer.append(gone, self.writer.deleted)
 
     def bind_tombstones(self) -> None:
         there = open_table(self.writer.deleted) is not None
@@ -101,7 +101,7 @@ class _Apply:
         found = reader.load(self.writer.deleted) if there else self.spark.createDataFrame([], _TOMBSTONE)
         found.createOrReplaceTempView("tombstones")
 
-    def upsert(self) -> None:
+    def upsert(self) -> int:
         """One row a key, the newest in the source's order."""
         self.bind_tombstones()
         before, columns, keep = [], [], {}
@@ -114,23 +114,30 @@ class _Apply:
             keep[column] = f"CASE WHEN s._unknown_{index} THEN t.{name(column)} ELSE s.{name(column)} END"
         columns += [f"{self.value(one)} AS {name(one)}" for one in self.columns if one not in keep]
         newest = self.keeper.keep(self.spark.sql(statement("newest", before="".join(before))))
-        self.remember_deleted(newest)
+        newest.createOrReplaceTempView("newest")
+        arrivals, deleted, *ends = self.ends("newest", "sum(arrivals)", "count_if(deleted)")
+        if deleted:
+            self.remember_deleted(newest)
         every = [*self.columns, *PLACE]
         changes = newest.selectExpr(*columns, *_OF_PLACE, "deleted AS _deleted")
         if self.is_new:
             self.writer.fill(changes.where("NOT _deleted").select(*map(name, every)))
-            return
-        changes.createOrReplaceTempView("changes")
-        self.merge("upsert", set=", ".join(f"t.{name(one)} = {keep.get(one, 's.' + name(one))}" for one in every))
+        elif arrivals:
+            changes.createOrReplaceTempView("changes")
+            updates = ", ".join(f"t.{name(one)} = {keep.get(one, 's.' + name(one))}" for one in every)
+            self.merge("upsert", ends, set=updates)
+        return arrivals or 0
 
-    def history(self) -> None:
+    def history(self) -> int:
         """All versions of a key, one a transaction, each with where it begins and where the next one does."""
         from pyspark.sql.functions import expr  # noqa: PLC0415
 
         self.bind_tombstones()
-        arrived, key = self.spark.table("arrived"), ", ".join(map(name, self.target.key))
-        last = ("max_by(deleted, place) AS deleted", "max(place) AS place")
-        self.remember_deleted(arrived.groupBy("key", "place.seqno").agg(*map(expr, last)))
+        arrived, count = self.kept()
+        deleted, *ends = self.ends("arrived", "count_if(deleted)")
+        if deleted:
+            last = ("max_by(deleted, place) AS deleted", "max(place) AS place")
+            self.remember_deleted(arrived.groupBy("key", "place.seqno").agg(*map(expr, last)))
         keys = arrived.selectExpr(*(f"k.{name(one)}" for one in self.target.key)).distinct()
         kept = self.spark.createDataFrame([], self.target.columns.toDDL() + ", _position BIGINT, _seqno BIGINT")
         if not self.is_new:
@@ -158,19 +165,21 @@ class _Apply:
                 of_key[self.target.key.index(one)] if one in self.target.key else "NULL" for one in self.columns
             ),
             filled=", ".join(filled),
-            key=key,
+            key=", ".join(map(name, self.target.key)),
             **{"from": "_position" if self.debezium else "_seqno"},
         )
         every = [*self.columns, *PLACE, *VALIDITY]
         changes = self.keeper.keep(self.spark.sql(text).where("NOT _deleted").select(*map(name, every)))
         if self.is_new:
             self.writer.fill(changes)
-            return
-        changes.createOrReplaceTempView("changes")
-        self.merge("versions", columns=", ".join(map(name, every)), values=", ".join(f"s.{name(one)}" for one in every))
+        elif count:
+            changes.createOrReplaceTempView("changes")
+            values = ", ".join(f"s.{name(one)}" for one in every)
+            self.merge("versions", ends, columns=", ".join(map(name, every)), values=values)
+        return count
 
-    def merge(self, how: str, **slots: str) -> None:
-        """Merges the view `changes` into the table, by `sql/<how>.sql`."""
+    def merge(self, how: str, ends: list[Any], **slots: str) -> None:
+        """Merges the view `changes`, whose keys have those `ends`, into the table, by `sql/<how>.sql`."""
         same = [f"t.{name(one)} <=> s.{name(one)}" for one in self.target.key]
         every = [*self.columns, *PLACE]
         self.writer.merge(
@@ -178,7 +187,7 @@ class _Apply:
                 how,
                 **{
                     "target": name(self.target.location),
-                    "same_key": " AND ".join(same + self.key_range()),
+                    "same_key": " AND ".join(same + self.key_range(ends)),
                     "newer": "(s._position > t._position OR s._position = t._position AND s._seqno > t._seqno)",
                     "columns": ", ".join(map(name, every)),
                     "values": ", ".join(f"s.{name(one)}" for one in every),
@@ -187,18 +196,23 @@ class _Apply:
             )
         )
 
-    def key_range(self) -> list[str]:
-        """Between what the keys that arrived are, as conditions that spare the table's other files."""
-        columns = [one for one in self.target.key if self.target.columns[one].dataType.typeName() in _PRUNED_BY]
+    def ends(self, view: str, *more: str) -> list[Any]:
+        """Of the rows in that view: `more`; and of each key column that files are pruned by least, most, and nulls."""
         asked = [
-            f"struct(CAST(min(k.{c}) AS STRING), CAST(max(k.{c}) AS STRING), count_if(k.{c} IS NULL))"
-            for c in map(name, columns)
+            f"struct(CAST(min(k.{one}) AS STRING), CAST(max(k.{one}) AS STRING), count_if(k.{one} IS NULL))"
+            for one in map(name, self.pruned_by())
         ]
-        found = list(self.spark.table("arrived").selectExpr(*asked).collect()[0]) if columns else []
+        return list(self.spark.table(view).selectExpr(*more, *asked).collect()[0])
+
+    def pruned_by(self) -> list[str]:
+        return [one for one in self.target.key if self.target.columns[one].dataType.typeName() in _PRUNED_BY]
+
+    def key_range(self, ends: list[Any]) -> list[str]:
+        """Between what the keys that arrived are, as conditions that spare the table's other files."""
         conditions = []
-        for column, (low, high, nulls) in zip(columns, found, strict=True):
+        for column, (low, high, nulls) in zip(self.pruned_by(), ends, strict=True):
             kind = self.target.columns[column].dataType.simpleString()
             if low is not None and not nulls:
-                ends = [f"CAST({literal(end)} AS {kind})" for end in (low, high)]
-                conditions.append(f"t.{name(column)} BETWEEN {ends[0]} AND {ends[1]}")
+                between = " AND ".join(f"CAST({literal(end)} AS {kind})" for end in (low, high))
+                conditions.append(f"t.{name(column)} BETWEEN {between}")
         return conditions

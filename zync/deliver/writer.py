@@ -77,7 +77,8 @@ class Writer:
     def merge(self, text: str) -> None:
         """Runs a MERGE, whose commit is this sync's."""
         write = "spark.databricks.delta.write.txn"  # which MERGE takes from the session alone
-        with self._tagged(**{f"{write}AppId": APP + self.staging, f"{write}Version": str(self.upto)}):
+        settings = {f"{write}AppId": APP + self.staging, f"{write}Version": str(self.upto)}
+        with self._tagged(**settings):
             self.spark.sql(text).collect()
 
     @property
