@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from zync.errors import UsageError, ZyncError
+from zync.lake import locked
 
 DELTA = ("io.delta:delta-spark_4.2_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
 """All that Delta needs beside what Spark has: 10 MB."""
@@ -18,6 +19,7 @@ KAFKA = ("org.apache.kafka:kafka_2.13:4.1.1", "org.apache.logging.log4j:log4j-sl
 """A Kafka server, for development: 46 jars with what it depends on, 43 MB; and what makes it write its log."""
 
 _JAVA_LEAST = 17
+_IVY_SECONDS = 600.0
 
 
 def cache_folder() -> Path:
@@ -74,12 +76,12 @@ def retrieve(wanted: list[str], pattern: str, cwd: Path) -> None:
         msg = "pyspark is not installed as a package with its jars: pip install pyspark"
         raise UsageError(msg)
     command = [java(), "-jar", str(ivy), *wanted, "-retrieve", pattern]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)  # noqa: S603 - Java, our arguments
+    with locked(cache_folder() / ".ivy.lock", wait=_IVY_SECONDS):  # two Ivys at once spoil each other's cache
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)  # noqa: S603 - Java, our arguments
     if done.returncode:
-        said = next(
-            (line for line in done.stdout.splitlines() if "ERROR" in line or "FAILED" in line), "no reason given"
-        )
-        msg = f"{' '.join(wanted)} could not be fetched from Maven Central: {said.strip()}"
+        lines = [*filter(None, map(str.strip, (done.stdout + done.stderr).splitlines())), "no reason given"]
+        said = next((line for line in lines if "ERROR" in line or "FAILED" in line), lines[0])
+        msg = f"{' '.join(wanted)} could not be fetched from Maven Central: {said}"
         raise ZyncError(msg)
 
 
