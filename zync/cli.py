@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
-from zync import cli_broker, cli_deliver, cli_tables, cli_txn
+from zync import cli_broker, cli_deliver, cli_run, cli_tables, cli_txn
 from zync.errors import INTERRUPTED, ZyncError
 from zync.ingest import memory
 from zync.options import (
@@ -48,6 +48,7 @@ app = typer.Typer(
     zync sync-from kafka raw      Kafka records to the raw table
     zync sync raw staging         raw records to whole transactions
     zync sync-to kafka staging    whole transactions to Kafka topics
+    zync run                      all of that, as the config says
     zync cat staging              what is there
     zync txn list                 what is not done, and why
     """,
@@ -56,6 +57,7 @@ app.add_typer(cli_txn.txn, name="txn")
 app.add_typer(cli_txn.dlq, name="dlq")
 app.command("sync-to")(cli_deliver.sync_to)
 app.command()(cli_deliver.snapshot)
+app.command()(cli_run.run)
 app.command()(cli_tables.replay)
 app.command()(cli_tables.diff)
 app.command()(cli_tables.verify)
@@ -120,6 +122,9 @@ def sync_from(
         list[str] | None, typer.Option(metavar="TOPIC:PARTITION=N", help="Likewise, of one partition; repeatable.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Move positions that raw has, on record.")] = False,
+    instance: Annotated[
+        str | None, typer.Option(envvar="ZYNC_INSTANCE", help="This process's own name: started again, it goes on.")
+    ] = None,
     metrics: Metrics = None,
     log_format: LogFormat = "text",
     lake: Lake = None,
@@ -143,7 +148,8 @@ def sync_from(
         raise typer.BadParameter(msg, param_hint="--force")
     offsets = {Source(*at[:2]): at[2] for at in map(partition_offset, from_offset or ())}
 
-    settings, out = read_config(config, lake).with_kafka(bootstrap_servers=bootstrap_servers), Output(as_json=as_json)
+    settings, out = read_config(config, lake), Output(as_json=as_json)
+    settings = settings.with_kafka(bootstrap_servers=bootstrap_servers, group_instance_id=instance)
     ingest = Ingest(
         location=locate(table, settings.lake),
         kafka=settings.kafka,
@@ -170,7 +176,7 @@ def sync_from(
         if measured:
             measured.committed(one)
 
-    with measuring("IngestMetrics", metrics) as measured:
+    with measuring("zync.metrics:IngestMetrics", metrics, out) as measured:
         done = sync_from_kafka(ingest, stop_on_signals(), committed, measured)
     rate = done.records / done.seconds if done.seconds else 0.0
     lag = "unknown" if done.lag is None else f"{done.lag:,}"
@@ -237,7 +243,7 @@ def sync(
         out.result(vars(done), describe(done))
         return
     stop = stop_on_signals()
-    with measuring("SyncMetrics", metrics) as measured:
+    with measuring("zync.metrics:SyncMetrics", metrics, out) as measured:
         engine.follow(settings, *where, stop, lambda done: out.result(vars(done), describe(done)), master, measured)
 
 

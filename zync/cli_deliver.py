@@ -60,12 +60,12 @@ def sync_to(
     if target == "tables":
         for option, given in (
             *(("--group-rows", group_rows), ("--one-by-one", one_by_one)),
-            *(("--bootstrap-servers", bootstrap_servers), ("--metrics", metrics)),
+            ("--bootstrap-servers", bootstrap_servers),
         ):
             if given:
                 msg = "it is for sync-to kafka"
                 raise typer.BadParameter(msg, param_hint=option)
-        _to_tables(settings, out, locate(table, settings.lake), master, until_caught_up=until_caught_up)
+        _to_tables(settings, out, locate(table, settings.lake), master, metrics, until_caught_up=until_caught_up)
         return
     from zync.deliver.kafka import Delivery, sync_to_kafka
 
@@ -81,7 +81,7 @@ def sync_to(
     def committed(done: "Delivered") -> None:
         out.progress(_said(done), event="delivered", **asdict(done))
 
-    with measuring("DeliveryMetrics", metrics) as measured:
+    with measuring("zync.metrics:KafkaDeliveryMetrics", metrics, out) as measured:
         done = sync_to_kafka(delivery, stop_on_signals(), committed, measured)
     rate = sum(done.rows.values()) / done.seconds if done.seconds else 0.0
     out.result(
@@ -90,7 +90,9 @@ def sync_to(
     )
 
 
-def _to_tables(settings: "Config", out: Output, staging: str, master: str | None, *, until_caught_up: bool) -> None:
+def _to_tables(  # noqa: PLR0913 - the command's options
+    settings: "Config", out: Output, staging: str, master: str | None, metrics: str | None, *, until_caught_up: bool
+) -> None:
     from zync.deliver import tables
     from zync.spark import session
 
@@ -100,9 +102,12 @@ def _to_tables(settings: "Config", out: Output, staging: str, master: str | None
         out.progress(text, event="delivered", **asdict(batch))
 
     stop = stop_on_signals()
-    spark = session(master, settings.spark, brief=until_caught_up)
     folder = locate(tables.FOLDER, settings.lake)
-    found = tables.sync_to_tables(spark, settings, staging, folder, stop, brought, until_caught_up=until_caught_up)
+    with measuring("zync.metrics:DeliveryMetrics", metrics, out) as measured:
+        spark = session(master, settings.spark, brief=until_caught_up)
+        found = tables.sync_to_tables(
+            spark, settings, staging, folder, stop, brought, measured, until_caught_up=until_caught_up
+        )
     out.result(asdict(found) if found else {}, _named(found) if found else "nothing was delivered yet")
 
 

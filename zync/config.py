@@ -164,10 +164,13 @@ class DeliveredTable:
 
 @dataclass(frozen=True)
 class Deliver:
-    """Where whole transactions go from staging. `tables`: what is said of those of some output topics."""
+    """Where whole transactions go from staging. `tables`: what is said of those of some output topics.
 
-    kafka: KafkaDelivery = field(default_factory=KafkaDelivery)
-    tables: dict[str, DeliveredTable] = field(default_factory=dict)
+    `zync run` delivers to what is not None here; `zync sync-to` to what it is told.
+    """
+
+    kafka: KafkaDelivery | None = None
+    tables: dict[str, DeliveredTable] | None = None
 
 
 @dataclass(frozen=True)
@@ -255,9 +258,14 @@ class Config:
         return said | {key: value for key, value in formats.items() if value != usual[key]}
 
     @property
+    def kafka_delivery(self) -> KafkaDelivery:
+        """What is said of `sync-to kafka`."""
+        return self.deliver.kafka or KafkaDelivery()
+
+    @property
     def kafka_to_deliver_to(self) -> dict[str, str]:
         """Properties for deliveries: those of `kafka`, unless another Kafka is named for them."""
-        own = self.deliver.kafka.properties
+        own = self.kafka_delivery.properties
         return own if "bootstrap.servers" in own else {**self.kafka, **own}
 
     def with_kafka(self, **properties: str | None) -> "Config":

@@ -164,23 +164,21 @@ class SyncMetrics(Metrics):
 
 
 class DeliveryMetrics(Metrics):
-    """Those of `sync-to kafka`."""
+    """Those of `sync-to`."""
 
-    def __init__(self) -> None:
-        super().__init__(stuck_after=180)
+    def __init__(self, stuck_after: float = 1800) -> None:
+        super().__init__(stuck_after)
         of = self.registry
-        self._transactions = Counter("zync_delivery_transactions", "Source transactions delivered.", registry=of)
         self._rows = Counter("zync_delivery_rows", "Rows delivered, by topic.", ("topic",), registry=of)
         self._seconds = Histogram(
-            "zync_delivery_commit_seconds", "How long committing took, by itself.", buckets=_SECONDS, registry=of
+            "zync_delivery_commit_seconds", "How long a commit took; of tables, a batch.", buckets=_SECONDS, registry=of
         )
         self._sync = Gauge("zync_delivery_sync", "The sync through which, in part at least, all is there.", registry=of)
         self._behind = Gauge("zync_delivery_lag_syncs", "Syncs in staging that were not looked at yet.", registry=of)
 
-    def committed(self, transactions: int, rows: "Mapping[str, int]", seconds: float) -> None:
-        """Counts a commit."""
+    def committed(self, rows: "Mapping[str, int]", seconds: float) -> None:
+        """Counts a commit, or a batch for tables."""
         self.turn()
-        self._transactions.inc(transactions)
         for topic, count in rows.items():
             self._rows.labels(topic).inc(count)
         self._seconds.observe(seconds)
@@ -189,6 +187,18 @@ class DeliveryMetrics(Metrics):
         """Takes how far it is, and how far it could be."""
         self._sync.set(sync)
         self._behind.set(newest - sync)
+
+
+class KafkaDeliveryMetrics(DeliveryMetrics):
+    """Those of `sync-to kafka`, which knows what a transaction is."""
+
+    def __init__(self) -> None:
+        super().__init__(stuck_after=180)
+        self._count = Counter("zync_delivery_transactions", "Source transactions delivered.", registry=self.registry)
+
+    def transactions(self, count: int) -> None:
+        """Counts source transactions."""
+        self._count.inc(count)
 
 
 class _Server(ThreadingHTTPServer):

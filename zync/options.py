@@ -16,7 +16,7 @@ import typer
 from zync.config import Config, duration, size
 from zync.errors import INTERRUPTED
 from zync.ingest import memory
-from zync.output import LogFormatter
+from zync.output import LogFormatter, Output
 
 T = TypeVar("T")
 
@@ -128,13 +128,20 @@ def stop_on_signals() -> threading.Event:
 
 
 @contextmanager
-def measuring(kind: str, address: str | None) -> "Iterator[Any]":
-    """Metrics of that kind, answered at the address; None where there is none, for the library costs 0.1 s to load."""
+def measuring(kind: str, address: str | None, out: Output, *of: Any) -> "Iterator[Any]":
+    """Metrics of that `module:class`, made with `of`, answered at the address; None where there is none.
+
+    (What it takes costs 0.1 s to load.)
+    """
     if address is None:
         yield None
         return
-    from zync import metrics as engine
+    from pkgutil import resolve_name
 
-    made = getattr(engine, kind)()
-    with engine.serving(address, made):
+    from zync.metrics import serving
+
+    made = resolve_name(kind)(*of)
+    with serving(address, made) as port:
+        where = f"{address.rpartition(':')[0]}:{port}"
+        out.progress(f"metrics at http://{where}/metrics", event="metrics", address=where)
         yield made

@@ -41,9 +41,9 @@ class Output:
         if not self.as_json:
             self._line(self.out, "\x1b[H\x1b[2J" if self.out.isatty() else "")
 
-    def progress(self, text: str, **values: Any) -> None:
+    def progress(self, text: str, level: str = "info", **values: Any) -> None:
         """A line about work under way, with its figures; programs do not get to see it on standard output."""
-        self._line(self.err, log_line("info", text, values) if logs_as_json() else text)
+        self._line(self.err, log_line(level, text, values) if logs_as_json() else text)
 
     def error(self, message: str) -> None:
         """One line that says what went wrong."""

@@ -232,7 +232,7 @@ def _check_rule(rule: OutputRule, reader: _Reader, node: yaml.Node | None) -> No
 
 
 def _check_deliveries(config: Config, reader: _Reader, node: yaml.Node | None) -> None:
-    said = config.deliver.kafka
+    said = config.kafka_delivery
     known = [rule.topic for rule in config.outputs] + ([said.transaction_topic] if said.transaction_topic else [])
     taken: dict[str, str] = {said.progress_topic: "progress_topic"}
     for output in dict.fromkeys(known):

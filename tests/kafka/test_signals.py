@@ -103,5 +103,5 @@ def test_of_two_members_of_one_name_the_first_ends_and_says_why(lake: Lake, topi
     assert first.returncode == 1
     committed, why = said.splitlines()
     assert committed.startswith("committed 1 record")
-    assert "another sync-from came with the same kafka.group.instance.id" in why
+    assert "another sync-from came with the same --instance (group.instance.id)" in why
     assert lake.offsets(name) == [0, 1]

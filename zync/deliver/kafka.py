@@ -34,7 +34,7 @@ from zync.staging.table import SYNC
 from zync.transactions.known import read_cursor
 
 if TYPE_CHECKING:
-    from zync.metrics import DeliveryMetrics
+    from zync.metrics import KafkaDeliveryMetrics
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ def sync_to_kafka(
     delivery: Delivery,
     stop: threading.Event | None = None,
     on_commit: Callable[[Delivered], None] = lambda _: None,
-    metrics: "DeliveryMetrics | None" = None,
+    metrics: "KafkaDeliveryMetrics | None" = None,
 ) -> Delivered:
     """Delivers until `stop` is set, or until all is in Kafka that was in staging at the start.
 
@@ -106,10 +106,10 @@ class _Run:
         delivery: Delivery,
         stop: threading.Event,
         on_commit: Callable[[Delivered], None],
-        metrics: "DeliveryMetrics | None",
+        metrics: "KafkaDeliveryMetrics | None",
     ) -> None:
         self.delivery, self.stop, self.on_commit, self.metrics = delivery, stop, on_commit, metrics
-        self.said = delivery.config.deliver.kafka
+        self.said = delivery.config.kafka_delivery
         self.brokers = Brokers(delivery.kafka)
         self.done = Delivered()
         self.topics: dict[str, str] = {}
@@ -277,7 +277,8 @@ class _Run:
         self.done.commits += 1
         self.done.busy = time.monotonic() - self.began
         if self.metrics:
-            self.metrics.committed(group.transactions, group.rows, seconds)
+            self.metrics.transactions(group.transactions)
+            self.metrics.committed(group.rows, seconds)
         self.speak()
 
     def with_events(self, messages: Iterable[Message], transactions: list["_Transaction"]) -> Iterator[Message]:

@@ -28,6 +28,8 @@ from zync.transactions.done import understand
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from zync.metrics import DeliveryMetrics
+
 _LOOK_SECONDS = 0.1
 FOLDER = "tables"
 """Where the tables are, below the lake."""
@@ -50,6 +52,7 @@ def sync_to_tables(  # noqa: PLR0913 - each is a thing that it needs
     folder: str,
     stop: threading.Event,
     on_batch: Callable[[Batch], None] = lambda _: None,
+    metrics: "DeliveryMetrics | None" = None,
     *,
     until_caught_up: bool = False,
 ) -> Snapshot | None:
@@ -62,7 +65,7 @@ def sync_to_tables(  # noqa: PLR0913 - each is a thing that it needs
     """
     with owned(folder):
         _, made = rules_over_nothing(spark, config, understand(spark, config))
-        found = targets(made, config.deliver.tables, folder)
+        found = targets(made, config.deliver.tables or {}, folder)
         if not found:
             msg = "the config has no outputs to make tables of"
             raise UsageError(msg)
@@ -71,8 +74,14 @@ def sync_to_tables(  # noqa: PLR0913 - each is a thing that it needs
         while not stop.is_set():
             table = table or open_table(staging)
             upto = (table.transaction_version(SYNC) or 0) if table else 0
+            if metrics:
+                metrics.turn()
+                metrics.reached(newest.sync if newest else 0, upto)
             if table and upto and (newest is None or newest.sync < upto or found.keys() - newest.versions.keys()):
-                newest = _batch(spark, config, table, list(found.values()), folder, newest, upto, on_batch)
+                newest, batch = _batch(spark, config, table, list(found.values()), folder, newest, upto)
+                if metrics:
+                    metrics.committed(batch.rows, batch.seconds)
+                on_batch(batch)
                 continue
             if until_caught_up:
                 break
@@ -90,8 +99,7 @@ def _batch(  # noqa: PLR0913
     folder: str,
     before: Snapshot | None,
     newest: int,
-    on_batch: Callable[[Batch], None],
-) -> Snapshot:
+) -> tuple[Snapshot, Batch]:
     """Brings all tables as far as one of them is already, or as staging is; and puts the snapshot on record."""
     started, own = time.monotonic(), str(staging.metadata().id)
     recorded = before.versions if before else {}
@@ -110,9 +118,8 @@ def _batch(  # noqa: PLR0913
     versions = {target.topic: _version(target) for target in found}
     snapshot = Snapshot(upto, snapshots.now(), own, {**recorded, **versions})
     snapshots.take(f"{folder}/{snapshots.NAME}", snapshot)
-    seconds = time.monotonic() - started
-    on_batch(Batch(since, upto, {topic: count for topic, count in rows.items() if count}, round(seconds, 3)))
-    return snapshot
+    seconds = round(time.monotonic() - started, 3)
+    return snapshot, Batch(since, upto, {topic: count for topic, count in rows.items() if count}, seconds)
 
 
 def _version(target: Target) -> int:

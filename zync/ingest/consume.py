@@ -248,8 +248,8 @@ class _Run:
             self.without_since = float("inf")
             log.warning(
                 "no partitions yet: other processes that sync to this raw hold them, or one that was killed and is "
-                "waited for until its session times out (kafka.session.timeout.ms, 45 s by default; a process with a "
-                "kafka.group.instance.id of its own goes on at once)"
+                "waited for until its session times out (kafka.session.timeout.ms, 45 s by default; a process with an "
+                "--instance name of its own goes on at once)"
             )
 
     def take(self, messages: list[Message]) -> None:
@@ -305,7 +305,9 @@ class _Run:
     def ended_by(self, error: KafkaError) -> ZyncError:
         text = error.str()
         if "Static consumer fenced" in text:
-            text = "another sync-from came with the same kafka.group.instance.id: give each process one of its own"
+            text = (
+                "another sync-from came with the same --instance (group.instance.id): give each process one of its own"
+            )
         return ZyncError(f"Kafka at {self.brokers.servers}: {text}")
 
     # The group gives and takes partitions: first everything in hand lands or is refused.

@@ -1,0 +1,129 @@
+"""How `zync run` looks on a terminal: a line for each part, kept up to date, below what there is to say."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from zync.output import amount
+from zync.run.figures import Figures, figures
+from zync.run.pipeline import Part
+
+_EVERY_SECONDS = 1.0
+_WINDOW = 10
+"""Rates are over so many looks."""
+_ROUTINE = ("commit", "delivered", "sync")
+"""Events that the view shows as figures."""
+
+
+class View:
+    """The parts, with what they measured last."""
+
+    def __init__(self, parts: tuple[Part, ...]) -> None:
+        self.parts = parts
+        self.console = Console(stderr=True, highlight=False)
+        self.seen: dict[str, deque[Figures]] = {part.name: deque([Figures()], maxlen=_WINDOW) for part in parts}
+        self.began = time.monotonic()
+        self._over = threading.Event()
+
+    def say(self, part: str, level: str, text: str, values: Mapping[str, Any]) -> None:
+        """A line above the view, if it is more than what the view shows anyway."""
+        if level != "info" or values.get("event") not in _ROUTINE:
+            style = {"warning": "yellow", "error": "red"}.get(level, "")
+            self.console.print(Text(f"{part:9} {text}", style=style))
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Shows it while this context lasts."""
+        looking = threading.Thread(target=self._look, name="view", daemon=True)
+        with Live(get_renderable=self.render, console=self.console, refresh_per_second=2):
+            looking.start()
+            try:
+                yield
+            finally:
+                self._over.set()
+                looking.join(_EVERY_SECONDS)
+
+    def _look(self) -> None:
+        while not self._over.wait(_EVERY_SECONDS):
+            for part in self.parts:
+                found = figures(part)
+                if found.samples:
+                    if self.seen[part.name][-1].at < part.began:  # another process, which counts from 0
+                        self.seen[part.name].clear()
+                    self.seen[part.name].append(found)
+
+    def render(self) -> Group:
+        """The view as it is now."""
+        table = Table(box=None, pad_edge=False, header_style="bold", expand=False)
+        for name in ("part", "", "so far", "a second", "now"):
+            table.add_column(name, no_wrap=name != "now", justify="right" if name == "a second" else "left")
+        for part in self.parts:
+            color = "green" if part.address else "yellow"
+            restarts = f", {amount(part.restarts, 'restart')}" if part.restarts else ""
+            table.add_row(part.name, Text(part.state() + restarts, style=color), *self._row(part))
+        minutes, seconds = divmod(int(time.monotonic() - self.began), 60)
+        title = Text(f"zync run  {minutes}:{seconds:02}   Ctrl-C stops", style="dim")
+        return Group(title, table, Text(self._stages(), style="dim"))
+
+    def _row(self, part: Part) -> tuple[str, str, str]:
+        now, before = self.seen[part.name][-1], self.seen[part.name][0]
+        counted, unit, state = _SHOWN[part.name]
+
+        def rate() -> str:
+            took = now.at - before.at
+            return f"{(now.total(counted) - before.total(counted)) / took:,.0f}" if before.at and took else ""
+
+        if not now.samples:
+            return "", "", ""
+        return f"{now.total(counted):,.0f} {unit}", rate(), state(now)
+
+    def _stages(self) -> str:
+        """What the stages of the last syncs took, in the mean."""
+        now, before = self.seen["sync"][-1], self.seen["sync"][0]
+        took = []
+        for stage, seconds in now.by("zync_sync_stage_seconds_sum", "stage").items():
+            count = f"{seconds:.2f} s"
+            runs = [one.by("zync_sync_stage_seconds_count", "stage").get(stage, 0.0) for one in (now, before)]
+            sums = [seconds, before.by("zync_sync_stage_seconds_sum", "stage").get(stage, 0.0)]
+            if runs[0] > runs[1]:
+                count = f"{(sums[0] - sums[1]) / (runs[0] - runs[1]):.2f} s"
+            elif runs[0]:
+                count = f"{seconds / runs[0]:.2f} s"
+            took.append(f"{stage} {count}")
+        return f"a sync's stages: {', '.join(took)}" if took else ""
+
+
+def _ingest(now: Figures) -> str:
+    lag = now.total("zync_ingest_lag_offsets")
+    age = max(now.by("zync_ingest_lag_seconds", "partition").values(), default=0.0)
+    gaps = now.total("zync_ingest_gaps")
+    return f"lag {lag:,.0f} ({age:.1f} s)" + (f", gaps {gaps:.0f}" if gaps else "")
+
+
+def _sync(now: Figures) -> str:
+    flying, age = now.total("zync_sync_in_flight"), now.total("zync_sync_oldest_in_flight_age_seconds")
+    aside = ", ".join(f"{kind} {count:,.0f}" for kind, count in now.by("zync_sync_set_aside_total", "kind").items())
+    oldest = f" (oldest {age:.1f} s)" if flying else ""
+    return f"in flight {flying:,.0f}{oldest}, set aside: {aside or 'none'}"
+
+
+def _delivery(now: Figures) -> str:
+    behind = now.total("zync_delivery_lag_syncs")
+    return f"through sync {now.total('zync_delivery_sync'):,.0f}, {amount(int(behind), 'sync')} behind"
+
+
+_SHOWN = {
+    "sync-from": ("zync_ingest_records_total", "records", _ingest),
+    "sync": ("zync_sync_transactions_total", "transactions", _sync),
+    "to kafka": ("zync_delivery_rows_total", "rows", _delivery),
+    "to tables": ("zync_delivery_rows_total", "rows", _delivery),
+}
+"""Of each part: what is counted, what it is called, and the state beside it."""
