@@ -17,8 +17,11 @@ $(VENV)/.ready: requirements.lock pyproject.toml scripts/java.sh
 	@$(BIN)/python -m zync.startup || echo "no class archive could be made: all works, Spark only starts slower"
 	@touch $@
 
+# DEMO=postgres: on a real PostgreSQL and Debezium; DEMO=orders: two transactions, step by step.
+DEMO ?= bank
 demo: setup
-	@$(BIN)/zync demo
+	@if [ "$(DEMO)" = postgres ]; then sh scripts/postgres.sh; fi
+	@$(BIN)/zync demo --what $(DEMO)
 
 lint: setup
 	$(BIN)/ruff check .

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.cdc.source import free_port
 from zync import jars
+from zync.devkafka import free_port
 
 
 def program(name: str) -> str:

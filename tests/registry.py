@@ -17,8 +17,8 @@ import fastavro
 from google.protobuf import message_factory
 
 from tests import certificates
-from tests.cdc.source import free_port
 from zync import jars
+from zync.devkafka import free_port
 from zync.registry import Schema
 from zync.transactions.protobuf import compiled, pool_of
 

@@ -389,12 +389,20 @@ def init(folder: Annotated[Path, typer.Argument()] = Path(), as_json: AsJson = F
 
 
 @app.command()
-def demo(folder: Annotated[Path, typer.Argument(help="It stays.")] = Path("zync-demo"), debug: Debug = False) -> None:
+def demo(
+    folder: Annotated[Path, typer.Argument(help="It stays.")] = Path("zync-demo"),
+    what: Annotated[
+        Literal["bank", "postgres", "orders"],
+        typer.Option(help="A bank, live; the same on a real PostgreSQL and Debezium; two orders, step by step."),
+    ] = "bank",
+    seconds: Annotated[float, typer.Option(min=1, help="How long to watch the bank.")] = 30,
+    debug: Debug = False,
+) -> None:
     """Show on a real Kafka how disaggregated transactions land whole."""
     from zync.demo import demo as play
 
     out = Output()
-    play(folder, lambda line: out.result({}, line))
+    play(folder, what, seconds, lambda line: out.result({}, line))
 
 
 @app.command()

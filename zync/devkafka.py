@@ -138,10 +138,10 @@ class DevKafka:
         """Formats the data folder if it is new, and returns the server's command line."""
         self.folder.mkdir(parents=True, exist_ok=True)
         lib = jars.fetch(jars.KAFKA, transitive=True)[0].parent
-        port = port or _free_port()
+        port = port or free_port()
         properties = self.folder / "server.properties"
         data = self.folder / "data"
-        properties.write_text(_PROPERTIES.format(port=port, controller=_free_port(), data=data))
+        properties.write_text(_PROPERTIES.format(port=port, controller=free_port(), data=data))
         (self.folder / "log4j2.yaml").write_text(_LOG4J.format(log=self.folder / "server.log"))
         (self.folder / "servers").write_text(f"localhost:{port}\n")
         run_java = [
@@ -178,7 +178,8 @@ class DevKafka:
         return False
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine that nobody listens at now."""
     with socket.socket() as one:
         one.bind(("localhost", 0))
         return int(one.getsockname()[1])

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.cdc.source import Debezium, Postgres
 from tests.conftest import rows, start, zync
 from tests.kafka.conftest import wait_until
+from zync.demo.postgres import Debezium, Postgres
 from zync.lake import open_table
 
 CLIENTS = 4
@@ -91,7 +91,7 @@ def test_every_transaction_of_the_bank_lands_once_and_whole(tmp_path: Path, brok
         debezium.start()
         run("sync-from", "kafka", "raw", "--commit-every", "200ms")
         run("sync", "raw", "staging", "--follow")
-        load = postgres.pgbench(tmp_path / "transfer.sql", CLIENTS, EACH)
+        load = postgres.pgbench("-c", str(CLIENTS), "-t", str(EACH), "-f", str(tmp_path / "transfer.sql"))
         wait_until(lambda: open_table(str(tmp_path / "lake" / "staging")) is not None, 120)
         postgres.sql(ODD)
         time.sleep(1)
@@ -102,7 +102,7 @@ def test_every_transaction_of_the_bank_lands_once_and_whole(tmp_path: Path, brok
         run("sync-from", "kafka", "raw", "--commit-every", "200ms")
         run("sync", "raw", "staging", "--follow")
         assert load.wait(120) == 0
-        again = postgres.pgbench(tmp_path / "transfer.sql", CLIENTS, EACH)
+        again = postgres.pgbench("-c", str(CLIENTS), "-t", str(EACH), "-f", str(tmp_path / "transfer.sql"))
         assert again.wait(120) == 0
         debezium.wait_until_streamed()
     finally:

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from tests.cdc.source import free_port
 from tests.conftest import TopicMaker, start, zync
 from tests.deliver.conftest import Seen, Staging, assert_all_there, assert_whole, committed, row
 from tests.kafka.conftest import get, wait_until
-from zync.devkafka import DevKafka
+from zync.devkafka import DevKafka, free_port
 from zync.errors import OwnedError, UsageError, ZyncError
 
 

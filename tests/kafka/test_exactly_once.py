@@ -18,9 +18,9 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka.admin import AdminClient
 
-from tests.cdc.source import free_port
 from tests.conftest import TopicMaker, produce, start, zync
 from tests.kafka.conftest import Lake, get, records, value, wait_until
+from zync.devkafka import free_port
 from zync.ingest import consume
 from zync.ingest.append import Appended, Appender
 from zync.ingest.batch import Batch, Slice, Source

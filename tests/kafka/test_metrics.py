@@ -8,9 +8,9 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.cdc.source import free_port
 from tests.conftest import TopicMaker, produce, start, zync
 from tests.kafka.conftest import Lake, get, wait_until
+from zync.devkafka import free_port
 from zync.metrics import Metrics, SyncMetrics, serving
 
 

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests import certificates
-from tests.cdc.source import free_port
 from tests.certificates import PASSWORD
 from tests.conftest import TopicMaker, produce, zync
 from tests.kafka.conftest import Lake
 from zync import devkafka
-from zync.devkafka import DevKafka
+from zync.devkafka import DevKafka, free_port
 
 _SECURE = """\
 listeners=PLAINTEXT://localhost:{{port}},CONTROLLER://localhost:{{controller}},SASL_SSL://localhost:{port}

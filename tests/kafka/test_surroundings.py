@@ -9,11 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from tests.cdc.source import free_port
 from tests.conftest import TopicMaker, produce, start, zync
 from tests.kafka.conftest import Lake, get, wait_until
 from zync.config import Transactions
-from zync.devkafka import DevKafka
+from zync.devkafka import DevKafka, free_port
 from zync.errors import UsageError
 from zync.ingest.broker import Brokers
 

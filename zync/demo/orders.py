@@ -1,8 +1,7 @@
-"""`zync demo`: a real Kafka, disaggregated transactions, and how they land whole."""
+"""`zync demo --what orders`: two transactions that come in pieces, step by step."""
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,27 +11,11 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from zync.devkafka import DevKafka
-from zync.errors import UsageError, ZyncError
-from zync.places import data_folder
-
-_FILES = ("zync.yaml", "etl", "consume-1.jsonl", "consume-2.jsonl")
+from zync.errors import ZyncError
 
 
-def demo(folder: Path, say: Callable[[str], None]) -> None:
-    """Runs the demo in `folder`, which stays for looking around; `say` gets every line."""
-    if folder.exists() and any(folder.iterdir()):
-        if not (folder / "consume-1.jsonl").exists():
-            msg = f"{folder} is there already and is not a demo's: give another folder"
-            raise UsageError(msg)
-        DevKafka(folder.absolute() / ".zync" / "broker").stop()
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True)
-    for name in _FILES:
-        source = data_folder("demo") / name
-        if source.is_dir():
-            shutil.copytree(source, folder / name)
-        else:
-            shutil.copy(source, folder / name)
+def play(folder: Path, say: Callable[[str], None]) -> None:
+    """The two orders, in `folder`."""
     broker = DevKafka(folder.absolute() / ".zync" / "broker")
     say("Starting a real Kafka (the first time, its jars are fetched) ...")
     servers = broker.start()
@@ -40,11 +23,6 @@ def demo(folder: Path, say: Callable[[str], None]) -> None:
         _play(folder, servers, say)
     finally:
         broker.stop()
-    say(f"\nThe folder {folder} stays. To look around:")
-    say(f"  cd {folder}")
-    program = "zync" if shutil.which("zync") else Path(sys.executable).with_name("zync")
-    for line in ("cat raw", "cat staging", "status", 'query "SELECT kind, seqno, txn FROM staging"'):
-        say(f"  {program} {line}")
 
 
 def _play(folder: Path, servers: str, say: Callable[[str], None]) -> None:

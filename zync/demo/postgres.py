@@ -1,11 +1,10 @@
-"""A real PostgreSQL and a real Debezium (Kafka Connect, standalone), started by a test in folders of their own."""
+"""A real PostgreSQL and a real Debezium (Kafka Connect, standalone), in folders of their own: for demo and tests."""
 
 import json
 import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import time
 import urllib.error
@@ -15,21 +14,25 @@ from pathlib import Path
 from typing import Any
 
 from zync import jars
+from zync.devkafka import free_port
+from zync.errors import UsageError, ZyncError
 
 CONNECT = ("org.apache.kafka:connect-runtime:4.1.1", "org.slf4j:slf4j-simple:1.7.36")
 DEBEZIUM = ("io.debezium:debezium-connector-postgres:3.7.0.Final",)
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("localhost", 0))
-        return int(one.getsockname()[1])
-
-
 def _tool(name: str) -> str:
     found = [*sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}")), *filter(None, [shutil.which(name)])]
-    assert found, f"PostgreSQL's {name} is not installed: `sh scripts/postgres.sh` installs it on Debian"
+    if not found:
+        msg = f"PostgreSQL's {name} is needed, and not installed (Debian: apt-get install postgresql)"
+        raise UsageError(msg)
     return str(found[-1])
+
+
+def _check(done: "subprocess.CompletedProcess[str]") -> None:
+    if done.returncode:
+        msg = f"{Path(done.args[0]).name} failed: {(done.stderr or done.stdout).strip()}"
+        raise ZyncError(msg)
 
 
 @dataclass
@@ -49,9 +52,10 @@ class Postgres:
         done = subprocess.run(
             [_tool(name), *args], cwd=self.folder, capture_output=True, text=True, check=False, **self._as_owner()
         )
-        assert done.returncode == 0, done.stdout + done.stderr
+        _check(done)
 
     def start(self) -> None:
+        """Makes the cluster, and starts it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if self._as_owner():
             shutil.chown(self.folder, "postgres")
@@ -60,31 +64,23 @@ class Postgres:
         self._run("pg_ctl", "-D", "data", "-w", "-l", "log", "-o", options, "start")
 
     def stop(self) -> None:
+        """Ends it at once."""
         self._run("pg_ctl", "-D", "data", "-m", "immediate", "stop")
 
     def sql(self, text: str) -> list[list[str]]:
         """The rows of the last statement, as text."""
-        command = [
-            _tool("psql"),
-            "-h",
-            "localhost",
-            "-p",
-            str(self.port),
-            "-U",
-            "postgres",
-            "-AtqX",
-            "-v",
-            "ON_ERROR_STOP=1",
-        ]
+        command = self._client("psql", "-AtqX", "-v", "ON_ERROR_STOP=1")
         done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        _check(done)
         return [line.split("|") for line in done.stdout.splitlines()]
 
-    def pgbench(self, script: Path, clients: int, transactions: int) -> "subprocess.Popen[bytes]":
-        """Clients that each run the script so many times."""
-        command = [_tool("pgbench"), "-n", "-h", "localhost", "-p", str(self.port), "-U", "postgres"]
-        command += ["-c", str(clients), "-t", str(transactions), "-f", str(script), "postgres"]
+    def pgbench(self, *options: str) -> "subprocess.Popen[bytes]":
+        """Clients that make transactions, pgbench's own (TPC-B) or as the options say."""
+        command = self._client("pgbench", "-n", *options, "postgres")
         return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def _client(self, name: str, *options: str) -> list[str]:
+        return [_tool(name), "-h", "localhost", "-p", str(self.port), "-U", "postgres", *options]
 
 
 @dataclass
@@ -145,8 +141,9 @@ class Debezium:
             )
         until = time.monotonic() + 90
         while not self._runs(port):
-            assert self.process.poll() is None, f"Connect ended: see {self.folder}/log"
-            assert time.monotonic() < until, f"Connect did not start: see {self.folder}/log"
+            if self.process.poll() is not None or time.monotonic() > until:
+                msg = f"Debezium did not start: see {self.folder}/log"
+                raise ZyncError(msg)
             time.sleep(0.2)
 
     def _runs(self, port: int) -> bool:
@@ -158,7 +155,7 @@ class Debezium:
         return states == ["RUNNING"]
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kill -9."""
         if self.process is not None:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait()
@@ -170,5 +167,7 @@ class Debezium:
         behind = f"SELECT count(*) FROM pg_replication_slots WHERE confirmed_flush_lsn >= '{wanted}'::pg_lsn"
         while self.postgres.sql(behind) != [["1"]]:
             self.postgres.sql("INSERT INTO pulse VALUES (1)")  # so that there is something to confirm
-            assert time.monotonic() < until, f"Debezium does not get on: see {self.folder}/log"
+            if time.monotonic() > until:
+                msg = f"Debezium does not get on: see {self.folder}/log"
+                raise ZyncError(msg)
             time.sleep(0.5)

@@ -1,0 +1,2 @@
+-- The transfer.
+SELECT seqno, txn, row.tid, row.bid, row.aid, row.delta FROM pgbench_history

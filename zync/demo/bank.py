@@ -1,0 +1,207 @@
+"""`zync demo`: a bank, live; what readers of its rows see as they arrive, and what readers of zync's tables see."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow.compute as pc
+from confluent_kafka import Consumer
+from deltalake import DeltaTable
+
+from zync.deliver import snapshots, tables
+from zync.demo.postgres import Debezium, Postgres
+from zync.demo.simulated import SimulatedBank
+from zync.devkafka import DevKafka
+from zync.errors import ZyncError
+from zync.output import amount
+
+SUMS = {"accounts": "abalance", "tellers": "tbalance", "branches": "bbalance", "history": "delta"}
+"""Of each table the column whose sum must be that of the others, for each transfer changes all four alike."""
+_KEYS = {"accounts": "aid", "tellers": "tid", "branches": "bid"}
+_FIRST_SECONDS = 180
+_LAST_SECONDS = 120
+Say = Callable[[str], None]
+
+
+class Source(Protocol):
+    """A bank, and the connector that sends what it does to Kafka."""
+
+    says: str
+
+    def start(self) -> None:
+        """Has it work, from now on."""
+
+    def end(self) -> None:
+        """No more work; returns once all of it is in Kafka."""
+
+    def truth(self) -> int:
+        """The sum of all accounts' balances, as the bank has it."""
+
+    def close(self) -> None:
+        """Leaves nothing running."""
+
+
+class PostgresBank:
+    """pgbench's TPC-B on a PostgreSQL, and Debezium."""
+
+    says = "A real PostgreSQL, pgbench making its transfers (TPC-B), and a real Debezium."
+
+    def __init__(self, folder: Path, servers: str) -> None:
+        # not below `folder`, which the user `postgres` may be unable to enter
+        self.scratch = Path(tempfile.mkdtemp(prefix="zync-postgres-"))
+        self.scratch.chmod(0o755)
+        self.postgres = Postgres(self.scratch)
+        self.debezium = Debezium(folder / ".zync" / "connect", servers, self.postgres, "bank")
+        self.load: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Starts them, with one branch's 100,000 accounts, and four clients that make 100 transfers a second."""
+        self.postgres.start()
+        self.postgres.pgbench("-i", "-q").wait()
+        self.postgres.sql("CREATE TABLE pulse (x int)")
+        self.debezium.start()
+        self.load = self.postgres.pgbench("-c", "4", "-R", "100", "-T", "3600")
+
+    def end(self) -> None:
+        """Ends the clients, and waits until Debezium has sent what they did."""
+        if self.load is not None:
+            self.load.terminate()
+            self.load.wait()
+        self.debezium.wait_until_streamed()
+
+    def truth(self) -> int:
+        """What PostgreSQL says."""
+        ((total,),) = self.postgres.sql("SELECT sum(abalance) FROM pgbench_accounts")
+        return int(total)
+
+    def close(self) -> None:
+        """Ends both."""
+        if self.load is not None:
+            self.load.terminate()
+        self.debezium.kill()
+        self.postgres.stop()
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+@dataclass
+class RowByRow:
+    """A reader of tables that are kept row by row: it has each row as soon as it arrives, and so parts of transfers."""
+
+    servers: str
+    balances: dict[str, dict[int, int]] = field(default_factory=lambda: {name: {} for name in SUMS})
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        """Takes rows until it is over."""
+        consumer = Consumer(
+            {"bootstrap.servers": self.servers, "group.id": "row-by-row", "auto.offset.reset": "earliest"}
+        )
+        consumer.subscribe([f"bank.public.pgbench_{name}" for name in SUMS])
+        while not self.over.is_set():
+            for message in consumer.consume(500, timeout=0.2):
+                if message.error() is None and (value := message.value()):
+                    self.take(str(message.topic()).rpartition("_")[2], json.loads(value)["after"])
+        consumer.close()
+
+    def take(self, name: str, row: dict[str, int]) -> None:
+        """Puts a row into its table."""
+        of = self.balances[name]
+        of[row[_KEYS[name]] if name in _KEYS else len(of)] = row[SUMS[name]]
+
+    def sums(self) -> dict[str, int]:
+        """What the tables' sums are now."""
+        return {name: sum(list(of.values())) for name, of in self.balances.items()}
+
+
+def consistent_sums(folder: Path) -> tuple[dict[str, int], int, int] | None:
+    """The sums of zync's tables at the newest snapshot, its sync, and how many transfers are in it; None before."""
+    there = snapshots.newest(str(folder / "lake" / tables.FOLDER / snapshots.NAME))
+    if there is None:
+        return None
+    found, count = {}, 0
+    for name, column in SUMS.items():
+        table = DeltaTable(folder / "lake" / tables.FOLDER / name, version=there.versions[name])
+        values = table.to_pyarrow_table(columns=[column])[column]
+        found[name], count = pc.sum(values).as_py() or 0, len(values)
+    return found, there.sync, count
+
+
+def play(folder: Path, source: str, seconds: float, say: Say) -> None:
+    """The bank in `folder`, watched for so long."""
+    broker = DevKafka(folder.absolute() / ".zync" / "broker")
+    say("Starting a real Kafka (the first time, its jars are fetched) ...")
+    servers = broker.start()
+    config = folder / "zync.yaml"
+    config.write_text(config.read_text(encoding="utf-8").replace("localhost:9092", servers), encoding="utf-8")
+    bank: Source = PostgresBank(folder, servers) if source == "postgres" else SimulatedBank(servers)
+    try:
+        say(bank.says)
+        bank.start()
+        _watch(folder, servers, bank, seconds, say)
+    finally:
+        bank.close()
+        broker.stop()
+
+
+def _watch(folder: Path, servers: str, bank: Source, seconds: float, say: Say) -> None:
+    reader = RowByRow(servers)
+    reading = threading.Thread(target=reader.run, name="row-by-row", daemon=True)
+    reading.start()
+    say("\n$ zync run --commit-every 500ms        (its log is run.log)")
+    with (folder / "run.log").open("w", encoding="utf-8") as log:
+        running = subprocess.Popen(  # noqa: S603 - zync itself
+            [sys.executable, "-m", "zync", "run", "--commit-every", "500ms"],
+            cwd=folder,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        _await(lambda: consistent_sums(folder) is not None, _FIRST_SECONDS, running, folder)
+        say("Sums of all accounts, tellers, branches and of history, which each transfer changes alike:\n")
+        say(f"  {'rows as they arrive':44}   zync's tables, at the newest snapshot")
+        until, looks, broken = time.monotonic() + seconds, 0, [0, 0]
+        while time.monotonic() < until:
+            time.sleep(1)
+            arrived, whole = reader.sums(), consistent_sums(folder)
+            assert whole is not None  # noqa: S101 - a snapshot stays
+            sums, sync, transfers = whole
+            looks += 1
+            for index, one in enumerate((arrived, sums)):
+                broken[index] += len(set(one.values())) > 1
+            say(f"  {_line(arrived)}   {_line(sums)}  {transfers:,} transfers, sync {sync}")
+        times = f"{broken[0]} times as rows arrive, {broken[1]} times in zync's tables"
+        say(f"\nOf {amount(looks, 'look')}, how often the bank was broken: {times}.")
+        bank.end()
+        truth = bank.truth()
+        say(f"No more transfers; the bank itself says {truth:,} now.")
+        _await(lambda: set((consistent_sums(folder) or ({},))[0].values()) == {truth}, _LAST_SECONDS, running, folder)
+        say(f"zync's four tables say {truth:,}, too: all transfers are there, whole and once.")
+    finally:
+        reader.over.set()
+        running.send_signal(signal.SIGINT)
+        running.wait(120)
+        reading.join(10)
+
+
+def _line(sums: dict[str, int]) -> str:
+    verdict = "equal " if len(set(sums.values())) == 1 else "BROKEN"
+    return " ".join(f"{one:9,}" for one in sums.values()) + " " + verdict
+
+
+def _await(wanted: Callable[[], bool], seconds: float, running: "subprocess.Popen[bytes]", folder: Path) -> None:
+    until = time.monotonic() + seconds
+    while not wanted():
+        if running.poll() is not None or time.monotonic() > until:
+            msg = f"zync run does not get on: see {folder / 'run.log'}"
+            raise ZyncError(msg)
+        time.sleep(0.2)
