@@ -395,7 +395,7 @@ def demo(
         Literal["bank", "postgres", "orders"],
         typer.Option(help="A bank, live; the same on a real PostgreSQL and Debezium; two orders, step by step."),
     ] = "bank",
-    seconds: Annotated[float, typer.Option(min=1, help="How long to watch the bank.")] = 30,
+    seconds: Annotated[float, typer.Option(min=1, help="How long to watch the bank.")] = 40,
     debug: Debug = False,
 ) -> None:
     """Show on a real Kafka how disaggregated transactions land whole."""

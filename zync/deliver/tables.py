@@ -20,7 +20,8 @@ from zync.deliver.snapshots import Snapshot
 from zync.deliver.target import Target, check, targets, through
 from zync.errors import UsageError
 from zync.etl.explain import rules_over_nothing
-from zync.lake import existing_table, open_table
+from zync.lake import data_files, existing_table, open_table
+from zync.spark import pace
 from zync.staging.commit import owned
 from zync.staging.table import SYNC
 from zync.transactions.done import understand
@@ -109,6 +110,7 @@ def _batch(  # noqa: PLR0913
     since = before.sync if before else 0
     ahead = max(done.values())
     upto = ahead if ahead > since else newest
+    pace(spark, config.spark, sum(one.rows for one in data_files(staging, "sync", above=since, upto=upto)))
     rows = {}
     for target in found:
         after = max(done[target.topic], since) if target.topic in recorded else done[target.topic]

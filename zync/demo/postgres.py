@@ -129,6 +129,9 @@ class Debezium:
             "database.dbname": "postgres",
             "topic.creation.default.replication.factor": "1",
             "topic.creation.default.partitions": "3",
+            "topic.creation.groups": "transactions",  # which order: commit needs in one partition
+            "topic.creation.transactions.include": r".*\.transaction",
+            "topic.creation.transactions.partitions": "1",
         }
         (self.folder / "worker.properties").write_text("".join(f"{key}={value}\n" for key, value in worker.items()))
         (self.folder / "connector.json").write_text(json.dumps({"name": "bank", "config": connector}))

@@ -118,8 +118,8 @@ def _row(number: int, lsn: int, table: str, order: int, row: dict[str, int]) -> 
     source = {"version": "3.7.0.Final", "connector": "postgresql", "name": "bank", "ts_ms": now, "snapshot": "false"}
     source |= {"db": "bank", "schema": "public", "table": table, "txId": number, "lsn": lsn}
     place = {"id": f"{number}:{lsn}", "total_order": order, "data_collection_order": 1}
-    value = {"before": None, "after": row, "source": source, "transaction": place, "ts_ms": now}
-    value = {**value, "op": "u" if column else "c"}
+    value: dict[str, Any] = {"before": None, "after": row, "source": source, "transaction": place, "ts_ms": now}
+    value["op"] = "u" if column else "c"
     key = row[column] if column else number
     return (
         f"bank.public.{table}",
