@@ -60,7 +60,7 @@ class PostgresBank:
         self.scratch = Path(tempfile.mkdtemp(prefix="zync-postgres-"))
         self.scratch.chmod(0o755)
         self.postgres = Postgres(self.scratch)
-        self.debezium = Debezium(folder / ".zync" / "connect", servers, self.postgres, "bank")
+        self.debezium = Debezium(folder.absolute() / ".zync" / "connect", servers, self.postgres, "bank")
         self.load: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -102,9 +102,8 @@ class RowByRow:
 
     def run(self) -> None:
         """Takes rows until it is over."""
-        consumer = Consumer(
-            {"bootstrap.servers": self.servers, "group.id": "row-by-row", "auto.offset.reset": "earliest"}
-        )
+        settings = {"bootstrap.servers": self.servers, "group.id": "row-by-row", "auto.offset.reset": "earliest"}
+        consumer = Consumer({**settings, "topic.metadata.refresh.interval.ms": 1000})  # not all topics are there yet
         consumer.subscribe([f"bank.public.pgbench_{name}" for name in SUMS])
         while not self.over.is_set():
             for message in consumer.consume(500, timeout=0.2):
@@ -166,7 +165,8 @@ def _watch(folder: Path, servers: str, bank: Source, seconds: float, say: Say) -
             start_new_session=True,
         )
     try:
-        _await(lambda: consistent_sums(folder) is not None, _FIRST_SECONDS, running, folder)
+        say("Waiting for the first transfers in zync's tables (two Sparks start) ...")
+        _await(lambda: (consistent_sums(folder) or ({}, 0, 0))[2] > 0, _FIRST_SECONDS, running, folder)
         say("Sums of all accounts, tellers, branches and of history, which each transfer changes alike:\n")
         say(f"  {'rows as they arrive':44}   zync's tables, at the newest snapshot")
         until, looks, broken = time.monotonic() + seconds, 0, [0, 0]
