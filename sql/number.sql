@@ -1,7 +1,8 @@
--- In: `made`, one topic's output rows, in buckets that each hold a run of seqnos; `first_offset`, where each begins.
--- Out: staging's output rows, numbered without gap in order of transaction, `_order`, rule and their JSON.
+-- In: `made`, one topic's output rows with their transactions' turns, in buckets that each hold a run of turns;
+--     `first_offset`, where each begins.
+-- Out: staging's output rows, numbered without gap in order of turn, transaction, `_order`, rule and their JSON.
 SELECT 'output' AS kind, seqno,
   named_struct('topic', f.topic, 'partition', 0, 'offset', f.first - 1 + row_number() OVER (
-    PARTITION BY bucket ORDER BY seqno, _order, rule, value, key)) AS kafka,
-  key, value
+    PARTITION BY bucket ORDER BY turn, seqno, _order, rule, value, key)) AS kafka,
+  key, value, nullif(turn, seqno) AS head
 FROM made JOIN first_offset f USING (bucket)

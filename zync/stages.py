@@ -91,12 +91,18 @@ def transform_and_write(sync: Sync) -> Sync:
 def _write(sync: Sync, records: "DataFrame", folder: str) -> None:
     rows = _bookkeeping(sync)
     offsets, spread = sync.known.cursor.offsets, not sync.small
-    outputs = transform(sync.spark, records, sync.config, offsets, sync.failures, keeper=sync.keeper, spread=spread)
+    few = there(sync.assembled).summary.completed <= _FEW_TRANSACTIONS
+    turns = sync.keeper.keep(sync.spark.sql(statement("turns"))) if sync.in_order else None
+    if turns is not None and few:
+        turns = turns.hint("broadcast")
+    outputs = transform(
+        sync.spark, records, sync.config, offsets, sync.failures, turns, keeper=sync.keeper, spread=spread
+    )
     if outputs is not None and sync.done.preset:
         whole = there(sync.settling).where("completes_at IS NOT NULL")
         positions = whole.where("position IS NOT NULL").groupBy("completes_at").agg({"position": "max"})
         positions = positions.toDF("seqno", "position")
-        if there(sync.assembled).summary.completed <= _FEW_TRANSACTIONS:
+        if few:
             positions = positions.hint("broadcast")
         outputs = outputs.join(positions, "seqno", "left")
     if outputs is not None:

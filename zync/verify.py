@@ -25,7 +25,7 @@ from zync.transactions.set_aside import REVISITS, seqnos
 _SHOWN = 20
 """Violations of one claim that are listed; more are counted."""
 _OF_RAW = ["seqno", "kafka", "ingested"]
-_OF_STAGING = ["kind", "seqno", "sync", "kafka", "txn", "records", "state", "reason"]
+_OF_STAGING = ["kind", "seqno", "sync", "kafka", "txn", "records", "state", "head"]
 
 
 @dataclass
@@ -213,7 +213,7 @@ def _staging(table: DeltaTable, config: Config, read: dict[str, Any]) -> Iterato
     yield _settled_once(settled, in_flight, cursor.head)
     yield _once(rows, config.transactions.remember)
     yield _revisited_once(rows)
-    yield _outputs(rows, cursor.offsets, in_turn=config.transactions.order == "commit")
+    yield _outputs(rows, cursor.offsets)
     holding = [one["seqno"] for one in in_flight.to_pylist() if one["kind"] == "pending"]
     claim = Claim("the cursor is before the first record in flight", 1)
     wanted = min(holding) - 1 if holding else cursor.head
@@ -284,30 +284,25 @@ def _revisited_once(rows: pa.Table) -> Claim:
     return claim
 
 
-def _outputs(rows: pa.Table, next_offsets: dict[str, int], *, in_turn: bool) -> Claim:
-    """Offsets of each output topic are 0, 1, 2 … in order of transaction; each transaction with output is done.
-
-    `in_turn`: some wait for others, and only they are in order: what is by itself, or redriven, goes out at once.
-    """
+def _outputs(rows: pa.Table, next_offsets: dict[str, int]) -> Claim:
+    """Offsets of each output topic are 0, 1, 2 … in order of transaction; each transaction with output is done."""
     out = rows.filter(pc.equal(rows["kind"], "output"))
     claim = Claim("output offsets rise by one, in order of transaction, and each transaction is done", out.num_rows)
     done = rows.filter(pc.is_in(rows["kind"], pa.array(["done", "released"])))["seqno"].unique()
     strange = out.filter(pc.invert(pc.is_in(out["seqno"], done)))["seqno"].unique().to_pylist()
     for seqno in strange:
         claim.broken(f"output of seqno {seqno}, which is no transaction that is done")
-    if in_turn:
-        plain = pc.and_(pc.is_valid(rows["txn"]), pc.is_null(rows["reason"]))
-        ordered = rows.filter(pc.and_(plain, pc.equal(rows["kind"], "done")))["seqno"]
     place = out["kafka"].combine_chunks()
     table = pa.table({"topic": place.field("topic"), "offset": place.field("offset"), "seqno": out["seqno"]})
+    table = table.append_column("turn", pc.coalesce(out["head"], out["seqno"]))
     for topic in sorted({*table["topic"].unique().to_pylist(), *next_offsets}):
         mine = table.filter(pc.equal(table["topic"], topic)).sort_by("offset")
         offsets = mine["offset"].to_numpy()
         for index in np.flatnonzero(offsets != np.arange(len(offsets)))[:1]:
             claim.broken(f"{topic}: offset {offsets[index]} stands where {index} should")
-        mine = mine.filter(pc.is_in(mine["seqno"], ordered)) if in_turn else mine
-        for index in np.flatnonzero(np.diff(mine["seqno"].to_numpy()) < 0)[:1]:
-            claim.broken(f"{topic}: seqno falls after offset {mine['offset'][index]}")
+        later, seqnos = np.diff(mine["turn"].to_numpy()), np.diff(mine["seqno"].to_numpy())
+        for index in np.flatnonzero((later < 0) | ((later == 0) & (seqnos < 0)))[:1]:
+            claim.broken(f"{topic}: the order of transactions is not kept after offset {mine['offset'][index]}")
         if len(offsets) != next_offsets.get(topic, 0):
             claim.broken(f"{topic}: {len(offsets)} rows, but the cursor's next offset is {next_offsets.get(topic, 0)}")
     return claim

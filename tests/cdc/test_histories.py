@@ -215,10 +215,46 @@ def test_in_order_of_commit_what_is_whole_waits_for_what_was_committed_before(
     assert violations(tmp_path, ", order: commit") == []
 
 
+def by_itself(x: int) -> dict[str, Any]:
+    """A row that is in no transaction, as those of a snapshot are."""
+    found = row(0, "A", 1, "t", x)
+    del found["value"]["transaction"]
+    return found
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_in_order_of_commit_rows_come_out_the_same_in_any_cuts(tmp_path: Path, spark: Any, seed: int) -> None:
+    chance = random.Random(seed)
+    lanes: list[list[dict[str, Any]]] = [[], [], []]
+    for txn in range(1, 41):
+        lanes[0] += [row(txn, "A", 1, "t", txn), *(by_itself(100 + txn) for _ in range(chance.randrange(3)))]
+        lanes[1].append(row(txn, "A", 2, "u", txn))
+        lanes[2].append(end(txn, t=1, u=1))
+    lane_of = [number for number, lane in enumerate(lanes) for _ in lane]
+    chance.shuffle(lane_of)
+    records = [lanes[number].pop(0) for number in lane_of]
+    found = []
+    for name, cuts in (("once", set()), ("cut", {chance.randrange(1, len(records)) for _ in range(3)})):
+        (tmp_path / name).mkdir()
+        sync_small_files(tmp_path / name, records, cuts, spark, ", order: commit")
+        staging = [one for one in rows(tmp_path / name / "staging") if one["kind"] == "output"]
+        found.append(sorted((one["kafka"]["offset"], one["seqno"], one["head"], one["value"]) for one in staging))
+        assert violations(tmp_path / name, ", order: commit") == []
+    assert found[0] == found[1]
+    assert any(turn for _, _, turn, _ in found[0])
+    seqnos = [seqno for _, seqno, _, _ in found[0]]
+    assert seqnos != sorted(seqnos)  # some of those by themselves come before what was committed before them
+
+
+def test_a_row_comes_before_a_later_one_of_its_partition_in_the_order_of_commit_too(tmp_path: Path, spark: Any) -> None:
+    records = [end(1, t=1), by_itself(5), row(1, "A", 1, "t", 6)]  # END was taken before the two rows
+    sync_small_files(tmp_path, records, set(), spark, ", order: commit")
+    found = [one for one in rows(tmp_path / "staging") if one["kind"] == "output"]
+    assert sorted((one["kafka"]["offset"], one["seqno"]) for one in found) == [(0, 2), (1, 1)]
+
+
 def test_what_was_released_waits_for_its_turn_too(tmp_path: Path, spark: Any) -> None:
-    by_itself = row(0, "A", 1, "t", 9)
-    del by_itself["value"]["transaction"]
-    records = [row(2, "A", 1, "t", 1), end(1, t=1), end(2, t=2), end(3, t=1), row(3, "A", 1, "t", 3), by_itself]
+    records = [row(2, "A", 1, "t", 1), end(1, t=1), end(2, t=2), end(3, t=1), row(3, "A", 1, "t", 3), by_itself(9)]
     syncer = sync_small_files(tmp_path, records, set(), spark, ", order: commit")
     raw, staging = str(tmp_path / "raw"), str(tmp_path / "staging")
     (third,) = [one for one in transactions(raw, staging) if one.id == "3"]

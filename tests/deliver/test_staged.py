@@ -40,7 +40,9 @@ def test_all_of_it_in_order_from_any_place_on(tmp_path: Path, seed: int, monkeyp
     by_seqno = sorted((seqno, *one) for seqno, one in staging.committed)
     assert sorted((one["seqno"], one["topic"], one["key"], one["value"]) for one in everything) == by_seqno
     for one in chance.sample(everything, min(5, len(everything))):
-        after = [other for rows in staged(table, Place(one["sync"], one["seqno"])) for other in rows.to_pylist()]
+        after = [
+            other for rows in staged(table, Place(one["sync"], one["turn"], one["seqno"])) for other in rows.to_pylist()
+        ]
         assert after == [other for other in everything if other["seqno"] > one["seqno"]]
 
 

@@ -255,7 +255,7 @@ class _Run:
                 last = rows.slice(rows.num_rows - 1).to_pylist()[0]
                 by_topic = rows.group_by("topic").aggregate([([], "count_all"), ("offset", "max")]).to_pylist()
                 offsets = {**progress.offsets, **{one["topic"]: one["offset_max"] + 1 for one in by_topic}}
-                progress = replace(progress, sync=last["sync"], seqno=last["seqno"], offsets=offsets)
+                progress = replace(progress, offsets=offsets, **{one: last[one] for one in ("sync", "turn", "seqno")})
                 targets = {one["topic"]: self.target(one["topic"]) for one in by_topic}
                 counts = {targets[one["topic"]]: one["count_all"] for one in by_topic}
                 transactions = list(_transactions(rows))

@@ -31,12 +31,13 @@ class Progress:
     staging: str
     sync: int = 0
     seqno: int = 0
+    turn: int = 0
     offsets: dict[str, int] = field(default_factory=dict)
 
     @property
     def place(self) -> Place:
         """Where in staging that is."""
-        return Place(self.sync, self.seqno)
+        return Place(self.sync, self.turn or self.seqno, self.seqno)
 
     def as_json(self) -> bytes:
         """The record's value."""

@@ -14,41 +14,51 @@ from zync.staging.table import STAGING_SCHEMA
 
 MOST_ROWS = 250_000
 MOST_BYTES = 64 << 20
+_LAST = 2**63 - 1
+_PLACE = {
+    "sync": ds.field("sync"),
+    "turn": pc.coalesce(ds.field("head"), ds.field("seqno")),
+    "seqno": ds.field("seqno"),
+}
 _SETTLED = ("done", "released")
 """What tells an output row's transaction."""
 
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """How far a delivery is: through the transaction `seqno` of the sync `sync`.
+    """How far a delivery is: through the transaction `seqno` of the sync `sync`, whose turn came at `turn`.
 
-    Both, for with order: commit a sync may send out transactions of lower seqnos than the one before it did.
+    Without order: commit its turn comes at its seqno.
     """
 
     sync: int = 0
+    turn: int = 0
     seqno: int = 0
 
 
 def staged(table: DeltaTable, after: Place) -> Iterator[pa.Table]:
     """The output rows after that place, as tables of whole transactions, each of no more than fits in memory.
 
-    In the order in which staging numbered them, by topic: sync, seqno, offset. Columns: sync, seqno, topic, offset,
-    key, value, position and txn (null where a record is a transaction by itself).
+    In the order in which staging numbered them, by topic: sync, turn, seqno, offset. Columns: those, and topic, key,
+    value, position and txn (null where a record is a transaction by itself).
     """
     for paths, upto in _spans(data_files(table, "sync", above=after.sync - 1)):
-        rows, end = dataset(table, paths, STAGING_SCHEMA), Place(upto, 2**63 - 1)
+        rows, end = dataset(table, paths, STAGING_SCHEMA), Place(upto, _LAST, _LAST)
         outputs = _between(after, end) & (ds.field("kind") == "output")
-        for last in _cuts(rows.to_table(columns=["sync", "seqno"], filter=outputs), _at_once(rows)):
-            yield _rows(rows, _between(after, last))
+        for last in _cuts(rows.to_table(columns=_PLACE, filter=outputs), _at_once(rows)):
+            yield _rows(rows, after, last)
             after = last
         after = max(after, end)
 
 
 def _between(after: Place, last: Place) -> ds.Expression:
     """What is after the one and not after the other."""
-    sync, seqno = ds.field("sync"), ds.field("seqno")
-    beyond = (sync > after.sync) | ((sync == after.sync) & (seqno > after.seqno))
-    return beyond & ((sync < last.sync) | ((sync == last.sync) & (seqno <= last.seqno)))
+    sync, turn, seqno = _PLACE.values()
+    beyond = (turn > after.turn) | ((turn == after.turn) & (seqno > after.seqno))
+    within = (turn < last.turn) | ((turn == last.turn) & (seqno <= last.seqno))
+    return ((sync > after.sync) | ((sync == after.sync) & beyond)) & (
+        (sync < last.sync) | ((sync == last.sync) & within)
+    )
 
 
 def _spans(files: list[DataFile]) -> Iterator[tuple[list[str], int]]:
@@ -77,11 +87,11 @@ def _at_once(rows: ds.FileSystemDataset) -> int:
 
 def _cuts(places: pa.Table, at_once: int) -> Iterator[Place]:
     """The last place of each run of about so many rows; a transaction is never cut."""
-    counted = places.group_by(["sync", "seqno"]).aggregate([([], "count_all")])
-    counted = counted.sort_by([("sync", "ascending"), ("seqno", "ascending")])
+    counted = places.group_by(list(_PLACE)).aggregate([([], "count_all")])
+    counted = counted.sort_by([(name, "ascending") for name in _PLACE])
     last, count = None, 0
-    for sync, seqno, rows in zip(*(column.to_pylist() for column in counted.columns), strict=True):
-        last, count = Place(sync, seqno), count + rows
+    for *place, rows in zip(*(column.to_pylist() for column in counted.columns), strict=True):
+        last, count = Place(*place), count + rows
         if count >= at_once:
             yield last
             last, count = None, 0
@@ -89,11 +99,12 @@ def _cuts(places: pa.Table, at_once: int) -> Iterator[Place]:
         yield last
 
 
-def _rows(rows: ds.FileSystemDataset, wanted: ds.Expression) -> pa.Table:
-    columns = {name: ds.field(name) for name in ("sync", "seqno", "key", "value", "position")}
+def _rows(rows: ds.FileSystemDataset, after: Place, last: Place) -> pa.Table:
+    columns = _PLACE | {name: ds.field(name) for name in ("key", "value", "position")}
     columns |= {name: ds.field("kafka", name) for name in ("topic", "offset")}
-    made = rows.to_table(columns=columns, filter=wanted & (ds.field("kind") == "output"))
-    settled = rows.to_table(columns=["seqno", "txn"], filter=wanted & ds.field("kind").isin(list(_SETTLED)))
+    made = rows.to_table(columns=columns, filter=_between(after, last) & (ds.field("kind") == "output"))
+    syncs = (ds.field("sync") >= after.sync) & (ds.field("sync") <= last.sync)
+    settled = rows.to_table(columns=["seqno", "txn"], filter=syncs & ds.field("kind").isin(list(_SETTLED)))
     made = made.append_column("txn", settled["txn"].take(pc.index_in(made["seqno"], settled["seqno"])))
-    order = np.lexsort([made[name].to_numpy() for name in ("offset", "seqno", "sync")])
+    order = np.lexsort([made[name].to_numpy() for name in ("offset", *reversed(_PLACE))])
     return made if (order[1:] > order[:-1]).all() else made.take(order)

@@ -26,8 +26,23 @@ from zync.output import amount
 
 SUMS = {"accounts": "abalance", "tellers": "tbalance", "branches": "bbalance", "history": "delta"}
 """Of each table the column whose sum must be that of the others, for each transfer changes all four alike."""
-_KEYS = {"accounts": "aid", "tellers": "tid", "branches": "bid"}
+KEYS = {"accounts": "aid", "tellers": "tid", "branches": "bid"}
 _FIRST_SECONDS = 180
+_ACCOUNTS = 2000
+_TPC_B = r"""
+\set aid random(1, {accounts})
+\set bid random(1, 1)
+\set tid random(1, 10)
+\set delta random(-5000, 5000)
+BEGIN;
+UPDATE pgbench_accounts SET abalance = abalance + :delta WHERE aid = :aid;
+SELECT abalance FROM pgbench_accounts WHERE aid = :aid;
+UPDATE pgbench_tellers SET tbalance = tbalance + :delta WHERE tid = :tid;
+UPDATE pgbench_branches SET bbalance = bbalance + :delta WHERE bid = :bid;
+INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) VALUES (:tid, :bid, :aid, :delta, CURRENT_TIMESTAMP);
+END;
+"""
+"""What `pgbench --show-script=tpcb-like` shows, of one branch with so many accounts: a short snapshot to begin with."""
 _LAST_SECONDS = 120
 Say = Callable[[str], None]
 
@@ -64,12 +79,16 @@ class PostgresBank:
         self.load: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Starts them, with one branch's 100,000 accounts, and four clients that make 100 transfers a second."""
+        """Starts them, and once Debezium has all accounts four clients that make 100 transfers a second."""
         self.postgres.start()
         self.postgres.pgbench("-i", "-q").wait()
-        self.postgres.sql("CREATE TABLE pulse (x int)")
+        self.postgres.sql(f"CREATE TABLE pulse (x int); DELETE FROM pgbench_accounts WHERE aid > {_ACCOUNTS}")
+        (self.scratch / "transfer.sql").write_text(_TPC_B.format(accounts=_ACCOUNTS))
         self.debezium.start()
-        self.load = self.postgres.pgbench("-c", "4", "-R", "100", "-T", "3600")
+        self.debezium.wait_until_streamed()
+        self.load = self.postgres.pgbench(
+            "-c", "4", "-R", "100", "-T", "3600", "-f", str(self.scratch / "transfer.sql")
+        )
 
     def end(self) -> None:
         """Ends the clients, and waits until Debezium has sent what they did."""
@@ -114,7 +133,7 @@ class RowByRow:
     def take(self, name: str, row: dict[str, int]) -> None:
         """Puts a row into its table."""
         of = self.balances[name]
-        of[row[_KEYS[name]] if name in _KEYS else len(of)] = row[SUMS[name]]
+        of[row[KEYS[name]] if name in KEYS else len(of)] = row[SUMS[name]]
 
     def sums(self) -> dict[str, int]:
         """What the tables' sums are now."""

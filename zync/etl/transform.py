@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _MANY_PIECES = 8
 _BUCKET = 1 << 16
-"""Seqnos whose rows are numbered by one task, where there is more than one to do it."""
+"""Turns whose rows are numbered by one task, where there is more than one to do it."""
 
 
 @dataclass(frozen=True)
@@ -34,31 +34,40 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
     config: Config,
     offsets: dict[str, int],
     left_out: tuple[Failure, ...],
+    turns: "DataFrame | None",
     *,
     keeper: Keeper,
     spread: bool,
 ) -> "DataFrame | None":
     """Staging's output rows of the whole transactions in `records`, numbered by topic from `offsets` on.
 
-    In order of transaction, `_order`, rule, and their JSON. Transactions in `left_out` have none. `spread`: several
-    tasks number them, each its run of seqnos; how many rows come before each run has to be counted first.
+    In order of transaction, `_order`, rule, and their JSON. Transactions in `left_out` have none. `turns`: of those
+    that waited for others (seqno), when they come (turn; sql/turns.sql). `spread`: several tasks number them, each its
+    run of turns; how many rows come before each run has to be counted first.
     Returns None where the config has no outputs; UsageError where a rule is no rule.
     """
     bind_views(spark, _without(spark, records, left_out, keeper), config)
     numbered: DataFrame | None = None
     for topic, made in made_by_topic(spark, config).items():
         first = offsets.get(topic, 0)
+        rows = _with_turns(made, turns)
         if spread:
-            rows = keeper.keep(made.selectExpr("*", f"seqno DIV {_BUCKET} AS bucket").repartition("bucket"))
+            rows = keeper.keep(rows.selectExpr("*", f"turn DIV {_BUCKET} AS bucket").repartition("bucket"))
             firsts = _first_offsets(rows, topic, first)
         else:
-            rows, firsts = made.selectExpr("*", "0L AS bucket"), [(topic, 0, first)]
+            rows, firsts = rows.selectExpr("*", "0L AS bucket"), [(topic, 0, first)]
         rows.createOrReplaceTempView("made")
         bound = local(spark, firsts, "topic string, bucket bigint, first bigint").hint("broadcast")
         bound.createOrReplaceTempView("first_offset")
         rows = spark.sql(statement("number"))
         numbered = rows if numbered is None else numbered.unionAll(rows)
     return numbered
+
+
+def _with_turns(made: "DataFrame", turns: "DataFrame | None") -> "DataFrame":
+    if turns is None:
+        return made.selectExpr("*", "seqno AS turn")
+    return made.join(turns, "seqno", "left").selectExpr("* EXCEPT (turn)", "coalesce(turn, seqno) AS turn")
 
 
 def _first_offsets(made: "DataFrame", topic: str, first: int) -> list[tuple[str, int, int]]:

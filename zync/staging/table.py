@@ -45,6 +45,8 @@ STAGING_SCHEMA = pa.schema(
 kind: output, done, pending, expired, late, duplicate, quarantined, released, discarded, ignored, trimmed (records that
 raw had no more when this staging was made) or cursor. seqno: the transaction's (pending, expired: of its first record;
 late, quarantined records: the record's; trimmed: the last one's; cursor: the cursor).
+head: the largest raw seqno looked at; of an output row, with order: commit, the record at which its transaction's turn
+came, where that is after its seqno: the order of output rows is that of head, or else seqno, and then seqno.
 sync: the number of the sync that wrote the row. kafka: the place in the output topic (records set aside: where
 they came from). position: of an output row, where its transaction's commit is in the source's order (with a
 preset). records: seqnos as ranges. since: when the first record was ingested. state: of `done`'s
