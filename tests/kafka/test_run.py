@@ -1,0 +1,147 @@
+"""`zync run`: parts that are killed come back, parts whose run is gone end, and who watches is told."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cdc.test_bank_run import part
+from tests.conftest import ZYNC, TopicMaker, produce, start, zync
+from tests.kafka.conftest import Lake, get, wait_until
+from zync.devkafka import free_port
+from zync.run import pipeline
+from zync.run.pipeline import Part, parts
+from zync.yaml import load
+
+
+BRISK = 'spark: {spark.driver.extraJavaOptions: "-XX:TieredStopAtLevel=1"}\n'
+
+
+@pytest.fixture
+def topic_of_transactions(lake: Lake, topic: TopicMaker) -> str:
+    """A topic, and a config of transactions of two records in it, which is of no output."""
+    name = topic()
+    lake.config(session_timeout_ms=45000)
+    with (lake.folder / "zync.yaml").open("a") as config:
+        config.write(f'topics: {{{name}: {{id: "value:txn"}}}}\ntransactions: {{done: "count(*) = 2"}}\n{BRISK}')
+    return name
+
+
+def send(lake: Lake, name: str, txns: range) -> None:
+    produce(lake.broker, [(name, 0, {"txn": txn}) for txn in txns for _ in range(2)])
+
+
+def test_what_dies_is_started_again_and_what_lost_its_run_ends(lake: Lake, topic_of_transactions: str) -> None:
+    name, port = topic_of_transactions, free_port()
+    send(lake, name, range(5))
+    running = start("run", "--commit-every", "100ms", "--metrics", f"localhost:{port}", cwd=lake.folder)
+    try:
+        wait_until(lambda: lake.count() == 10)
+        killed = part(running, "sync-from kafka")
+        assert killed
+        os.kill(killed, signal.SIGKILL)
+        began = time.monotonic()
+        send(lake, name, range(5, 10))
+        wait_until(lambda: lake.count() == 20)
+        assert time.monotonic() - began < 30  # less than Kafka waits for who was killed
+        wait_until(lambda: 'zync_sync_transactions_total{part="sync"} 10.0' in get(port, "/metrics")[1], 180)
+        said = get(port, "/metrics")[1]
+        assert 'zync_run_restarts_total{part="sync-from"} 1.0' in said
+        assert 'zync_run_up{part="sync"} 1.0' in said
+        assert get(port, "/readyz") == (200, "ready\n")
+        again = zync("run", cwd=lake.folder, check=False)
+        assert (again.returncode, "another zync" in again.stderr) == (3, True)
+        left = [part(running, words) for words in ("sync-from kafka", "sync raw")]
+        running.kill()
+        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in left), 30)
+    finally:
+        running.kill()
+    log = next(lake.folder.glob("run---commit-*.log")).read_text()
+    assert "sync-from killed by SIGKILL; started again in 1 s" in log
+    assert "sync      sync 1: " in log
+
+
+def test_on_a_terminal_it_shows_how_the_parts_do_and_ctrl_c_ends_them(lake: Lake, topic_of_transactions: str) -> None:
+    send(lake, topic_of_transactions, range(5))
+    ours, theirs = pty.openpty()
+    command = [*ZYNC, "run", "--commit-every", "100ms"]
+    environment = {**os.environ, "COLUMNS": "160", "TERM": "xterm"}
+    running = subprocess.Popen(command, cwd=lake.folder, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
+    os.close(theirs)
+    shown = ""
+
+    def shows(text: str) -> bool:
+        nonlocal shown
+        shown += os.read(ours, 100_000).decode()
+        return text in shown
+
+    try:
+        wait_until(lambda: shows("zync run"))
+        wait_until(lambda: shows("10 records"))
+        wait_until(lambda: shows("5 transactions"), 180)
+        wait_until(lambda: shows("a sync's stages: read_new"))
+        running.send_signal(signal.SIGINT)
+        while running.poll() is None:
+            try:
+                shows("")
+            except OSError:  # the terminal's other end is closed
+                break
+        assert running.wait(60) == 0
+        assert "stopped; sync-from: 0 restarts" in shown
+    finally:
+        running.kill()
+
+
+def test_a_part_that_cannot_run_is_tried_again_and_the_rest_goes_on(lake: Lake, topic_of_transactions: str) -> None:
+    with (lake.folder / "zync.yaml").open("a") as config:
+        config.write("outputs: [{topic: out, sql: out.sql}]\n")
+        config.write("deliver: {kafka: {properties: {bootstrap.servers: 'localhost:1'}}}\n")
+    (lake.folder / "out.sql").write_text("SELECT seqno, value:txn::int AS n FROM records")
+    send(lake, topic_of_transactions, range(5))
+    running = start("run", "--commit-every", "100ms", "--log-format", "json", cwd=lake.folder)
+    log = next(lake.folder.glob("run---commit-*.log"))
+
+    def said() -> list[dict[str, object]]:
+        return [json.loads(line) for line in log.read_text().splitlines()]
+
+    try:
+        wait_until(lambda: any(one.get("event") == "restart" for one in said()), 120)
+        wait_until(lambda: lake.count() == 10)
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(60) in (0, 1)  # the part may just have failed again
+    finally:
+        running.kill()
+    (failed, *_) = [one for one in said() if one["level"] == "error"]
+    assert failed["part"] == "to kafka"
+    assert "localhost:1" in str(failed["message"])
+
+
+def test_what_runs_is_what_the_config_names(tmp_path: Path) -> None:
+    def names(text: str) -> list[str]:
+        (tmp_path / "zync.yaml").write_text(text)
+        return [one.name for one in parts(load(tmp_path / "zync.yaml"), str(tmp_path), {})]
+
+    assert names("lake: l") == ["sync-from", "sync"]
+    assert names("deliver: {kafka: {}}") == ["sync-from", "sync", "to kafka"]
+    assert names("deliver: {tables: {}, kafka: {}}") == ["sync-from", "sync", "to kafka", "to tables"]
+
+
+def test_the_wait_before_a_part_is_started_again_grows_and_starts_anew_when_it_was_well() -> None:
+    waits: list[str] = []
+    say: Callable[..., None] = lambda part, level, text, values: waits.append(text.rpartition(" in ")[2])  # noqa: E731
+    one = Part("p", ())
+    runner = pipeline.Pipeline((one,), threading.Event(), say)
+    for _ in range(8):
+        one.began = time.monotonic()
+        runner._again(one, 1)  # noqa: SLF001
+    assert waits == ["1 s", "2 s", "4 s", "8 s", "16 s", "32 s", "60 s", "60 s"]
+    one.began = time.monotonic() - 61
+    runner._again(one, 1)  # noqa: SLF001
+    assert waits[-1] == "1 s"
