@@ -20,7 +20,6 @@ from zync.run import pipeline
 from zync.run.pipeline import Part, parts
 from zync.yaml import load
 
-
 BRISK = 'spark: {spark.driver.extraJavaOptions: "-XX:TieredStopAtLevel=1"}\n'
 
 
