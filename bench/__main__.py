@@ -18,6 +18,8 @@ NAMES = (
     "processes",
     "sync_to_kafka",
     "sync_to_tables",
+    "bank",
+    "latency",
     "reassembly",
     "preset",
     "formats",

@@ -15,7 +15,7 @@ from zync.spark import session
 PARTITIONS = 4
 ROUNDS = 3
 
-_KAFKA_SOURCE = (
+KAFKA_SOURCE = (
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
     "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
     "org.apache.kafka:kafka-clients:3.9.2",
@@ -33,7 +33,7 @@ _COLUMNS = (
 
 def run(folder: Path) -> list[Result]:
     """The ratio of the two best rates."""
-    found = [str(jar) for jar in (*jars.fetch(jars.DELTA), *jars.fetch(_KAFKA_SOURCE))]
+    found = [str(jar) for jar in (*jars.fetch(jars.DELTA), *jars.fetch(KAFKA_SOURCE))]
     spark = session("local[2]", {"spark.jars": ",".join(found), "spark.driver.extraClassPath": os.pathsep.join(found)})
     with broker() as servers:
         topic(servers, "t", PARTITIONS)

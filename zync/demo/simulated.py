@@ -17,7 +17,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 ACCOUNTS, TELLERS, BRANCHES = 1000, 20, 2
 _PARTITIONS = 3
-_SLOWEST_SECONDS = 1.0
 _HEADERS = [("__debezium.context.runId", b"simulated")]
 _KEYS = {"pgbench_accounts": "aid", "pgbench_tellers": "tid", "pgbench_branches": "bid", "pgbench_history": None}
 
@@ -26,16 +25,18 @@ Event = tuple[str, int, bytes | None, bytes]
 
 
 class SimulatedBank:
-    """Transfers, `rate` of them a second, from `start` until `end`."""
+    """Transfers, `rate` of them a second, from `start` until `end`; rows come up to `slowest` seconds after them."""
 
     says = (
         "A bank makes transfers. Each changes three balances and adds a row of history: four topics, 3 partitions each."
     )
 
-    def __init__(self, servers: str, rate: float = 50) -> None:
-        self.servers, self.rate = servers, rate
+    def __init__(self, servers: str, rate: float = 50, slowest: float = 1.0) -> None:
+        self.servers, self.rate, self.slowest = servers, rate, slowest
         self.total = 0
         """What all transfers so far come to: the truth."""
+        self.committed: dict[str, float] = {}
+        """When each transfer, by its transaction's id, was made (of `time.time`)."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._send, name="bank", daemon=True)
 
@@ -68,12 +69,12 @@ class SimulatedBank:
             now = time.monotonic()
             if now >= due and not self._ended.is_set():
                 due += 1 / self.rate
-                delta, events = next(transfers)
-                self.total += delta
+                txn, delta, events = next(transfers)
+                self.total, self.committed[txn] = self.total + delta, time.time()
                 for event in events:
                     lane = lanes.setdefault(event[:2], deque())
                     earliest = max(now, lane[-1][0]) if lane else now
-                    lane.append((max(earliest, now + paces.uniform(0, _SLOWEST_SECONDS)), event))
+                    lane.append((max(earliest, now + paces.uniform(0, self.slowest)), event))
             for lane in lanes.values():
                 while lane and lane[0][0] <= now:
                     topic, partition, key, value = lane.popleft()[1]
@@ -82,8 +83,8 @@ class SimulatedBank:
         producer.flush(30)
 
 
-def _transfers() -> Iterator[tuple[int, list[Event]]]:
-    """For ever: what a transfer comes to, and what Debezium sends of it."""
+def _transfers() -> Iterator[tuple[str, int, list[Event]]]:
+    """For ever: a transfer's id, what it comes to, and what Debezium sends of it."""
     chance = random.Random()  # noqa: S311 - no secret
     balances: dict[tuple[str, int], int] = {}
     lsn, number = 10_000, 700
@@ -105,7 +106,7 @@ def _transfers() -> Iterator[tuple[int, list[Event]]]:
             events.append(_row(number, lsn, table, order, row))
         counts = [{"data_collection": f"public.{table}", "event_count": 1} for table in rows]
         counted = {"status": "END", "event_count": len(rows), "data_collections": counts}
-        yield delta, [*events, _event(number, lsn + 10, counted)]
+        yield str(number), delta, [*events, _event(number, lsn + 10, counted)]
 
 
 def _event(number: int, lsn: int, said: dict[str, Any]) -> Event:

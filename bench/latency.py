@@ -1,0 +1,123 @@
+"""From the database's commit to where readers see it: staging, tables, Kafka; at a steady 1,000 rows a second.
+
+The demo's bank, whose rows come at once here, through `zync run`, warm: 250 transfers of four rows a second.
+"""
+
+import shutil
+import signal
+import statistics
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.dataset as ds
+from confluent_kafka import Consumer
+
+from bench.harness import ZYNC, Result, broker, log
+from zync.deliver import snapshots
+from zync.demo.simulated import SimulatedBank
+from zync.lake import data_files, dataset, open_table
+from zync.places import data_folder
+from zync.staging.table import STAGING_SCHEMA
+
+TRANSFERS = 250
+WARM_UP, SECONDS = 150.0, 60.0
+_GOAL = 2.0
+_LOOK = 0.05
+
+
+def run(folder: Path) -> list[Result]:
+    """Seconds at p50 and p99, of the pipeline with tables and without."""
+    return [*_measured(folder / "tables", tables=True), *_measured(folder / "kafka", tables=False)]
+
+
+class Watch:
+    """When each transaction was first seen in each place (of `time.time`)."""
+
+    def __init__(self, folder: Path, servers: str) -> None:
+        self.lake, self.servers = folder / "lake", servers
+        self.seen: dict[str, dict[str, float]] = {"staging": {}, "tables": {}, "kafka": {}}
+        self.over = threading.Event()
+        self.threads = [threading.Thread(target=one, daemon=True) for one in (self.staging, self.kafka)]
+
+    def staging(self) -> None:
+        """Looks at staging, and at the tables' snapshots, which say through which sync they are."""
+        table, sync = None, 0
+        behind: list[tuple[int, list[str]]] = []
+        while not self.over.wait(_LOOK):
+            table = table or open_table(str(self.lake / "staging"))
+            if table is None:
+                continue
+            table.update_incremental()
+            if files := data_files(table, "sync", above=sync):
+                now, sync = time.time(), max(one.highest for one in files)
+                rows = dataset(table, [one.path for one in files], STAGING_SCHEMA)
+                txns = rows.to_table(columns=["txn"], filter=ds.field("kind") == "done")["txn"].to_pylist()
+                self.seen["staging"].update(dict.fromkeys(txns, now))
+                behind.append((sync, txns))
+            newest = snapshots.newest(str(self.lake / "tables" / snapshots.NAME))
+            while newest and behind and behind[0][0] <= newest.sync:
+                self.seen["tables"].update(dict.fromkeys(behind.pop(0)[1], time.time()))
+
+    def kafka(self) -> None:
+        """Reads the topic `history`, read_committed: what it sees of a transaction is all there, over all topics."""
+        settings = {"group.id": "latency", "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
+        consumer = Consumer({"bootstrap.servers": self.servers, "topic.metadata.refresh.interval.ms": 500, **settings})
+        consumer.subscribe(["history"])
+        while not self.over.is_set():
+            for message in consumer.consume(1000, timeout=_LOOK):
+                if message.error() is None:
+                    self.seen["kafka"][dict(message.headers())["zync.txn"].decode()] = time.time()
+        consumer.close()
+
+
+def _measured(folder: Path, *, tables: bool) -> list[Result]:
+    shutil.copytree(data_folder("demo") / "bank", folder)
+    said = "".join(
+        line + "\n"
+        for line in (folder / "zync.yaml").read_text().splitlines()
+        if not line.startswith("spark:") and (tables or not line.startswith("  tables:"))
+    )
+    (folder / "zync.yaml").write_text(said)
+    with broker() as servers:
+        bank, watch = SimulatedBank(servers, TRANSFERS, slowest=0), Watch(folder, servers)
+        bank.start()
+        command = [*ZYNC, "run", "--commit-every", "200ms", "--bootstrap-servers", servers]
+        with (folder / "run.log").open("w") as out:
+            running = subprocess.Popen(command, cwd=folder, stdout=out, stderr=out)
+        try:
+            for thread in watch.threads:
+                thread.start()
+            time.sleep(WARM_UP)
+            began = time.time()
+            time.sleep(SECONDS)
+            ended = time.time()
+            bank.end()
+            measured = {txn: at for txn, at in bank.committed.items() if began < at < ended}
+            _await(lambda: all(measured.keys() <= watch.seen[one].keys() for one in ("staging", "kafka")), 300)
+            if tables:
+                _await(lambda: measured.keys() <= watch.seen["tables"].keys(), 300)
+        finally:
+            watch.over.set()
+            running.send_signal(signal.SIGINT)
+            running.wait(120)
+    results = []
+    for place in ("staging", "tables", "kafka") if tables else ("staging", "kafka"):
+        late = sorted(watch.seen[place][txn] - at for txn, at in measured.items())
+        p50, p99 = statistics.median(late), late[int(0.99 * len(late))]
+        of = f"from commit to {place}, at 1,000 rows/s, " + ("with tables" if tables else "without tables")
+        log(f"{of}: p50 {p50:.2f} s, p99 {p99:.2f} s")
+        goal = _GOAL if place == "staging" else None
+        results += [Result(f"p50 {of}", p50, "s", goal), Result(f"p99 {of}", p99, "s")]
+    return results
+
+
+def _await(holds: Callable[[], bool], seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > until:
+            msg = "not all transfers came through: see run.log"
+            raise RuntimeError(msg)
+        time.sleep(1)
