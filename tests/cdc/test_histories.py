@@ -14,10 +14,12 @@ from tests.cdc.test_captures import pipeline
 from tests.conftest import rows
 from zync.decide import decide
 from zync.errors import UsageError
+from zync.etl.explain import explain
 from zync.ingest.load import load
 from zync.operate import show, transactions
 from zync.sync import Syncer
 from zync.verify import verify
+from zync.yaml import load as read_config
 
 
 @dataclass
@@ -300,6 +302,21 @@ def test_what_is_redriven_waits_for_nobody(tmp_path: Path, spark: Any) -> None:
 def test_the_order_of_commit_needs_one_partition_that_says_it(tmp_path: Path, spark: Any) -> None:
     with pytest.raises(UsageError, match=r"p\.transaction to have one partition.* 2: "):
         sync_small_files(tmp_path, [end(1, t=1), end(2, t=1) | {"partition": 1}], set(), spark, ", order: commit")
+
+
+def test_states_that_do_not_add_up_are_warned_of(tmp_path: Path, spark: Any) -> None:
+    def warnings(said: str, deliver: str) -> list[str]:
+        pipeline(tmp_path, "p", said=said)
+        text = (tmp_path / "zync.yaml").read_text().replace("sql: rows.sql}", "sql: rows.sql, key: [txn]}")
+        (tmp_path / "zync.yaml").write_text(f"{text}deliver: {deliver}\n")
+        return explain(spark, read_config(tmp_path / "zync.yaml")).warnings
+
+    (warning,) = warnings("", "{tables: {}}")
+    assert "(rows)" in warning
+    assert "transactions.order: commit" in warning
+    assert warnings(", order: commit", "{tables: {}}") == []
+    assert warnings("", "{tables: {rows: {apply: append}}}") == []
+    assert warnings("", "{kafka: {}}") == []
 
 
 def violations(folder: Path, said: str) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zync.config import Config, OutputRule, Topic
+from zync.config import Config, DeliveredTable, OutputRule, Topic
 from zync.etl.rules import VIEW_COLUMNS, bind_lookups, bind_views, run_rule
 from zync.etl.transform import made_by_topic
 from zync.spark import read_parquet
@@ -67,6 +67,7 @@ def explain(spark: "SparkSession", config: Config) -> Pipeline:
         rules=[_rule(rule, rows) for rule, rows in made],
         warnings=[
             *_done_warnings(config, done),
+            *_order_warnings(config),
             *_chance_warnings("id, record_id or done", empty, views=True),
             *(one for rule, rows in made for one in _chance_warnings(f"rule {rule.name} (output {rule.topic})", rows)),
         ],
@@ -119,6 +120,23 @@ def _done_warnings(config: Config, done: Done) -> list[str]:
     if not done.preset and any(topic.record_id for topic in config.topics.values()):
         found.append("record_id: transactions in flight will be read again by every sync that meets them")
     return found
+
+
+def _order_warnings(config: Config) -> list[str]:
+    """Tables of current states that are filled in another order than the source's are no state that it was in."""
+    said = config.deliver.tables
+    states = [one.topic for one in config.outputs if said is not None and one.key and _is_state(said.get(one.topic))]
+    if not states or not config.transactions.preset or config.transactions.order == "commit":
+        return []
+    return [
+        f"tables hold the newest row of each key ({', '.join(dict.fromkeys(states))}), and with order: completion a "
+        "transaction may be there before one that was committed earlier, so that they do not add up until that is "
+        "there, too: say transactions.order: commit if they are to"
+    ]
+
+
+def _is_state(table: DeliveredTable | None) -> bool:
+    return table is None or table.apply != "append"
 
 
 def _chance_warnings(where: str, rows: "DataFrame", *, views: bool = False) -> list[str]:
