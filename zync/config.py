@@ -138,6 +138,10 @@ class KafkaDelivery:
     transaction_topic: str | None = None
     topics: dict[str, DeliveredTopic] = field(default_factory=dict)
 
+    def name_of(self, raw_id: str | None) -> str:
+        """The delivery's name, of a staging that was made of the raw with that table id."""
+        return self.name or f"zync-{raw_id}"
+
     def topic(self, output: str) -> DeliveredTopic:
         """What is said of that output topic."""
         return self.topics.get(output, DeliveredTopic())

@@ -7,10 +7,12 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from zync.config import Config
+from zync.deliver import snapshots, tables
 from zync.errors import ZyncError
 from zync.ingest.raw import Positions, first_seqno, next_seqno, positions
 from zync.lake import data_files, dataset, open_table
 from zync.output import amount
+from zync.places import locate
 from zync.staging.table import STAGING_SCHEMA
 from zync.transactions.known import Known, read_known
 
@@ -26,6 +28,7 @@ class Status:
     in_flight: dict[str, Any] = field(default_factory=dict)
     set_aside: dict[str, int] = field(default_factory=dict)
     gaps: list[dict[str, Any]] = field(default_factory=list)
+    delivered: dict[str, dict[str, Any]] = field(default_factory=dict)
     lag: dict[str, int] | None = None
     lag_unknown: str | None = None
 
@@ -36,6 +39,7 @@ def status(raw: str, staging: str, config: Config) -> Status:
     at = positions(raw_table) if raw_table else None
     known = read_known(staging_table, 0)
     lag, why = _lag(at, config) if at else (None, None)
+    delivered = {"tables": _tables(config), "kafka": None if why else _kafka(known, config)}
     return Status(
         raw=None
         if at is None or raw_table is None
@@ -52,9 +56,38 @@ def status(raw: str, staging: str, config: Config) -> Status:
             {"topic": one.source.topic, "partition": one.source.partition, "from": one.start, "to": one.end}
             for one in (at.gaps if at else ())
         ],
+        delivered={to: {"sync": sync, "behind": known.cursor.sync - sync} for to, sync in delivered.items() if sync},
         lag=lag,
         lag_unknown=why,
     )
+
+
+def _tables(config: Config) -> int | None:
+    """The sync through which the delivered tables are."""
+    found = snapshots.newest(f"{locate(tables.FOLDER, config.lake)}/{snapshots.NAME}")
+    return found.sync if found else None
+
+
+def _kafka(known: Known, config: Config) -> int | None:
+    """The sync through which, in part at least, all is in the Kafka that the config says to deliver to."""
+    said, properties = config.deliver.kafka, config.kafka_to_deliver_to
+    if said is None or not properties.get("bootstrap.servers"):
+        return None
+    from zync.deliver.progress import read  # noqa: PLC0415 - only where a broker is asked
+    from zync.ingest.batch import Source  # noqa: PLC0415
+    from zync.ingest.broker import Brokers  # noqa: PLC0415
+
+    source = Source(said.progress_topic, 0)
+    try:
+        brokers = Brokers(properties)
+        if said.progress_topic not in brokers.topics():
+            return None
+        found = read(
+            properties, source.topic, said.name_of(known.cursor.raw_id), brokers.bounds([source])[source].stable
+        )
+    except ZyncError:
+        return None
+    return found.sync if found else None
 
 
 def _staging(known: Known, raw_head: int | None) -> dict[str, Any]:
@@ -147,6 +180,9 @@ def describe(status: Status) -> str:
         for one in status.gaps
     )
     lines.append(f"gaps      {gaps or 'none'}")
+    for to, one in status.delivered.items():
+        behind = f", {amount(one['behind'], 'sync')} behind staging" if one["behind"] else ""
+        lines.append(f"to {to:6} through sync {one['sync']:,}{behind}")
     if status.lag is not None:
         lag = ", ".join(f"{topic} {behind:,}" for topic, behind in status.lag.items())
         lines.append(f"lag       {lag or 'no topics yet'}")

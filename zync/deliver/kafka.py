@@ -27,6 +27,7 @@ from zync.deliver.sender import AgainError, Headers, Message, Sender
 from zync.deliver.staged import staged
 from zync.deliver.topics import PROGRESS, ensure_topic
 from zync.errors import UsageError, ZyncError
+from zync.ingest.batch import Source
 from zync.ingest.broker import Brokers
 from zync.ingest.memory import not_collecting
 from zync.lake import existing_table, open_table
@@ -172,7 +173,7 @@ class _Run:
 
     def deliver(self, table: DeltaTable) -> None:
         """Senders, one after the other, until there is no need for another."""
-        self.name = self.said.name or f"zync-{read_cursor(table).raw_id}"
+        self.name = self.said.name_of(read_cursor(table).raw_id)
         while True:
             sender = None
             try:
@@ -207,7 +208,8 @@ class _Run:
     def begin(self, table: DeltaTable) -> None:
         """Takes up the delivery where it is."""
         staging, cursor = str(table.metadata().id), read_cursor(table)
-        stored = read_progress(self.brokers, self.delivery.kafka, self.said.progress_topic, self.name)
+        topic = self.said.progress_topic
+        stored = read_progress(self.delivery.kafka, topic, self.name, self.brokers.end(Source(topic, 0)))
         if stored and stored.staging != staging:
             msg = (
                 f"the delivery {self.name} is of another staging (id {stored.staging}, through sync "

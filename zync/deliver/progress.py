@@ -14,8 +14,6 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 
 from zync.deliver.staged import Place
 from zync.errors import UsageError, ZyncError
-from zync.ingest.batch import Source
-from zync.ingest.broker import Brokers
 
 _PATIENCE_SECONDS = 90
 """Longer than a transaction lasts that nobody ends (transaction.timeout.ms, a minute by default)."""
@@ -44,13 +42,12 @@ class Progress:
         return json.dumps(asdict(self), separators=(",", ":")).encode()
 
 
-def read(brokers: Brokers, properties: Mapping[str, str], topic: str, name: str) -> Progress | None:
-    """The newest progress of the delivery of that name; None where there is none yet.
+def read(properties: Mapping[str, str], topic: str, name: str, end: int) -> Progress | None:
+    """The newest progress of the delivery of that name, before the topic's offset `end`; None where there is none yet.
 
-    Only final after `init_transactions` of its transactional id: then nothing of it is under way. ZyncError when the
-    topic's end is not reached in time.
+    Only final after `init_transactions` of its transactional id, up to the high watermark: then nothing of it is under
+    way. ZyncError when the end is not reached in time.
     """
-    end = brokers.end(Source(topic, 0))
     consumer = Consumer(
         {
             **properties,
