@@ -17,6 +17,8 @@ from tests.deliver.conftest import Seen, Staging, assert_all_there, assert_whole
 from tests.kafka.conftest import get, wait_until
 from zync.devkafka import DevKafka, free_port
 from zync.errors import OwnedError, UsageError, ZyncError
+from zync.status import status
+from zync.yaml import load
 
 
 @pytest.fixture
@@ -54,6 +56,20 @@ def test_what_was_delivered_is_not_delivered_again(staging: Staging, names: list
     staging.sync(transfers(names, 5, first=10))
     assert staging.deliver().transactions == 5
     assert_all_there(committed(staging.broker, *names), staging)
+
+
+def test_status_says_how_far_it_is(staging: Staging, names: list[str]) -> None:
+    staging.config("deliver: {kafka: {}}\n")
+
+    def told() -> dict[str, dict[str, int]]:
+        return status("nowhere", staging.path, load(staging.folder / "zync.yaml")).delivered
+
+    staging.sync(transfers(names, 2))
+    assert told() == {}
+    staging.deliver()
+    assert told() == {"kafka": {"sync": 1, "behind": 0}}
+    staging.sync(transfers(names, 2, first=2))
+    assert told() == {"kafka": {"sync": 1, "behind": 1}}
 
 
 @pytest.mark.parametrize(("options", "commits"), [({"group_rows": 1}, 10), ({"group_rows": 7}, 4), ({}, 1)])

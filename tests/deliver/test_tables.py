@@ -16,11 +16,13 @@ from deltalake import DeltaTable
 from tests.conftest import start, zync
 from tests.deliver.conftest import Row, Staging, row
 from tests.kafka.conftest import wait_until
+from zync.config import Config
 from zync.deliver import snapshots, tables
 from zync.deliver.snapshots import Snapshot
 from zync.errors import OwnedError, UsageError, ZyncError
 from zync.lake import open_table
 from zync.staging.commit import owned
+from zync.status import status
 from zync.yaml import load
 
 CONFIG = """\
@@ -109,6 +111,8 @@ def test_rows_have_the_rules_types_and_the_newest_of_a_key_is_there(lake: Lake) 
     assert (snapshot.sync, snapshot.versions) == (2, {"accounts": 2, "history": 1})  # nothing for history: no commit
     assert [one["id"] for one in lake.rows("accounts")] == [1, 3]
     assert lake.deliver() == snapshot
+    told = status("nowhere", lake.staging.path, Config(lake=str(lake.folder.parent)))
+    assert told.delivered == {"tables": {"sync": 2, "behind": 0}}
 
 
 @pytest.mark.parametrize("seed", [1])
