@@ -71,7 +71,7 @@ def test_no_reader_ever_sees_a_broken_bank(folder: Path, broker: str) -> None:
 
     try:
         bank.start()
-        wait_until(lambda: transfers() > 0, 240)
+        wait_until(lambda: transfers() > 0, 400)
         for words in PARTS:
             killed = part(running, words)
             assert killed
@@ -87,10 +87,10 @@ def test_no_reader_ever_sees_a_broken_bank(folder: Path, broker: str) -> None:
         running.kill()
         running.wait()
         running = run()  # whose sync waits for the other's to be gone
-        wait_until(lambda: transfers() > before, 240)
+        wait_until(lambda: transfers() > before, 400)
         bank.end()
         truth = bank.truth()
-        wait_until(lambda: set((consistent_sums(folder) or ({},))[0].values()) == {truth}, 240)
+        wait_until(lambda: set((consistent_sums(folder) or ({},))[0].values()) == {truth}, 400)
         running.send_signal(signal.SIGINT)
         assert running.wait(120) == 0
         assert_no_snapshot_is_broken(folder)

@@ -18,11 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from zync.config import Config
+from zync.errors import OwnedError
 from zync.lake import is_local
 from zync.output import amount
 
 _WAIT_SECONDS = (1.0, 60.0)
 """Before a part is started again: so long at first, twice as long each time, so long at most."""
+_OWNED_SECONDS = 3.0
+"""The same where another process has the table: it may be of a run that was killed, and about to end."""
 _WELL_SECONDS = 60.0
 """A part that ran for so long was well: the next wait is the first one again."""
 _STOP_SECONDS = 90.0
@@ -162,8 +165,12 @@ class Pipeline:
         if time.monotonic() - part.began > _WELL_SECONDS:
             part.failures = 0
         first, longest = _WAIT_SECONDS
-        wait = min(longest, first * 2**part.failures)
-        part.failures, part.restarts = part.failures + 1, part.restarts + 1
+        if code == OwnedError.exit_code:
+            wait = _OWNED_SECONDS
+        else:
+            wait = min(longest, first * 2**part.failures)
+            part.failures += 1
+        part.restarts += 1
         part.due = time.monotonic() + wait
         text = f"{_how(code)}; started again in {wait:.0f} s"
         self.say(part.name, "warning", text, {"event": "restart", "code": code, "restarts": part.restarts})
