@@ -100,7 +100,7 @@ def test_a_port_that_was_taken_meanwhile_is_left_for_another(tmp_path: Path, mon
         taken.bind(("localhost", 0))
         taken.listen()
         ports = [free_port(), taken.getsockname()[1]]
-        monkeypatch.setattr("zync.devkafka._free_port", lambda: ports.pop(0) if ports else free_port())
+        monkeypatch.setattr("zync.devkafka.free_port", lambda: ports.pop(0) if ports else free_port())
         try:
             TopicMaker(kafka.start()).create("t")
         finally:
