@@ -56,7 +56,7 @@ def part(run: "subprocess.Popen[str]", words: str) -> int | None:
     return int(found.stdout.split()[0]) if found.stdout else None
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_no_reader_ever_sees_a_broken_bank(folder: Path, broker: str) -> None:
     bank, port = PostgresBank(folder, broker), free_port()
 
