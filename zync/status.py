@@ -29,6 +29,7 @@ class Status:
     set_aside: dict[str, int] = field(default_factory=dict)
     gaps: list[dict[str, Any]] = field(default_factory=list)
     delivered: dict[str, dict[str, Any]] = field(default_factory=dict)
+    delivered_unknown: str | None = None
     lag: dict[str, int] | None = None
     lag_unknown: str | None = None
 
@@ -39,7 +40,9 @@ def status(raw: str, staging: str, config: Config) -> Status:
     at = positions(raw_table) if raw_table else None
     known = read_known(staging_table, 0)
     lag, why = _lag(at, config) if at else (None, None)
-    delivered = {"tables": _tables(config), "kafka": None if why else _kafka(known, config)}
+    own_kafka = "bootstrap.servers" in config.kafka_delivery.properties
+    to_kafka, why_not = _kafka(known, config) if own_kafka or not why else (None, None)
+    delivered = {"tables": _tables(config), "kafka": to_kafka}
     return Status(
         raw=None
         if at is None or raw_table is None
@@ -57,6 +60,7 @@ def status(raw: str, staging: str, config: Config) -> Status:
             for one in (at.gaps if at else ())
         ],
         delivered={to: {"sync": sync, "behind": known.cursor.sync - sync} for to, sync in delivered.items() if sync},
+        delivered_unknown=why_not,
         lag=lag,
         lag_unknown=why,
     )
@@ -68,11 +72,11 @@ def _tables(config: Config) -> int | None:
     return found.sync if found else None
 
 
-def _kafka(known: Known, config: Config) -> int | None:
-    """The sync through which, in part at least, all is in the Kafka that the config says to deliver to."""
+def _kafka(known: Known, config: Config) -> tuple[int | None, str | None]:
+    """The sync through which, in part at least, all is in the Kafka that the config says to deliver to; or why not."""
     said, properties = config.deliver.kafka, config.kafka_to_deliver_to
     if said is None or not properties.get("bootstrap.servers"):
-        return None
+        return None, None
     from zync.deliver.progress import read  # noqa: PLC0415 - only where a broker is asked
     from zync.ingest.batch import Source  # noqa: PLC0415
     from zync.ingest.broker import Brokers  # noqa: PLC0415
@@ -81,13 +85,13 @@ def _kafka(known: Known, config: Config) -> int | None:
     try:
         brokers = Brokers(properties)
         if said.progress_topic not in brokers.topics():
-            return None
+            return None, None
         found = read(
             properties, source.topic, said.name_of(known.cursor.raw_id), brokers.bounds([source])[source].stable
         )
-    except ZyncError:
-        return None
-    return found.sync if found else None
+    except ZyncError as error:
+        return None, str(error)
+    return (found.sync if found else None), None
 
 
 def _staging(known: Known, raw_head: int | None) -> dict[str, Any]:
@@ -183,6 +187,8 @@ def describe(status: Status) -> str:
     for to, one in status.delivered.items():
         behind = f", {amount(one['behind'], 'sync')} behind staging" if one["behind"] else ""
         lines.append(f"to {to:6} through sync {one['sync']:,}{behind}")
+    if status.delivered_unknown:
+        lines.append(f"to kafka  unknown: {status.delivered_unknown}")
     if status.lag is not None:
         lag = ", ".join(f"{topic} {behind:,}" for topic, behind in status.lag.items())
         lines.append(f"lag       {lag or 'no topics yet'}")
@@ -193,4 +199,4 @@ def describe(status: Status) -> str:
 
 def as_dict(status: Status) -> dict[str, Any]:
     """The status for programs."""
-    return {key: value for key, value in asdict(status).items() if key != "lag_unknown" or value}
+    return {key: value for key, value in asdict(status).items() if value or not key.endswith("_unknown")}

@@ -10,20 +10,19 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice, repeat
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import chain, islice
+from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
 from deltalake import DeltaTable
 
 from zync.config import Config
-from zync.deliver import events
+from zync.deliver import events, messages
+from zync.deliver.messages import Transaction
 from zync.deliver.progress import Progress
 from zync.deliver.progress import read as read_progress
-from zync.deliver.sender import AgainError, Headers, Message, Sender
+from zync.deliver.sender import AgainError, Message, Sender
 from zync.deliver.staged import staged
 from zync.deliver.topics import PROGRESS, ensure_topic
 from zync.errors import UsageError, ZyncError
@@ -44,9 +43,6 @@ _AGAIN_SECONDS = 1.0
 _SAY_SECONDS = 1.0
 _ATTEMPTS = 5
 """In a row without a commit, while brokers answer, before what stands in the way is taken for lasting."""
-
-SEQNO, TXN, POSITION = "zync.seqno", "zync.txn", "zync.position"
-"""Headers: the transaction's seqno, which is its own; its id in the source; its commit's position there."""
 
 
 @dataclass(frozen=True)
@@ -253,19 +249,19 @@ class _Run:
         """What is in staging that was not delivered yet, in order, as Kafka transactions."""
         progress = self.progress
         for window in staged(table, progress.place):
-            for rows in _runs(window, self.delivery.group_rows):
+            for rows in messages.runs(window, self.delivery.group_rows):
                 last = rows.slice(rows.num_rows - 1).to_pylist()[0]
                 by_topic = rows.group_by("topic").aggregate([([], "count_all"), ("offset", "max")]).to_pylist()
                 offsets = {**progress.offsets, **{one["topic"]: one["offset_max"] + 1 for one in by_topic}}
                 progress = replace(progress, offsets=offsets, **{one: last[one] for one in ("sync", "turn", "seqno")})
                 targets = {one["topic"]: self.target(one["topic"]) for one in by_topic}
                 counts = {targets[one["topic"]]: one["count_all"] for one in by_topic}
-                transactions = list(_transactions(rows))
-                messages = _messages(rows, targets, transactions)
+                transactions = list(messages.transactions(rows))
+                sent = messages.messages(rows, targets, transactions)
                 if self.said.transaction_topic:
-                    messages = self.with_events(messages, transactions)
+                    sent = self.with_events(sent, transactions)
                 record: Message = (self.said.progress_topic, self.name, progress.as_json(), [])
-                yield _Group(progress, len(transactions), counts, chain(messages, [record]))
+                yield _Group(progress, len(transactions), counts, chain(sent, [record]))
 
     def send(self, group: "_Group", sender: Sender) -> None:
         """Sends a Kafka transaction: when this returns, all of it is there."""
@@ -283,9 +279,9 @@ class _Run:
             self.metrics.committed(group.rows, seconds)
         self.speak()
 
-    def with_events(self, messages: Iterable[Message], transactions: list["_Transaction"]) -> Iterator[Message]:
+    def with_events(self, sent: Iterable[Message], transactions: list[Transaction]) -> Iterator[Message]:
         """The messages of those transactions, with what announces and ends each."""
-        topic, rest = self.target(str(self.said.transaction_topic)), iter(messages)
+        topic, rest = self.target(str(self.said.transaction_topic)), iter(sent)
         for one in transactions:
             rows = list(islice(rest, one.rows))
             yield topic, *events.begin(one.id), one.headers
@@ -311,58 +307,3 @@ class _Group:
     transactions: int
     rows: dict[str, int]
     messages: Iterable[Message]
-
-
-class _Transaction(NamedTuple):
-    """A source transaction as it goes out: what is known of it, and how many rows it has."""
-
-    seqno: int
-    txn: str | None
-    position: int | None
-    rows: int
-
-    @property
-    def id(self) -> str:
-        """Its id in the source and its seqno, which makes it its own: as in `571:53195829`."""
-        return f"{self.txn}:{self.seqno}" if self.txn is not None else str(self.seqno)
-
-    @property
-    def headers(self) -> Headers:
-        """What its messages say of it."""
-        said = [(SEQNO, b"%d" % self.seqno)]
-        if self.txn is not None:
-            said.append((TXN, self.txn.encode()))
-        if self.position is not None:
-            said.append((POSITION, b"%d" % self.position))
-        return said
-
-
-def _runs(rows: pa.Table, most: int) -> Iterator[pa.Table]:
-    """Runs of whole transactions, each as short as has `most` rows."""
-    begun = 0
-    for end in _ends(rows):
-        if end - begun >= most or end == rows.num_rows:
-            yield rows.slice(begun, end - begun)
-            begun = end
-
-
-def _ends(rows: pa.Table) -> list[int]:
-    """Where each transaction's rows end."""
-    seqno = rows["seqno"].to_numpy()  # which no two transactions have
-    return [*(np.flatnonzero(seqno[1:] != seqno[:-1]) + 1).tolist(), len(seqno)]
-
-
-def _transactions(rows: pa.Table) -> Iterator[_Transaction]:
-    """The source transactions of a group, in order."""
-    ends = _ends(rows)
-    starts = [0, *ends[:-1]]
-    first = rows.select(["seqno", "txn", "position"]).take(starts)
-    columns = [column.to_pylist() for column in first.columns]
-    yield from map(_Transaction, *columns, (end - start for start, end in zip(starts, ends, strict=True)))
-
-
-def _messages(rows: pa.Table, targets: Mapping[str, str], transactions: list[_Transaction]) -> Iterable[Message]:
-    """The rows of those transactions as messages."""
-    topics = [targets[topic] for topic in rows["topic"].to_pylist()]
-    headers = chain.from_iterable(repeat(one.headers, one.rows) for one in transactions)
-    return zip(topics, rows["key"].to_pylist(), rows["value"].to_pylist(), headers, strict=True)

@@ -1,5 +1,6 @@
 """`zync demo`: real Kafka, disaggregated transactions, and how they land whole."""
 
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -14,7 +15,13 @@ What = Literal["bank", "postgres", "orders"]
 _FILES = {"orders": ("zync.yaml", "etl", "consume-1.jsonl", "consume-2.jsonl"), "bank": ("zync.yaml", "etl")}
 _LOOK = {
     "orders": ("cat raw", "cat staging", "status", 'query "SELECT kind, seqno, txn FROM staging"'),
-    "bank": ("status", "snapshot", 'query --consistent "SELECT sum(abalance) FROM accounts"', "txn list"),
+    "bank": (
+        "broker start --port {port}",
+        "status",
+        "snapshot",
+        'query --consistent "SELECT sum(abalance) FROM accounts"',
+        "txn list",
+    ),
 }
 
 
@@ -26,6 +33,8 @@ def demo(folder: Path, what: What, seconds: float, say: Callable[[str], None]) -
     """
     from zync.demo import bank, orders  # noqa: PLC0415 - they take what the other does not need
 
+    for name in ("ZYNC_LAKE", "ZYNC_CONFIG", "ZYNC_INSTANCE"):  # what it starts is about its own folder
+        os.environ.pop(name, None)
     which = "orders" if what == "orders" else "bank"
     _copy(which, folder)
     if which == "orders":
@@ -35,8 +44,9 @@ def demo(folder: Path, what: What, seconds: float, say: Callable[[str], None]) -
     say(f"\nThe folder {folder} stays. To look around:")
     say(f"  cd {folder}")
     program = "zync" if shutil.which("zync") else Path(sys.executable).with_name("zync")
+    port = str(DevKafka(folder.absolute() / ".zync" / "broker").servers()).rpartition(":")[2]
     for line in _LOOK[which]:
-        say(f"  {program} {line}")
+        say(f"  {program} {line.format(port=port)}")
 
 
 def _copy(which: str, folder: Path) -> None:

@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -44,6 +45,8 @@ END;
 """
 """What `pgbench --show-script=tpcb-like` shows, of one branch with so many accounts: a short snapshot to begin with."""
 _LAST_SECONDS = 120
+_SHOW_EACH = 5
+"""Of the looks at one snapshot so many make a line."""
 Say = Callable[[str], None]
 
 
@@ -107,8 +110,10 @@ class PostgresBank:
         if self.load is not None:
             self.load.terminate()
         self.debezium.kill()
-        self.postgres.stop()
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        try:
+            self.postgres.stop()
+        finally:
+            shutil.rmtree(self.scratch, ignore_errors=True)
 
 
 @dataclass
@@ -160,14 +165,13 @@ def play(folder: Path, source: str, seconds: float, say: Say) -> None:
     servers = broker.start()
     config = folder / "zync.yaml"
     config.write_text(config.read_text(encoding="utf-8").replace("localhost:9092", servers), encoding="utf-8")
-    bank: Source = PostgresBank(folder, servers) if source == "postgres" else SimulatedBank(servers)
-    try:
+    with ExitStack() as stack:
+        stack.callback(broker.stop)
+        bank: Source = PostgresBank(folder, servers) if source == "postgres" else SimulatedBank(servers)
+        stack.callback(bank.close)
         say(bank.says)
         bank.start()
         _watch(folder, servers, bank, seconds, say)
-    finally:
-        bank.close()
-        broker.stop()
 
 
 def _watch(folder: Path, servers: str, bank: Source, seconds: float, say: Say) -> None:
@@ -177,8 +181,9 @@ def _watch(folder: Path, servers: str, bank: Source, seconds: float, say: Say) -
     say("\n$ zync run --commit-every 500ms        (its log is run.log)")
     with (folder / "run.log").open("w", encoding="utf-8") as log:
         running = subprocess.Popen(  # noqa: S603 - zync itself
-            [sys.executable, "-m", "zync", "run", "--commit-every", "500ms"],
+            [sys.executable, "-m", "zync.run.part", "run", "--commit-every", "500ms"],  # which ends when we do
             cwd=folder,
+            stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
             start_new_session=True,
@@ -188,7 +193,7 @@ def _watch(folder: Path, servers: str, bank: Source, seconds: float, say: Say) -
         _await(lambda: (consistent_sums(folder) or ({}, 0, 0))[2] > 0, _FIRST_SECONDS, running, folder)
         say("Sums of all accounts, tellers, branches and of history, which each transfer changes alike:\n")
         say(f"  {'rows as they arrive':44}   zync's tables, at the newest snapshot")
-        until, looks, broken = time.monotonic() + seconds, 0, [0, 0]
+        until, looks, broken, shown = time.monotonic() + seconds, 0, [0, 0], -1
         while time.monotonic() < until:
             time.sleep(1)
             arrived, whole = reader.sums(), consistent_sums(folder)
@@ -197,7 +202,9 @@ def _watch(folder: Path, servers: str, bank: Source, seconds: float, say: Say) -
             looks += 1
             for index, one in enumerate((arrived, sums)):
                 broken[index] += len(set(one.values())) > 1
-            say(f"  {_line(arrived)}   {_line(sums)}  {transfers:,} transfers, sync {sync}")
+            if sync != shown or looks % _SHOW_EACH == 0:
+                shown = sync
+                say(f"  {_line(arrived)}   {_line(sums)}  {transfers:,} transfers, sync {sync}")
         times = f"{broken[0]} times as rows arrive, {broken[1]} times in zync's tables"
         say(f"\nOf {amount(looks, 'look')}, how often the bank was broken: {times}.")
         bank.end()
@@ -208,7 +215,10 @@ def _watch(folder: Path, servers: str, bank: Source, seconds: float, say: Say) -
     finally:
         reader.over.set()
         running.send_signal(signal.SIGINT)
-        running.wait(120)
+        try:
+            running.wait(120)
+        finally:
+            running.kill()
         reading.join(10)
 
 

@@ -54,7 +54,9 @@ class SimulatedBank:
         self._thread.join()
 
     def close(self) -> None:
-        """Nothing is left."""
+        """As `end`; nothing is left."""
+        if self._thread.is_alive():
+            self.end()
 
     def truth(self) -> int:
         """The sum of all balances of a kind, and of history."""

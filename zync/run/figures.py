@@ -24,10 +24,9 @@ class Figures:
     at: float = 0.0
     samples: dict[tuple[str, Labels], float] = field(default_factory=dict)
 
-    def total(self, name: str, **labels: str) -> float:
-        """The sum of the samples of that name that have those labels."""
-        wanted = labels.items()
-        return sum(value for (one, of), value in self.samples.items() if one == name and wanted <= dict(of).items())
+    def total(self, name: str) -> float:
+        """The sum of the samples of that name."""
+        return sum(value for (one, _), value in self.samples.items() if one == name)
 
     def by(self, name: str, label: str) -> dict[str, float]:
         """The samples of that name, by what they have for that label."""

@@ -5,6 +5,7 @@ may be killed at any moment.
 """
 
 import contextlib
+import hashlib
 import json
 import signal
 import socket
@@ -12,8 +13,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,15 +43,13 @@ class Part:
     name: str
     command: tuple[str, ...]
     process: "subprocess.Popen[str] | None" = None
-    reader: threading.Thread | None = None
+    readers: tuple[threading.Thread, ...] = ()
     address: str | None = None
     """HOST:PORT of its metrics."""
     began: float = 0.0
     due: float = 0.0
     failures: int = 0
     restarts: int = 0
-    last: str = field(default="", repr=False)
-    """The last error that it said."""
 
     @property
     def runs(self) -> bool:
@@ -92,7 +91,7 @@ def parts(config: Config, lake: str, options: Mapping[str, str]) -> tuple[Part, 
 def _instance(lake: str) -> str:
     """The same name each time, so that Kafka gives sync-from its partitions back at once, even after a kill -9."""
     where = f"{socket.gethostname()}:{Path(lake).absolute() if is_local(lake) else lake}"
-    return "zync-run-" + "".join(one if one.isalnum() or one in "._-" else "-" for one in where)
+    return f"zync-run-{hashlib.sha256(where.encode()).hexdigest()[:16]}"
 
 
 class Pipeline:
@@ -123,42 +122,49 @@ class Pipeline:
             self._again(part, self._ended(part))
 
     def _start(self, part: Part) -> None:
-        part.began, part.last = time.monotonic(), ""
+        part.began = time.monotonic()
         part.process = subprocess.Popen(  # noqa: S603 - zync itself
             [sys.executable, "-m", "zync.run.part", *part.command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.PIPE,
             text=True,
             encoding="utf-8",
             errors="replace",
             start_new_session=True,  # so that a terminal's Ctrl-C comes to the run, and the run ends its parts
         )
-        part.reader = threading.Thread(target=self._read, args=(part, part.process), name=part.name, daemon=True)
-        part.reader.start()
+        part.readers = tuple(
+            threading.Thread(target=read, args=(part, stream), name=part.name, daemon=True)
+            for read, stream in ((self._results, part.process.stdout), (self._log, part.process.stderr))
+        )
+        for reader in part.readers:
+            reader.start()
 
-    def _read(self, part: Part, process: "subprocess.Popen[str]") -> None:
-        """Hears what the part says; the lines of its log are JSON."""
-        for line in process.stdout or ():
+    def _results(self, part: Part, lines: Iterable[str]) -> None:
+        """Hears what the part prints as its results."""
+        for line in lines:
+            self.say(part.name, "info", line.rstrip("\n"), {"event": "result"})
+
+    def _log(self, part: Part, lines: Iterable[str]) -> None:
+        """Hears what the part says beside them: its log, whose lines are JSON, and whatever else comes."""
+        for line in lines:
             said = _understood(line)
             text, level = str(said.pop("message")), str(said.pop("level"))
             said.pop("time", None)
             if said.get("event") == "metrics":
                 part.address = said["address"]
-                continue
-            if level == "error":
-                part.last = text
-            self.say(part.name, level, text, said)
+            else:
+                self.say(part.name, level, text, said)
 
     def _ended(self, part: Part) -> int:
         """The exit code of a part that is over."""
         process, part.process, part.address = part.process, None, None
         assert process is not None  # noqa: S101 - for mypy
         code = process.wait()
-        if part.reader:
-            part.reader.join(2)  # a grandchild may still hold the pipe
-        with contextlib.suppress(OSError):
-            (process.stdin or contextlib.nullcontext()).close()  # type: ignore[union-attr]
+        for reader in part.readers:
+            reader.join(2)  # a grandchild may still hold the pipe
+        if process.stdin:
+            process.stdin.close()
         return code
 
     def _again(self, part: Part, code: int) -> None:

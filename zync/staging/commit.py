@@ -62,7 +62,7 @@ def owned(location: str) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path.parent / f".{path.name}.lock", wait=0) as ours:
         if not ours:
-            msg = f"another zync is writing {location}: one sync at a time. Nothing was changed"
+            msg = f"another zync is writing {location}: one at a time may. Nothing was changed"
             raise OwnedError(msg)
         yield
 
