@@ -74,7 +74,7 @@ def transform_and_write(sync: Sync) -> Sync:
     while True:
         folder = f"sync-{sync.number:08d}-{uuid.uuid4().hex[:8]}"
         try:
-            _write(sync, records, folder)
+            columns = _write(sync, records, folder)
         except Exception as error:
             discard(sync.staging, folder)
             if not is_data_error(error):
@@ -85,17 +85,18 @@ def transform_and_write(sync: Sync) -> Sync:
                 raise
             sync = replace(sync, failures=found)
             continue
-        return replace(sync, written=read_back(sync.staging, folder))
+        return replace(sync, written=read_back(sync.staging, folder), columns=columns)
 
 
-def _write(sync: Sync, records: "DataFrame", folder: str) -> None:
+def _write(sync: Sync, records: "DataFrame", folder: str) -> str:
+    """Writes all rows but those that `conclude_and_commit` adds. What columns outputs have."""
     rows = _bookkeeping(sync)
     offsets, spread = sync.known.cursor.offsets, not sync.small
     few = there(sync.assembled).summary.completed <= _FEW_TRANSACTIONS
     turns = sync.keeper.keep(sync.spark.sql(statement("turns"))) if sync.in_order else None
     if turns is not None and few:
         turns = turns.hint("broadcast")
-    outputs = transform(
+    outputs, columns = transform(
         sync.spark, records, sync.config, offsets, sync.failures, turns, keeper=sync.keeper, spread=spread
     )
     if outputs is not None and sync.done.preset:
@@ -108,6 +109,7 @@ def _write(sync: Sync, records: "DataFrame", folder: str) -> None:
     if outputs is not None:
         rows = rows.unionByName(outputs, allowMissingColumns=True)
     write(rows.coalesce(1) if sync.small else rows, sync.staging, folder, sync.number)
+    return columns
 
 
 def _bookkeeping(sync: Sync) -> "DataFrame":
@@ -154,6 +156,7 @@ def conclude_and_commit(sync: Sync) -> Sync:
             "offsets": {**before.cursor.offsets, **written.offsets},
             "raw": {"id": str(sync.raw.metadata().id), "version": sync.raw.version()},
             "nonce": nonce,
+            "state": sync.columns,
             "digests": {**sync.config.digests(), **{f"lookup {k}": v for k, v in sync.lookups.items()}},
         },
     )

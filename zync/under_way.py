@@ -26,7 +26,7 @@ class Sync:
 
     trimmed: of the new seqnos those whose records raw has no more, as ranges.
     identified: the new records. met: of `known.in_flight`, those that the new records may belong to. earlier: how many
-    records of those are read again, as they are whole now.
+    records of those are read again, as they are whole now. columns: what outputs have, on record (zync/etl/columns.py).
     """
 
     spark: "SparkSession"
@@ -46,6 +46,7 @@ class Sync:
     settling: "DataFrame | None" = None
     failures: tuple[Failure, ...] = ()
     written: Written | None = None
+    columns: str = ""
     after: Known | None = None
     earlier: int = 0
     seconds: dict[str, float] = field(default_factory=dict)

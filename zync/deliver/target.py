@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from zync.config import DeliveredTable, OutputRule
 from zync.errors import UsageError, ZyncError
-from zync.etl.rules import DELETE, ORDER, SEQNO
+from zync.etl.columns import columns_by_topic
 from zync.lake import app_transactions, open_table
 from zync.places import locate
 
@@ -45,37 +45,23 @@ def targets(
     made: "list[tuple[OutputRule, DataFrame]]", said: Mapping[str, DeliveredTable], folder: str
 ) -> dict[str, Target]:
     """The tables of all output topics, by what their rules make. UsageError where rules of a topic do not agree."""
-    from pyspark.sql.types import StructType  # noqa: PLC0415
-
+    columns = columns_by_topic(made)
     found: dict[str, Target] = {}
     for rule, rows in made:
         of = f"output {rule.topic}: rule {rule.name}"
-        columns = StructType([one for one in rows.schema.fields if one.name not in (SEQNO, ORDER, DELETE)])
-        for one in columns.fields:
-            one.nullable, one.metadata = True, {}
         table = said.get(rule.topic, DeliveredTable())
-        if mine := {one.lower() for one in columns.names} & {*PLACE, *(VALIDITY if table.apply == "history" else ())}:
-            msg = f"{of} selects {sorted(mine)[0]!r}, which is a column of zync's own in tables: name it otherwise"
+        taken = {*PLACE, *(VALIDITY if table.apply == "history" else ())}
+        if mine := sorted(one for one in rows.columns if one.lower() in taken):
+            msg = f"{of} selects {mine[0]!r}, which is a column of zync's own in tables: name it otherwise"
             raise UsageError(msg)
         if "/" in rule.topic or rule.topic.startswith(("_", ".")):
             msg = f"output {rule.topic!r} cannot be the name of a table's folder: name it otherwise"
             raise UsageError(msg)
-        before = found.get(rule.topic)
-        if before and before.key != rule.key:
-            msg = f"{of} has the key {list(rule.key)} and another {list(before.key)}: a table has one"
-            raise UsageError(msg)
-        for one in before.columns.fields if before else ():
-            if one.name in columns.names and columns[one.name].dataType != one.dataType:
-                kinds = f"{columns[one.name].dataType.simpleString()} and another {one.dataType.simpleString()}"
-                msg = f"{of} has column {one.name!r} as {kinds}: a table has one type for it"
-                raise UsageError(msg)
-        if before:
-            more = [one for one in columns.fields if one.name not in before.columns.names]
-            columns = StructType([*before.columns.fields, *more])
         if table.apply in ("upsert", "history") and not rule.key:
             msg = f"{of} has no key, which apply: {table.apply} needs: say `key` in outputs"
             raise UsageError(msg)
-        found[rule.topic] = Target(rule.topic, locate(f"{folder}/{rule.topic}", folder), columns, rule.key, table)
+        location = locate(f"{folder}/{rule.topic}", folder)
+        found[rule.topic] = Target(rule.topic, location, columns[rule.topic].value, rule.key, table)
     return found
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zync.config import Config, DeliveredTable, OutputRule, Topic
-from zync.etl.rules import VIEW_COLUMNS, bind_lookups, bind_views, run_rule
+from zync.etl.columns import Made, columns_by_topic
+from zync.etl.rules import VIEW_COLUMNS, bind_lookups, bind_views, run_rules
 from zync.etl.transform import made_by_topic
 from zync.spark import read_parquet
 from zync.transactions.decode import RAW_COLUMNS, decode
@@ -47,7 +48,8 @@ def explain(spark: "SparkSession", config: Config) -> Pipeline:
     """The pipeline of this config. UsageError for the first thing that cannot run."""
     done = understand(spark, config)
     empty, made = rules_over_nothing(spark, config, done)
-    made_by_topic(spark, config)
+    made_by_topic(made)
+    _check_formats(config, made)
     return Pipeline(
         topics=[
             {
@@ -83,7 +85,19 @@ def rules_over_nothing(
     same = [column for column in VIEW_COLUMNS if "seqno" not in column]
     bind_views(spark, empty.selectExpr("seqno", "seqno AS record_seqno", *same, *structs), config)
     bind_lookups(spark, config)
-    return empty, [(rule, run_rule(spark, rule)) for rule in config.outputs]
+    return empty, run_rules(spark, config)
+
+
+def _check_formats(config: Config, made: Made) -> None:
+    """UsageError where a delivery's format has nothing for a column of what rules make."""
+    from zync.deliver.encoder import PARTS, in_format  # noqa: PLC0415
+
+    typed = [(rule, part) for rule, _ in made for part in PARTS if config.delivered_format(rule.topic, part) != "json"]
+    columns = columns_by_topic(made) if typed else {}
+    for rule, part in typed:
+        kind = getattr(columns[rule.topic], part).jsonValue()
+        format_ = config.delivered_format(rule.topic, part)
+        in_format(format_, kind, config.kafka_delivery.target(rule.topic), part)
 
 
 def _id(topic: Topic, config: Config) -> str:

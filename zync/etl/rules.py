@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SEQNO, ORDER, DELETE = "seqno", "_order", "_delete"
-_RESERVED = (SEQNO, ORDER, DELETE)
+RESERVED = (SEQNO, ORDER, DELETE)
+"""Columns that a rule may select and that are no columns of its rows."""
 JSON_OPTIONS = {
     "ignoreNullFields": "false",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX",
@@ -69,6 +70,11 @@ def bind_lookups(spark: "SparkSession", config: Config) -> dict[str, str]:
     return {lookup: bind(spark, lookup, one) for lookup, one in config.lookups.items()}
 
 
+def run_rules(spark: "SparkSession", config: Config) -> "list[tuple[OutputRule, DataFrame]]":
+    """What each rule makes of the views as they are bound; UsageError for the first that is not a rule."""
+    return [(rule, run_rule(spark, rule)) for rule in config.outputs]
+
+
 def run_rule(spark: "SparkSession", rule: OutputRule) -> "DataFrame":
     """What the rule makes of the views as they are bound; UsageError where it is not a rule."""
     from pyspark.errors import PySparkException  # noqa: PLC0415
@@ -91,7 +97,7 @@ def run_rule(spark: "SparkSession", rule: OutputRule) -> "DataFrame":
     if SEQNO not in columns:
         msg = f"{where} must select seqno, the transaction's; it selects {', '.join(columns)}"
         raise UsageError(msg)
-    missing = [key for key in rule.key if key not in columns or key in _RESERVED]
+    missing = [key for key in rule.key if key not in columns or key in RESERVED]
     if missing:
         msg = f"{where} has no column {missing[0]!r} for the key; it selects {', '.join(columns)}"
         raise UsageError(msg)
@@ -120,7 +126,7 @@ def _python_rule(rule: OutputRule) -> Any:
 
 def output_rows(made: "DataFrame", rule: OutputRule, number: int) -> "DataFrame":
     """A rule's result as (seqno, _order, rule, key, value): JSON text, columns in the order selected."""
-    columns = [column for column in made.columns if column not in _RESERVED]
+    columns = [column for column in made.columns if column not in RESERVED]
     value = as_json(columns) if columns else "'{}'"
     if DELETE in made.columns:
         value = f"CASE WHEN NOT coalesce({DELETE}, false) THEN {value} END"

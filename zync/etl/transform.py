@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from zync.config import Config
 from zync.errors import DataError, UsageError
-from zync.etl.rules import RuleError, bind_views, output_rows, run_rule
+from zync.etl.columns import Made, on_record
+from zync.etl.rules import RuleError, bind_views, output_rows, run_rule, run_rules
 from zync.output import amount
 from zync.spark import Keeper, is_data_error, local
 from zync.sql import statement
@@ -38,17 +39,19 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
     *,
     keeper: Keeper,
     spread: bool,
-) -> "DataFrame | None":
+) -> "tuple[DataFrame | None, str]":
     """Staging's output rows of the whole transactions in `records`, numbered by topic from `offsets` on.
 
     In order of transaction, `_order`, rule, and their JSON. Transactions in `left_out` have none. `turns`: of those
     that waited for others (seqno), when they come (turn; sql/turns.sql). `spread`: several tasks number them, each its
     run of turns; how many rows come before each run has to be counted first.
-    Returns None where the config has no outputs; UsageError where a rule is no rule.
+    Returns None for them where the config has no outputs; and their columns, on record (zync/etl/columns.py).
+    UsageError where a rule is no rule.
     """
     bind_views(spark, _without(spark, records, left_out, keeper), config)
     numbered: DataFrame | None = None
-    for topic, made in made_by_topic(spark, config).items():
+    rules = run_rules(spark, config)
+    for topic, made in made_by_topic(rules).items():
         first = offsets.get(topic, 0)
         rows = _with_turns(made, turns)
         if spread:
@@ -61,7 +64,7 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
         bound.createOrReplaceTempView("first_offset")
         rows = spark.sql(statement("number"))
         numbered = rows if numbered is None else numbered.unionAll(rows)
-    return numbered
+    return numbered, on_record(rules)
 
 
 def _with_turns(made: "DataFrame", turns: "DataFrame | None") -> "DataFrame":
@@ -138,13 +141,13 @@ def _without(spark: "SparkSession", records: "DataFrame", failures: tuple[Failur
     return keeper.keep(records.join(left_out.hint("broadcast"), "seqno", "left_anti"))
 
 
-def made_by_topic(spark: "SparkSession", config: Config) -> "dict[str, DataFrame]":
-    """What all rules make of the views as they are bound, by output topic."""
+def made_by_topic(rules: Made) -> "dict[str, DataFrame]":
+    """What rules make as output rows, by output topic."""
     from pyspark.errors import AnalysisException  # noqa: PLC0415
 
     by_topic: dict[str, DataFrame] = {}
-    for number, rule in enumerate(config.outputs):
-        made = output_rows(run_rule(spark, rule), rule, number)
+    for number, (rule, columns) in enumerate(rules):
+        made = output_rows(columns, rule, number)
         try:
             by_topic[rule.topic] = by_topic[rule.topic].unionAll(made) if rule.topic in by_topic else made
             by_topic[rule.topic].schema  # noqa: B018 - analysed now, so that the error names the rule
