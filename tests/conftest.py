@@ -17,6 +17,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from deltalake import DeltaTable
 
+from tests.registry import RunningRegistry
 from zync.devkafka import DevKafka
 from zync.places import data_folder
 
@@ -29,6 +30,15 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     kafka = DevKafka(tmp_path_factory.mktemp("broker"))
     yield kafka.start()
     kafka.stop()
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRegistry]:
+    """A real schema registry."""
+    one = RunningRegistry(tmp_path_factory.mktemp("registry"))
+    one.start()
+    yield one
+    one.stop()
 
 
 @pytest.fixture

@@ -93,11 +93,16 @@ class RunningRegistry:
         body = {"schema": text, "schemaType": kind, "references": list(references)}
         return int(self._ask(f"/subjects/{subject}/versions", body)["id"])
 
-    def _ask(self, path: str, body: Any = None) -> Any:
+    def only_compatible(self, subject: str) -> None:
+        """From now on that subject takes a schema only if its readers can read what was written before."""
+        self._ask(f"/config/{subject}", {"compatibility": "BACKWARD"}, method="PUT")
+
+    def _ask(self, path: str, body: Any = None, method: str | None = None) -> Any:
         request = urllib.request.Request(  # noqa: S310 - the one of this machine
             self.url + path,
             data=None if body is None else json.dumps(body).encode(),
             headers={"Content-Type": "application/vnd.schemaregistry.v1+json"},
+            method=method,
         )
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310

@@ -22,6 +22,9 @@ PROGRESS_TOPIC = "__zync_progress"
 Format = Literal["json", "avro", "protobuf", "json-schema", "connect-json", "string", "bytes"]
 
 
+DeliveredFormat = Literal["json", "avro", "protobuf", "json-schema"]
+
+
 @dataclass(frozen=True)
 class Formats:
     """What keys and values are, of topics that do not say it themselves."""
@@ -117,19 +120,31 @@ class DeliveredTopic:
     """The Kafka topic that an output topic of staging goes to: `as_` its name there, where that is another.
 
     It is made with these partitions, replication and cleanup policy (None: as the brokers have it), or checked.
+    `key`, `value`: their formats, where not those of `KafkaDelivery.formats`.
     """
 
     as_: str | None = field(default=None, metadata={"key": "as"})
     partitions: int | None = None
     replication: int | None = None
     cleanup_policy: Literal["delete", "compact", "compact,delete"] | None = None
+    key: DeliveredFormat | None = None
+    value: DeliveredFormat | None = None
+
+
+@dataclass(frozen=True)
+class DeliveredFormats:
+    """What keys and values become, of topics that do not say it themselves."""
+
+    key: DeliveredFormat = "json"
+    value: DeliveredFormat = "json"
 
 
 @dataclass(frozen=True)
 class KafkaDelivery:
     """`sync-to kafka`: where to, if `properties` (librdkafka's) name another Kafka, and as what.
 
-    name: of this delivery, its transactional id; by default it comes from raw's table id.
+    name: of this delivery, its transactional id; by default it comes from raw's table id. `formats`: of messages;
+    those other than JSON have their schemas in `registry`, or else in that of the config.
     """
 
     properties: dict[str, str] = field(default_factory=dict)
@@ -137,6 +152,8 @@ class KafkaDelivery:
     progress_topic: str = PROGRESS_TOPIC
     transaction_topic: str | None = None
     topics: dict[str, DeliveredTopic] = field(default_factory=dict)
+    formats: DeliveredFormats = field(default_factory=DeliveredFormats)
+    registry: RegistryAccess | None = None
 
     def name_of(self, raw_id: str | None) -> str:
         """The delivery's name, of a staging that was made of the raw with that table id."""
@@ -265,6 +282,17 @@ class Config:
     def kafka_delivery(self) -> KafkaDelivery:
         """What is said of `sync-to kafka`."""
         return self.deliver.kafka or KafkaDelivery()
+
+    def delivered_format(self, output: str, part: Literal["key", "value"]) -> DeliveredFormat:
+        """What the keys or values of an output topic become in Kafka."""
+        said = self.kafka_delivery
+        topic = said.topic(output)
+        return (topic.key or said.formats.key) if part == "key" else (topic.value or said.formats.value)
+
+    @property
+    def delivered_registry(self) -> RegistryAccess | None:
+        """The schema registry of deliveries: that of the config, unless another is named for them."""
+        return self.kafka_delivery.registry or self.registry
 
     @property
     def kafka_to_deliver_to(self) -> dict[str, str]:

@@ -29,7 +29,7 @@ outputs:                           # rules: one SELECT each; several may feed on
   - {topic: paid_orders, sql: etl/paid_orders.sql, key: [orderID]}
 
 # deliver:                         # zync sync-to kafka staging: made so, if they are not there
-#   kafka: {topics: {paid_orders: {partitions: 6, cleanup_policy: compact}}}
+#   kafka: {topics: {paid_orders: {partitions: 6, cleanup_policy: compact}}}  # formats: {value: avro}, with a registry
 
 limits: {max_quarantined: 100}     # transactions that may be set aside in one sync; more stop it
 spark: {}                          # any Spark property

@@ -15,10 +15,16 @@ from functools import lru_cache
 from typing import Any
 
 from zync.config import RegistryAccess
-from zync.errors import ZyncError
+from zync.errors import UsageError, ZyncError
 
 _NOT_FOUND = (40401, 40402, 40403)
 """The registry's codes for a subject, version or schema that it does not have."""
+_REFUSED = (400, 409, 422)
+"""What HTTP calls a schema that does not go with those before it, or is none."""
+
+
+class _RefusedError(ZyncError):
+    """The registry does not want what it was given, and says why."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +58,15 @@ class Registry:
             found = self._ask(f"schemas/ids/{number}")
             if found is None:
                 return None
-            references: dict[tuple[str, str, int], str] = {}
-            self._refer(found, references)
-            named = tuple((name, text) for (name, _, _), text in references.items())
-            schema = Schema(found.get("schemaType") or "AVRO", str(found["schema"]), named)
-            self._known[number] = schema
+            self._known[number] = self._complete(found)
         return self._known[number]
+
+    def _complete(self, found: dict[str, Any]) -> Schema:
+        """A schema as it was found, with what it refers to."""
+        references: dict[tuple[str, str, int], str] = {}
+        self._refer(found, references)
+        named = tuple((name, text) for (name, _, _), text in references.items())
+        return Schema(found.get("schemaType") or "AVRO", str(found["schema"]), named)
 
     def _refer(self, schema: dict[str, Any], into: dict[tuple[str, str, int], str]) -> None:
         """Puts the texts of what a schema refers to into `into`, each after what it needs itself."""
@@ -65,18 +74,54 @@ class Registry:
             name, subject, version = str(one["name"]), str(one["subject"]), int(one["version"])
             if (name, subject, version) in into:
                 continue
-            found = self._ask(f"subjects/{urllib.parse.quote(subject, safe='')}/versions/{version}")
-            if found is None:
-                msg = f"the schema registry at {self._access.url} has no version {version} of {subject!r}"
-                raise ZyncError(msg)
+            found = self._version(subject, version)
             self._refer(found, into)
             into[name, subject, version] = str(found["schema"])
 
+    def _version(self, subject: str, version: int) -> dict[str, Any]:
+        found = self._ask(f"{_of_subject(subject)}/{version}")
+        if found is None:
+            msg = f"the schema registry at {self._access.url} has no version {version} of {subject!r}"
+            raise ZyncError(msg)
+        return found
+
+    def versions(self, subject: str) -> list[Schema]:
+        """All schemas of a subject, the oldest first; none where there is no such subject."""
+        numbers = self._call(_of_subject(subject)) or []
+        return [self._complete(self._version(subject, int(number))) for number in numbers]
+
+    def register(self, subject: str, kind: str, text: str) -> int:
+        """The id of a schema, which is a version of the subject when this returns.
+
+        UsageError where the registry does not take it, as when readers of what was there before could not go on.
+        """
+        try:
+            found = self._call(_of_subject(subject), {"schema": text, "schemaType": kind})
+        except _RefusedError as error:
+            msg = f"the schema registry at {self._access.url} does not take the schema of {subject}: {error}"
+            raise UsageError(msg) from error
+        if not isinstance(found, dict) or not isinstance(found.get("id"), int):
+            msg = f"what answers at {self._access.url} is not a schema registry: it gives no id for {subject}"
+            raise ZyncError(msg)
+        return int(found["id"])
+
     def _ask(self, path: str) -> dict[str, Any] | None:
-        """The answer to a GET; None where it is that there is no such schema."""
+        """What there is of a schema; None where the answer is that there is no such one."""
+        found = self._call(path)
+        if found is None or (isinstance(found, dict) and "schema" in found):
+            return found
+        msg = f"what answers at {self._access.url} is not a schema registry: {path} has no 'schema'"
+        raise ZyncError(msg)
+
+    def _call(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        """The answer to a GET, or to a POST of `body`; None where it is that there is no such thing."""
         access = self._access
         headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
-        request = urllib.request.Request(f"{access.url.rstrip('/')}/{path}", headers=headers)  # noqa: S310 - http(s), as the config's check says
+        if body is not None:
+            headers["Content-Type"] = "application/vnd.schemaregistry.v1+json"
+        request = urllib.request.Request(  # noqa: S310 - http(s), as the config's check says
+            f"{access.url.rstrip('/')}/{path}", None if body is None else json.dumps(body).encode(), headers
+        )
         if access.basic_auth:  # which is for this host, not for where it may send us
             said = base64.b64encode(access.basic_auth.encode()).decode()
             request.add_unredirected_header("Authorization", f"Basic {said}")
@@ -84,21 +129,19 @@ class Registry:
             with urllib.request.urlopen(  # noqa: S310
                 request, timeout=access.timeout.total_seconds(), context=self._context
             ) as response:
-                found = dict(json.load(response))
+                return json.load(response)
         except urllib.error.HTTPError as error:
-            code = _code(error)
+            code, said = _said(error)
             if code in _NOT_FOUND:
                 return None
+            if error.code in _REFUSED:
+                raise _RefusedError(said or error.reason) from error
             msg = f"the schema registry at {access.url} answers {error.code} {error.reason} to {path}"
             raise ZyncError(msg) from error
         except (OSError, ValueError, TypeError, http.client.HTTPException) as error:
             why = getattr(error, "reason", error)
             msg = f"the schema registry at {access.url} does not answer ({why}): nothing was changed; try again"
             raise ZyncError(msg) from error
-        if "schema" not in found:
-            msg = f"what answers at {access.url} is not a schema registry: {path} has no 'schema'"
-            raise ZyncError(msg)
-        return found
 
 
 @lru_cache
@@ -107,8 +150,14 @@ def registry(access: RegistryAccess) -> Registry:
     return Registry(access)
 
 
-def _code(error: urllib.error.HTTPError) -> int | None:
+def _of_subject(subject: str) -> str:
+    return f"subjects/{urllib.parse.quote(subject, safe='')}/versions"
+
+
+def _said(error: urllib.error.HTTPError) -> tuple[int | None, str]:
+    """The registry's own code and message, as far as it has any."""
     try:
-        return int(json.load(error).get("error_code"))
+        found = json.load(error)
+        return int(found.get("error_code")), str(found.get("message") or "")
     except (ValueError, TypeError, AttributeError, OSError):
-        return None
+        return None, ""

@@ -11,7 +11,7 @@ from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hin
 
 import yaml
 
-from zync.config import Config, Lookup, OutputRule, duration
+from zync.config import Config, Lookup, OutputRule, RegistryAccess, duration
 from zync.errors import UsageError
 from zync.transactions import debezium
 
@@ -213,15 +213,27 @@ def _check_formats(config: Config, reader: _Reader, node: yaml.Node | None) -> N
             raise reader.fail(at, f"the schema {topic.avro_schema} of topic {name!r} is not there")
         if config.registry is None and (framed := sorted(kinds & {"avro", "protobuf", "json-schema"})):
             raise reader.fail(at, f"topic {name!r} is {framed[0]}, which needs a schema registry: say registry.url")
-    if config.registry:
-        at, url = _find(node, "registry", "url"), config.registry.url
-        if not url.startswith(("http://", "https://")):
-            raise reader.fail(at, "registry.url must begin with http:// or https://")
-        for path in (config.registry.ca, config.registry.certificate, config.registry.certificate_key):
-            if path and not _is_file(path):
-                raise reader.fail(_find(node, "registry"), f"registry: the file {path} is not there")
-        if "@" in url:  # it would be shown in errors
-            raise reader.fail(at, "registry.url must have no user or password in it: say registry.basic_auth")
+    _check_registry(config.registry, reader, _find(node, "registry"), "registry")
+    said = config.kafka_delivery
+    _check_registry(said.registry, reader, _find(node, "deliver", "kafka", "registry"), "deliver.kafka.registry")
+    kinds = {config.delivered_format(rule.topic, part) for rule in config.outputs for part in ("key", "value")}
+    if config.delivered_registry is None and (framed := sorted(kinds - {"json"})):
+        at = _find(node, "deliver", "kafka")
+        raise reader.fail(at, f"deliver.kafka: {framed[0]} needs a schema registry: say registry.url")
+
+
+def _check_registry(access: RegistryAccess | None, reader: _Reader, node: yaml.Node | None, where: str) -> None:
+    if access is None:
+        return
+    if not access.url.startswith(("http://", "https://")):
+        raise reader.fail(_find(node, "url"), f"{where}.url must begin with http:// or https://")
+    for path in (access.ca, access.certificate, access.certificate_key):
+        if path and not _is_file(path):
+            raise reader.fail(node, f"{where}: the file {path} is not there")
+    if "@" in access.url:  # it would be shown in errors
+        raise reader.fail(
+            _find(node, "url"), f"{where}.url must have no user or password in it: say {where}.basic_auth"
+        )
 
 
 def _check_rule(rule: OutputRule, reader: _Reader, node: yaml.Node | None) -> None:

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from tests.conftest import rows
-from tests.registry import RunningRegistry
 from zync.config import Config, OutputRule, Topic, Transactions
 from zync.ingest.load import load
 from zync.sync import Outcome, Syncer
@@ -91,14 +90,6 @@ def maintain_and_die(table: str, when: str, what: str) -> None:
     """Trims or compacts a table in a process that is killed just before or after its commit."""
     done = subprocess.run([sys.executable, "-c", _KILLED, table, when, what], check=False)
     assert done.returncode == -9
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRegistry]:
-    one = RunningRegistry(tmp_path_factory.mktemp("registry"))
-    one.start()
-    yield one
-    one.stop()
 
 
 @pytest.fixture

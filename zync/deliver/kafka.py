@@ -19,6 +19,7 @@ from deltalake import DeltaTable
 
 from zync.config import Config
 from zync.deliver import events, messages
+from zync.deliver.encoder import Encoder
 from zync.deliver.messages import Transaction
 from zync.deliver.progress import Progress
 from zync.deliver.progress import read as read_progress
@@ -228,9 +229,10 @@ class _Run:
     def send_all(self, table: DeltaTable, sender: Sender) -> None:
         """What is in staging, and then, unless that is all that is asked for, what comes."""
         self.began = self.began or time.monotonic()
+        encoder = Encoder(self.delivery.config, table)
         while not self.stop.is_set():
             newest = table.transaction_version(SYNC) or 0
-            for group in self.groups(table):
+            for group in self.groups(table, encoder):
                 self.send(group, sender)
                 self.measure(self.progress.sync, newest)
                 if self.stop.is_set():
@@ -245,7 +247,7 @@ class _Run:
                 self.wait()
                 table.update_incremental()
 
-    def groups(self, table: DeltaTable) -> Iterator["_Group"]:
+    def groups(self, table: DeltaTable, encoder: Encoder) -> Iterator["_Group"]:
         """What is in staging that was not delivered yet, in order, as Kafka transactions."""
         progress = self.progress
         for window in staged(table, progress.place):
@@ -257,7 +259,7 @@ class _Run:
                 targets = {one["topic"]: self.target(one["topic"]) for one in by_topic}
                 counts = {targets[one["topic"]]: one["count_all"] for one in by_topic}
                 transactions = list(messages.transactions(rows))
-                sent = messages.messages(rows, targets, transactions)
+                sent = messages.messages(rows, targets, transactions, encoder)
                 if self.said.transaction_topic:
                     sent = self.with_events(sent, transactions)
                 record: Message = (self.said.progress_topic, self.name, progress.as_json(), [])

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from zync.deliver.encoder import Encoder
 from zync.deliver.sender import Headers, Message
 
 SEQNO, TXN, POSITION = "zync.seqno", "zync.txn", "zync.position"
@@ -61,8 +62,10 @@ def transactions(rows: pa.Table) -> Iterator[Transaction]:
     yield from map(Transaction, *columns, (end - start for start, end in zip(starts, ends, strict=True)))
 
 
-def messages(rows: pa.Table, targets: Mapping[str, str], transactions: list[Transaction]) -> Iterable[Message]:
+def messages(
+    rows: pa.Table, targets: Mapping[str, str], transactions: list[Transaction], encoder: Encoder
+) -> Iterable[Message]:
     """The rows of those transactions as messages."""
     topics = [targets[topic] for topic in rows["topic"].to_pylist()]
     headers = chain.from_iterable(repeat(one.headers, one.rows) for one in transactions)
-    return zip(topics, rows["key"].to_pylist(), rows["value"].to_pylist(), headers, strict=True)
+    return zip(topics, encoder.encoded(rows, "key"), encoder.encoded(rows, "value"), headers, strict=True)

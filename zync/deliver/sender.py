@@ -44,7 +44,7 @@ _OURS = {"partitioner": "murmur2_random", "delivery.report.only.error": True, "e
 """Partitions as the Java clients choose them, so that topics written by either can be joined by partition."""
 
 Headers = list[tuple[str, bytes]]
-Message = tuple[str, str | None, str | bytes | None, Headers]
+Message = tuple[str, str | bytes | None, str | bytes | None, Headers]
 """Topic, key, value, headers."""
 
 

@@ -24,7 +24,7 @@ from google.type import calendar_period_pb2
 from zync.errors import UsageError, ZyncError
 from zync.registry import Schema
 
-_MAIN = "zync_schema.proto"
+MAIN = "zync_schema.proto"
 """What the file of a schema is called that is compiled: registries have no name for it."""
 
 _CONFLUENT = {
@@ -50,7 +50,7 @@ def compiled(schema: Schema) -> bytes:
     google, common = Path(grpc_tools.__file__).parent / "_proto", Path(calendar_period_pb2.__file__).parents[2]
     with tempfile.TemporaryDirectory(prefix="zync-protobuf-") as folder:
         inside = Path(folder).resolve()
-        for name, text in {**_CONFLUENT, **dict(schema.references), _MAIN: schema.text}.items():
+        for name, text in {**_CONFLUENT, **dict(schema.references), MAIN: schema.text}.items():
             path = (inside / name).resolve()
             if not path.is_relative_to(inside):
                 msg = f"{name!r} is no name for a file to import"
@@ -59,7 +59,7 @@ def compiled(schema: Schema) -> bytes:
             path.write_text(text, encoding="utf-8")
         command = [sys.executable, "-m", "grpc_tools.protoc", *(f"-I{one}" for one in (inside, google, common))]
         done = subprocess.run(  # noqa: S603 - our arguments
-            [*command, "--include_imports", "--descriptor_set_out=/dev/stdout", _MAIN], capture_output=True, check=False
+            [*command, "--include_imports", "--descriptor_set_out=/dev/stdout", MAIN], capture_output=True, check=False
         )
     if done.returncode == 0:
         return done.stdout
@@ -84,7 +84,7 @@ def messages(files: bytes) -> dict[bytes, str]:
     Which is the path of its index among its siblings, outermost first: how many there are and each, as zigzag varints;
     a single 0 for the first message of all.
     """
-    (main,) = (one for one in descriptor_pb2.FileDescriptorSet.FromString(files).file if one.name == _MAIN)
+    (main,) = (one for one in descriptor_pb2.FileDescriptorSet.FromString(files).file if one.name == MAIN)
     found: dict[bytes, str] = {}
 
     def walk(siblings: Iterable[descriptor_pb2.DescriptorProto], within: str, path: tuple[int, ...]) -> None:
