@@ -7,7 +7,8 @@ from pathlib import Path
 from zync.ingest.batch import Source
 from zync.ingest.consume import Ingested
 from zync.ingest.raw import ensure_raw
-from zync.metrics import IngestMetrics, SyncMetrics
+from zync.metrics import IngestMetrics, KafkaDeliveryMetrics, SyncMetrics
+from zync.run.figures import RunMetrics
 
 DASHBOARD = Path(__file__).parents[2] / "deploy" / "grafana" / "zync.json"
 ENDINGS = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
@@ -18,7 +19,8 @@ def test_every_panel_asks_for_metrics_that_are_exposed_and_each_is_asked_for(tmp
     ingest = IngestMetrics()
     ingest.watch(Ingested(), str(tmp_path / "raw"))
     ingest.behind({Source("t", 0): 1}, {Source("t", 0): 1.0})
-    families = [*ingest.registry.collect(), *SyncMetrics().registry.collect()]
+    every = [ingest, SyncMetrics(), KafkaDeliveryMetrics(), RunMetrics(())]
+    families = [family for one in every for family in one.registry.collect()]
     exposed = {one.name: {one.name + ending for ending in ENDINGS[one.type]} for one in families}
     panels = json.loads(DASHBOARD.read_text())["panels"]
     asked = {
