@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import signal
 import threading
 import time
@@ -113,66 +112,6 @@ def test_rows_have_the_rules_types_and_the_newest_of_a_key_is_there(lake: Lake) 
     assert lake.deliver() == snapshot
     told = status("nowhere", lake.staging.path, Config(lake=str(lake.folder.parent)))
     assert told.delivered == {"tables": {"sync": 2, "behind": 0}}
-
-
-@pytest.mark.parametrize("seed", [1])
-def test_the_newest_by_the_sources_order_wins_however_it_arrives(lake: Lake, seed: int) -> None:
-    """Random upserts and deletes, whose transactions come in another order than they were committed in."""
-    chance = random.Random(seed)
-    positions = chance.sample(range(1, 1000), 60)
-    model: dict[int, tuple[tuple[int, int, int], str | None]] = {}
-    seqno = 0
-    for number in range(5):
-        batch, mine = [], positions[number * 12 : number * 12 + 12]
-        for position in mine:
-            seqno += 1
-            transaction = []
-            for at in range(chance.randint(1, 4)):
-                key, balance = chance.randrange(6), f"{chance.randrange(10_000) / 100:.2f}"
-                gone = chance.random() < 0.3
-                transaction.append(account(key, None if gone else balance))
-                place = (position, seqno, at)
-                if key not in model or model[key][0] < place:
-                    model[key] = (place, None if gone else balance)
-            batch.append(transaction)
-        lake.staging.sync(batch, positions=iter(mine))
-        lake.deliver()
-        found = {one["id"]: str(one["balance"]) for one in lake.rows("accounts")}
-        assert found == {key: balance for key, (_, balance) in model.items() if balance is not None}
-
-
-def test_a_history_has_every_version_where_it_belongs_however_they_arrive(lake: Lake) -> None:
-    """As above, against a model that keeps all versions; what one transaction did to a key is one version."""
-    lake.config(
-        "transactions: {preset: debezium, topic: records.transaction}\n"
-        "deliver: {tables: {accounts: {apply: history}}}\n"
-    )
-    chance = random.Random(5)
-    positions = chance.sample(range(1, 1000), 40)
-    model: dict[int, dict[int, tuple[int, str | None]]] = {}
-    seqno = 0
-    for number in range(4):
-        batch, mine = [], positions[number * 10 : number * 10 + 10]
-        for position in mine:
-            seqno += 1
-            transaction = []
-            for _ in range(chance.randint(1, 4)):
-                key, balance = chance.randrange(5), f"{chance.randrange(10_000) / 100:.2f}"
-                gone = chance.random() < 0.3
-                transaction.append(account(key, None if gone else balance))
-                model.setdefault(key, {})[position] = (seqno, None if gone else balance)
-            batch.append(transaction)
-        lake.staging.sync(batch, positions=iter(mine))
-        lake.deliver()
-        expected = []
-        for key, versions in model.items():
-            ordered = sorted(versions)
-            for begins, ends in zip(ordered, [*ordered[1:], None], strict=True):
-                if (balance := versions[begins][1]) is not None:
-                    expected.append((key, balance, begins, ends, ends is None, versions[begins][0]))
-        names = ("id", "balance", "valid_from", "valid_to", "current", "_seqno")
-        found = [tuple(one[name] for name in names) for one in lake.rows("accounts")]
-        assert sorted((one[0], str(one[1]), *one[2:]) for one in found) == sorted(expected)
 
 
 def test_a_column_that_had_not_changed_keeps_its_value(lake: Lake) -> None:
