@@ -1,13 +1,17 @@
 """What all tests share: a real broker, one Spark session, the command line as a process."""
 
+import io
 import json
+import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +90,34 @@ def zync(*args: str | Path, cwd: Path, check: bool = True, **options: Any) -> su
     if check and done.returncode:
         pytest.fail(f"zync {' '.join(map(str, args))} exited {done.returncode}\n{done.stdout}\n{done.stderr}")
     return done
+
+
+@pytest.fixture
+def warm(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., "subprocess.CompletedProcess[str]"]]:
+    """As `zync`, in this process, whose Spark is there already: for what a command says, not for how it ends."""
+    from zync.cli import main
+
+    ours = logging.getLogger("zync")
+    level, handlers, interrupted = ours.level, ours.handlers, signal.getsignal(signal.SIGINT)
+
+    def run(*args: str | Path, cwd: Path, check: bool = True) -> "subprocess.CompletedProcess[str]":
+        words, code = [str(one) for one in args], 0
+        monkeypatch.setattr(sys, "argv", ["zync", *words])
+        monkeypatch.chdir(cwd)
+        with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+            try:
+                main()
+            except SystemExit as ended:
+                code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        done = subprocess.CompletedProcess(["zync", *words], code, out.getvalue(), err.getvalue())
+        if check and code:
+            pytest.fail(f"zync {' '.join(words)} exited {code}\n{done.stdout}\n{done.stderr}")
+        return done
+
+    yield run
+    ours.setLevel(level)
+    ours.handlers = handlers
+    signal.signal(signal.SIGINT, interrupted)
 
 
 def start(*args: str | Path, cwd: Path, **options: Any) -> "subprocess.Popen[str]":

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cdc.test_captures import pipeline
+from tests.cdc.test_captures import SEED, pipeline
 from tests.conftest import rows
 from zync.decide import decide
 from zync.errors import UsageError
@@ -182,12 +182,8 @@ def members(row: dict[str, Any]) -> list[int]:
     return [n for one in row["records"] for n in range(one["first"], one["last"] + 1)]
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_in_order_of_commit_what_is_whole_waits_for_what_was_committed_before(
-    tmp_path: Path, spark: Any, seed: int
-) -> None:
-    chance = random.Random(seed)
-    version = "3.7.0.Final" if seed % 2 else "3.6.0.Final"
+def test_in_order_of_commit_what_is_whole_waits_for_what_was_committed_before(tmp_path: Path, spark: Any) -> None:
+    chance, version = random.Random(SEED), "3.7.0.Final"
     records = history(chance, version)
     cuts = {chance.randrange(1, len(records)) for _ in range(2)}
     syncer = sync_small_files(tmp_path, records, cuts, spark, ", order: commit")
@@ -224,9 +220,8 @@ def by_itself(x: int) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_in_order_of_commit_rows_come_out_the_same_in_any_cuts(tmp_path: Path, spark: Any, seed: int) -> None:
-    chance = random.Random(seed)
+def test_in_order_of_commit_rows_come_out_the_same_in_any_cuts(tmp_path: Path, spark: Any) -> None:
+    chance = random.Random(SEED)
     lanes: list[list[dict[str, Any]]] = [[], [], []]
     for txn in range(1, 41):
         lanes[0] += [row(txn, "A", 1, "t", txn), *(by_itself(100 + txn) for _ in range(chance.randrange(3)))]

@@ -113,24 +113,24 @@ def test_what_is_no_text_in_a_header_or_a_value_is_shown_all_the_same(tmp_path: 
     assert seen["records"][1]["value"] == bytes_
 
 
-def test_the_commands_list_show_and_decide(demo: Path) -> None:
-    zync("load", "raw", "consume-1.jsonl", cwd=demo)
-    zync("sync", "raw", "staging", cwd=demo)
-    (one,) = [json.loads(line) for line in zync("txn", "list", "--json", cwd=demo).stdout.splitlines()]
+def test_the_commands_list_show_and_decide(demo: Path, warm: Any) -> None:
+    warm("load", "raw", "consume-1.jsonl", cwd=demo)
+    warm("sync", "raw", "staging", cwd=demo)
+    (one,) = [json.loads(line) for line in warm("txn", "list", "--json", cwd=demo).stdout.splitlines()]
     assert (one["txn"], one["state"], one["count"]) == ("10001", "in-flight", 1)
-    assert "10001" in zync("txn", "list", "--state", "in-flight", cwd=demo).stdout
-    shown = json.loads(zync("txn", "show", "10001", "--json", cwd=demo).stdout)
+    assert "10001" in warm("txn", "list", "--state", "in-flight", cwd=demo).stdout
+    shown = json.loads(warm("txn", "show", "10001", "--json", cwd=demo).stdout)
     assert shown["records"][0]["topic"] == "order"
     assert shown["missing"][0].endswith("bool_or(topic = 'menu'), whose aggregates are null, true, false by now")
-    assert json.loads(zync("txn", "show", "10000", "--json", cwd=demo).stdout)["state"] == "done"
-    assert zync("txn", "show", "nobody", cwd=demo, check=False).returncode == 2
-    assert zync("txn", "list", "--state", "nowhere", cwd=demo, check=False).returncode == 2
-    assert zync("txn", "release", "nobody", "--reason", "x", cwd=demo, check=False).returncode == 2
+    assert json.loads(warm("txn", "show", "10000", "--json", cwd=demo).stdout)["state"] == "done"
+    assert warm("txn", "show", "nobody", cwd=demo, check=False).returncode == 2
+    assert warm("txn", "list", "--state", "nowhere", cwd=demo, check=False).returncode == 2
+    assert warm("txn", "release", "nobody", "--reason", "x", cwd=demo, check=False).returncode == 2
     declined = zync("txn", "discard", "--state", "in-flight", "--reason", "x", cwd=demo, check=False, input="n\n")
     assert declined.returncode == 1
     assert "1 transaction" in declined.stderr
-    said = zync("txn", "discard", "--state", "in-flight", "--reason", "x", "--yes", "--json", cwd=demo).stdout
+    said = warm("txn", "discard", "--state", "in-flight", "--reason", "x", "--yes", "--json", cwd=demo).stdout
     assert json.loads(said) == {"decision": "discard", "transactions": ["10001"]}
-    zync("sync", "raw", "staging", cwd=demo)
-    (one,) = [json.loads(line) for line in zync("txn", "list", "--json", cwd=demo).stdout.splitlines()]
+    warm("sync", "raw", "staging", cwd=demo)
+    (one,) = [json.loads(line) for line in warm("txn", "list", "--json", cwd=demo).stdout.splitlines()]
     assert one["state"] == "discarded"

@@ -8,7 +8,7 @@ import subprocess
 import time
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -37,11 +37,11 @@ def test_every_command_has_help(tmp_path: Path, word: str) -> None:
     assert "Usage:" in zync(word, "--help", cwd=tmp_path).stdout
 
 
-def test_init_writes_what_runs_as_it_is_and_never_overwrites(tmp_path: Path) -> None:
-    zync("init", cwd=tmp_path)
-    said = json.loads(zync("check", "--json", cwd=tmp_path).stdout)
+def test_init_writes_what_runs_as_it_is_and_never_overwrites(tmp_path: Path, warm: Any) -> None:
+    warm("init", cwd=tmp_path)
+    said = json.loads(warm("check", "--json", cwd=tmp_path).stdout)
     assert said == {"ok": True, "warnings": [], "difference": None}
-    assert "is there already" in one_line(zync("init", cwd=tmp_path, check=False), 2)
+    assert "is there already" in one_line(warm("init", cwd=tmp_path, check=False), 2)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def a_config(folder: Path, fields: str, rule: str) -> None:
     (folder / "zync.yaml").write_text(f"topics:\n  a:\n    {fields}\noutputs: [{{topic: out, sql: r.sql}}]\n")
 
 
-def test_check_warns_of_what_makes_output_depend_on_chance(tmp_path: Path) -> None:
+def test_check_warns_of_what_makes_output_depend_on_chance(tmp_path: Path, warm: Any) -> None:
     (tmp_path / "r.sql").write_text(
         "WITH some AS (SELECT seqno, value:x::int AS x, 'rand()' AS text FROM records WHERE 0.5 < rand())\n"
         "SELECT seqno, current_timestamp() AS at, first(x) AS x, any_value(x) AS y, max(text) AS text,\n"
@@ -143,7 +143,7 @@ def test_check_warns_of_what_makes_output_depend_on_chance(tmp_path: Path) -> No
         "transactions: {done: 'bool_or(value:done::boolean) and count(distinct topic) > 0'}\n"
         "outputs: [{topic: out, sql: r.sql}, {topic: other, python: r.py}]\n"
     )
-    warnings = json.loads(zync("check", "--json", cwd=tmp_path).stdout)["warnings"]
+    warnings = json.loads(warm("check", "--json", cwd=tmp_path).stdout)["warnings"]
     assert any("cannot be merged" in one for one in warnings)
     pattern = r"(\S+) (?:\(.*\)|or done): (\w+) (depends on the order|is not deterministic)"
     said = [re.search(pattern, one) for one in warnings]
@@ -158,11 +158,11 @@ def test_check_warns_of_what_makes_output_depend_on_chance(tmp_path: Path) -> No
     ]
 
 
-def test_check_with_data_finds_a_rule_that_depends_on_the_cut(demo: Path) -> None:
-    zync("load", "raw", "consume-1.jsonl", "consume-2.jsonl", cwd=demo)
-    zync("check", "--data", "raw", cwd=demo)
+def test_check_with_data_finds_a_rule_that_depends_on_the_cut(demo: Path, warm: Any) -> None:
+    warm("load", "raw", "consume-1.jsonl", "consume-2.jsonl", cwd=demo)
+    warm("check", "--data", "raw", cwd=demo)
     (demo / "etl" / "order.sql").write_text("SELECT seqno, 1 AS customerID, count(*) OVER () AS n FROM records")
-    done = zync("check", "--data", "raw", "--json", cwd=demo, check=False)
+    done = warm("check", "--data", "raw", "--json", cwd=demo, check=False)
     assert done.returncode == 1
     assert json.loads(done.stdout)["difference"]["topic"] == "order"
 
@@ -213,16 +213,16 @@ def test_the_log_may_be_json(demo: Path) -> None:
     assert datetime.fromisoformat(said["time"]).tzinfo
 
 
-def test_status_tells_what_is_where(demo: Path) -> None:
-    zync("load", "raw", "consume-1.jsonl", cwd=demo)
-    zync("sync", "raw", "staging", cwd=demo)
-    said = json.loads(zync("status", "--json", cwd=demo).stdout)
+def test_status_tells_what_is_where(demo: Path, warm: Any) -> None:
+    warm("load", "raw", "consume-1.jsonl", cwd=demo)
+    warm("sync", "raw", "staging", cwd=demo)
+    said = json.loads(warm("status", "--json", cwd=demo).stdout)
     assert said["raw"]["positions"] == {"menu/0": 1, "order/0": 2}
     assert (said["staging"]["cursor"], said["staging"]["head"], said["staging"]["behind_raw"]) == (1, 3, 0)
     assert said["in_flight"]["count"] == 1
     assert said["in_flight"]["oldest"]["txn"] == "10001"
-    assert "in flight 1, expired 0; oldest 10001" in zync("status", cwd=demo).stdout
-    answer = zync("query", "SELECT txn FROM `order` ORDER BY record_seqno", "--json", cwd=demo).stdout.splitlines()
+    assert "in flight 1, expired 0; oldest 10001" in warm("status", cwd=demo).stdout
+    answer = warm("query", "SELECT txn FROM `order` ORDER BY record_seqno", "--json", cwd=demo).stdout.splitlines()
     assert [json.loads(line)["txn"] for line in answer] == ["10000", "10001"]
 
 

@@ -268,10 +268,11 @@ def test_columns_that_a_format_cannot_have(shop: Shop, format_: str, column: str
     shop.config(format_, rule=FEW.format(more=f"{column},"))
     with pytest.raises(UsageError, match=why):
         explain(shop.spark, read_config(shop.folder / "zync.yaml"))
-    shop.sync({"id": 1})  # which has nothing to do with that
-    with pytest.raises(UsageError, match=f"topic {shop.topic}.*{why}"):
-        shop.deliver()
-    assert committed(shop.broker, shop.topic) == []
+    if format_ == "json-schema":
+        shop.sync({"id": 1})  # which has nothing to do with that
+        with pytest.raises(UsageError, match=f"topic {shop.topic}.*{why}"):
+            shop.deliver()
+        assert committed(shop.broker, shop.topic) == []
 
 
 def test_a_value_that_a_format_cannot_have(shop: Shop) -> None:

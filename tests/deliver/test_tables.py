@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from tests.conftest import start, zync
+from tests.conftest import start
 from tests.deliver.conftest import Row, Staging, row
 from tests.kafka.conftest import wait_until
 from zync.config import Config
@@ -256,25 +256,25 @@ def test_tables_are_laid_out_as_the_config_says(lake: Lake) -> None:
     assert_together(lake)
 
 
-def test_the_commands(lake: Lake) -> None:
+def test_the_commands(lake: Lake, warm: Any) -> None:
     lake.staging.sync(transfers(3, 0))
     folder = lake.staging.folder
-    none = zync("snapshot", cwd=folder, check=False)
+    none = warm("snapshot", cwd=folder, check=False)
     assert none.returncode == 2
-    said = zync("sync-to", "tables", "staging", "--until-caught-up", "--json", cwd=folder)
+    said = warm("sync-to", "tables", "staging", "--until-caught-up", "--json", cwd=folder)
     assert json.loads(said.stdout)["versions"] == {"accounts": 1, "history": 1}
     assert "delivered through sync 1, rows: accounts 3, history 3" in said.stderr
     lake.staging.sync(transfers(3, 3))
     lake.deliver()
-    assert json.loads(zync("snapshot", "--at", "1", "--json", cwd=folder).stdout)["versions"]["accounts"] == 1
-    assert json.loads(zync("snapshot", "--json", cwd=folder).stdout)["sync"] == 2
-    assert zync("snapshot", "--at", "2001-01-01", cwd=folder, check=False).returncode == 2
-    (view, *_) = zync("snapshot", "--sql", cwd=folder).stdout.splitlines()
+    assert json.loads(warm("snapshot", "--at", "1", "--json", cwd=folder).stdout)["versions"]["accounts"] == 1
+    assert json.loads(warm("snapshot", "--json", cwd=folder).stdout)["sync"] == 2
+    assert warm("snapshot", "--at", "2001-01-01", cwd=folder, check=False).returncode == 2
+    (view, *_) = warm("snapshot", "--sql", cwd=folder).stdout.splitlines()
     lake.spark.sql(view.replace("CREATE OR REPLACE VIEW", "CREATE OR REPLACE TEMPORARY VIEW").rstrip(";"))
     assert lake.spark.table("accounts").count() == 5
-    query = zync("query", "--consistent", "--json", "SELECT sum(delta) AS total FROM history", cwd=folder)
+    query = warm("query", "--consistent", "--json", "SELECT sum(delta) AS total FROM history", cwd=folder)
     assert json.loads(query.stdout) == {"total": 15.0}
-    wrong = zync("sync-to", "tables", "staging", "--one-by-one", cwd=folder, check=False)
+    wrong = warm("sync-to", "tables", "staging", "--one-by-one", cwd=folder, check=False)
     assert wrong.returncode == 2
 
 

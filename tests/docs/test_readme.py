@@ -1,6 +1,5 @@
 """README.md is true: its commands run as written, its config loads, and what it says they print is what they print."""
 
-import logging
 import os
 import pkgutil
 import re
@@ -21,7 +20,7 @@ import yaml
 
 from tests.conftest import TopicMaker, produce, rows
 from tests.kafka.conftest import wait_until
-from zync.cli import app, main
+from zync.cli import app
 from zync.config import Config, Topic, Transactions
 from zync.devkafka import DevKafka
 from zync.ingest.consume import Ingest
@@ -111,16 +110,6 @@ def blocks() -> Iterator[Block]:
             text = "\n".join(taken).strip("\n")
             yield Block(language or guess(text), text)
             language, taken = "", []
-
-
-@pytest.fixture(autouse=True)
-def logs_as_before() -> Iterator[None]:
-    """What the command line sets when it is run in this process is set back."""
-    logger = logging.getLogger("zync")
-    level, handlers = logger.level, logger.handlers
-    yield
-    logger.setLevel(level)
-    logger.handlers = handlers
 
 
 def guess(text: str) -> str:
@@ -363,27 +352,14 @@ def test_the_demo_prints_what_the_readme_quotes(demonstration: tuple[Path, str])
         assert re.search(gist, demonstration[1]), demonstration[1]
 
 
-@pytest.mark.usefixtures("spark")
 def test_the_commands_of_the_table_do_what_they_say(
-    tmp_path: Path, demo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, demo: Path, monkeypatch: pytest.MonkeyPatch, warm: Any
 ) -> None:
-    """In this process, where Spark runs already."""
     for name in ("ZYNC_LAKE", "ZYNC_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     for folder, command, gist in TABLE:
-        monkeypatch.chdir(tmp_path / folder)
-        assert has(here(command, monkeypatch, capsys), gist), command
+        assert has(warm(*shlex.split(command)[1:], cwd=tmp_path / folder).stdout, gist), command
     assert demo == tmp_path / "demo"
-
-
-def here(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
-    """Runs a command to its end in this process, and returns what it printed."""
-    monkeypatch.setattr(sys, "argv", shlex.split(command))
-    with pytest.raises(SystemExit) as ended:
-        main()
-    out, err = capsys.readouterr()
-    assert ended.value.code in (0, None), err
-    return out
 
 
 @pytest.mark.parametrize("block", YAML, ids=lambda block: block.text.split(":")[0])
@@ -396,13 +372,7 @@ def test_the_parts_of_a_config_are_right(tmp_path: Path, block: Block, monkeypat
     assert read_config(tmp_path / "zync.yaml") != Config(path=tmp_path / "zync.yaml")
 
 
-@pytest.mark.usefixtures("spark")
-def test_the_config_is_right(
-    tmp_path: Path,
-    demo: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_config_is_right(tmp_path: Path, demo: Path, monkeypatch: pytest.MonkeyPatch, warm: Any) -> None:
     (block,) = (one for one in YAML if one.text.startswith("lake"))
     (tmp_path / "zync.yaml").write_text(block.text)
     (tmp_path / "customers.csv").write_text("customerID,name\n1,Ann\n")
@@ -412,7 +382,7 @@ def test_the_config_is_right(
     config = read_config(Path("zync.yaml"))
     assert config.kafka["sasl.password"] == "secret"
     assert config.topics["menu"].as_ == "menu"
-    said = here("zync check", monkeypatch, capsys)
+    said = warm("check", cwd=tmp_path).stdout
     assert "the config and its rules can run" in said
     assert "warning" not in said
 

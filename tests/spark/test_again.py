@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from tests.conftest import rows, zync
+from tests.conftest import rows
 from zync.again import diff, replay
 from zync.errors import UsageError
 from zync.ingest.load import load
@@ -122,13 +122,13 @@ def test_verify_reads_each_file_once_for_all_versions(lake: Path, demo: Path, mo
     assert sorted(read) == sorted(there)
 
 
-def test_the_commands_exit_1_on_a_difference_or_damage(lake: Path, demo: Path) -> None:
-    assert json.loads(zync("verify", "--every-version", "--json", cwd=demo).stdout)["ok"] is True
+def test_the_commands_exit_1_on_a_difference_or_damage(lake: Path, demo: Path, warm: Any) -> None:
+    assert json.loads(warm("verify", "--every-version", "--json", cwd=demo).stdout)["ok"] is True
     shutil.copytree(lake / "staging", lake / "copy")
-    assert json.loads(zync("diff", "staging", "copy", "--json", cwd=demo).stdout) == {"same": True, "topics": {}}
-    zync("replay", "raw", "--into", "short", "--to-seqno", "3", cwd=demo)
-    done = zync("diff", "staging", "short", cwd=demo, check=False)
+    assert json.loads(warm("diff", "staging", "copy", "--json", cwd=demo).stdout) == {"same": True, "topics": {}}
+    warm("replay", "raw", "--into", "short", "--to-seqno", "3", cwd=demo)
+    done = warm("diff", "staging", "short", cwd=demo, check=False)
     assert done.returncode == 1
     assert "order: 0 changed, 1 only in the first, 0 only in the second" in done.stdout
     files(lake / "raw", None)[0].unlink()
-    assert zync("verify", cwd=demo, check=False).returncode == 1
+    assert warm("verify", cwd=demo, check=False).returncode == 1
