@@ -37,9 +37,10 @@ test-cdc: setup
 	@sh scripts/postgres.sh
 	ZYNC_TEST_CDC_TRANSACTIONS=1000 $(BIN)/pytest -n 0 tests/cdc/test_bank.py
 
-# Bytes that nobody thought of, from another beginning each time; `make test` has a short form of it.
+# Bytes and histories that nobody thought of, from another beginning each time; `make test` has a short form of it.
 fuzz: setup
-	ZYNC_TEST_FUZZ_TIMES=5000 $(BIN)/pytest -n 0 --timeout 3600 tests/spark/test_fuzz.py
+	ZYNC_TEST_FUZZ_TIMES=5000 ZYNC_TEST_HISTORIES=100 $(BIN)/pytest -n 0 --timeout 3600 \
+		tests/spark/test_fuzz.py tests/deliver/test_any_history.py
 
 # Ten minutes of killing, stopping and pausing; `make test` has a short form of it.
 soak: setup
