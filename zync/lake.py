@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -24,6 +25,8 @@ from zync.places import locate
 _ENTRY = re.compile(r"\d{20}\.json")
 _CHECKPOINT = re.compile(r"\d{20}\.checkpoint.*\.parquet")
 CHECKPOINT_EVERY = 100
+REMEMBERED = timedelta(days=30)
+"""For so long a table's log says what was removed from it, as `ensure_table` makes tables."""
 """Commits between checkpoints: the log that a reader has to read is at most this long."""
 
 
@@ -91,7 +94,7 @@ def ensure_table(location: str, schema: pa.Schema, description: str) -> DeltaTab
             description=description,
             configuration={
                 "delta.checkpointInterval": str(CHECKPOINT_EVERY),
-                "delta.deletedFileRetentionDuration": "interval 30 days",
+                "delta.deletedFileRetentionDuration": f"interval {REMEMBERED.days} days",
             },
             commit_properties=commit_properties({}),  # or who comes second makes it again, with another id
         )

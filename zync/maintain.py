@@ -17,13 +17,10 @@ from deltalake.exceptions import DeltaError
 
 from zync.errors import OwnedError, UsageError, ZyncError
 from zync.ingest.raw import first_seqno
-from zync.lake import DataFile, data_files, first_line, is_local, locked, open_table
+from zync.lake import REMEMBERED, DataFile, data_files, first_line, is_local, locked, open_table
 from zync.output import amount
 from zync.rewrite import is_raw, rewrite
 from zync.trim import first_since, needed_from, plan, stagings, trim
-
-REMEMBERED = timedelta(days=30)
-"""For so long a table's log says what was removed from it, as `ensure_table` makes tables."""
 
 LEAST_RETAIN = timedelta(days=1)
 """Younger files may be of a sync under way, which are no part of the table yet."""

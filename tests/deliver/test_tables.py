@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ class Lake:
         return found.sort_by([("id", "ascending"), ("_seqno", "ascending")]).to_pylist()
 
     def versions(self) -> list[Snapshot]:
-        return snapshots._all(str(self.folder / snapshots.NAME))  # noqa: SLF001
+        return snapshots._all(snapshots._rows(DeltaTable(str(self.folder / snapshots.NAME))))  # noqa: SLF001
 
 
 @pytest.fixture
@@ -192,6 +193,22 @@ def test_kill_9_of_the_real_process(lake: Lake) -> None:
 def _version(lake: Lake, topic: str) -> int:
     table = open_table(str(lake.folder / topic))
     return table.version() if table else -1
+
+
+def test_snapshots_stay_few_files_and_those_of_long_ago_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshots, "TIDY_EVERY", 10)
+    location, now = str(tmp_path / "_snapshots"), snapshots.now()
+    for number in range(1, 36):
+        taken = Snapshot(number, now - timedelta(days=70 - 2 * number), "s", {"t": number})
+        snapshots.take(location, taken)
+        assert snapshots.newest(location) == taken
+        table = DeltaTable(location)
+        assert len(table.file_uris()) <= 10
+    assert len(list((tmp_path / "_snapshots" / "_delta_log").glob("*.checkpoint.parquet"))) == 3
+    for number in range(16, 36):
+        assert snapshots.at(location, number).versions == {"t": number}
+    with pytest.raises(UsageError, match="there is no snapshot as old as 14"):
+        snapshots.at(location, 14)
 
 
 def test_one_deliverer_at_a_time(lake: Lake) -> None:

@@ -1,21 +1,39 @@
 """Which versions of the delivered tables belong together: a row for each batch of syncs that is in all of them.
 
 Delta has no commit over several tables. So each table gets its own, and then this table gets a row that names the
-versions; who reads at those versions sees, over all tables, whole transactions only.
+versions; who reads at those versions sees, over all tables, whole transactions only. Now and then its rows become one
+file, without those of longer ago than tables can be read as they were.
 """
 
+import contextlib
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
 import pyarrow as pa
-from deltalake import write_deltalake
+import pyarrow.dataset as ds
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
 
 from zync.errors import UsageError
 from zync.ingest.batch import TIMESTAMP
-from zync.lake import NO_HOOKS, commit_properties, data_files, dataset, ensure_table, existing_table, open_table
+from zync.lake import (
+    CHECKPOINT_EVERY,
+    NO_HOOKS,
+    REMEMBERED,
+    commit_properties,
+    data_files,
+    dataset,
+    ensure_table,
+    existing_table,
+    open_table,
+)
 from zync.sql import name
 
 NAME = "_snapshots"
+TIDY_EVERY = CHECKPOINT_EVERY
+"""Versions."""
+_UNREAD_HOURS = 24
+"""For so long files stay that are no part of the table any more: somebody may be reading them."""
 _APP = "zync/snapshot"
 _SCHEMA = pa.schema(
     [
@@ -40,28 +58,40 @@ class Snapshot:
 def take(location: str, snapshot: Snapshot) -> None:
     """Puts it on record. The caller is the only one who delivers."""
     table = ensure_table(location, _SCHEMA, "zync: versions of delivered tables that belong together")
-    row = {**vars(snapshot), "versions": list(snapshot.versions.items())}
+    rows = pa.Table.from_pylist([{**vars(snapshot), "versions": list(snapshot.versions.items())}], _SCHEMA)
+    tidy = (table.version() + 1) % TIDY_EVERY == 0
+    if tidy:
+        kept = _rows(table).filter(ds.field("at") > pa.scalar(snapshot.at - REMEMBERED, TIMESTAMP))
+        rows = pa.concat_tables([kept, rows])
     write_deltalake(
         table,
-        pa.Table.from_pylist([row], _SCHEMA),
-        mode="append",
+        rows,
+        mode="overwrite" if tidy else "append",
         commit_properties=commit_properties({_APP: snapshot.sync}),
         post_commithook_properties=NO_HOOKS,
     )
+    if tidy:
+        with contextlib.suppress(DeltaError, OSError):  # which the next time may mend
+            table.update_incremental()
+            table.create_checkpoint()
+            table.cleanup_metadata()
+            table.vacuum(retention_hours=_UNREAD_HOURS, dry_run=False, enforce_retention_duration=False)
 
 
 def newest(location: str) -> Snapshot | None:
     """The newest one, None before the first."""
-    found = _all(location) if open_table(location) else []
+    table = open_table(location)
+    files = data_files(table, "sync") if table else []
+    last = max((one.highest for one in files), default=0)
+    found = _all(_rows(table, above=last - 1)) if table else []
     return found[-1] if found else None
 
 
 def at(location: str, moment: int | datetime | None) -> Snapshot:
     """The newest one; or, of a sync or a time, the newest that is not after it. UsageError where there is none."""
-    existing_table(location, "zync sync-to tables staging")
     found = [
         one
-        for one in _all(location)
+        for one in _all(_rows(existing_table(location, "zync sync-to tables staging")))
         if moment is None or (one.at <= moment if isinstance(moment, datetime) else one.sync <= moment)
     ]
     if not found:
@@ -87,8 +117,12 @@ def now() -> datetime:
     return datetime.now(timezone.utc)
 
 
-def _all(location: str) -> list[Snapshot]:
-    table = existing_table(location, "zync sync-to tables staging")
-    rows = dataset(table, [one.path for one in data_files(table, "sync")], _SCHEMA).to_table().to_pylist()
-    found = [Snapshot(one["sync"], one["at"], one["staging"], dict(one["versions"] or [])) for one in rows]
+def _rows(table: DeltaTable, above: int = 0) -> pa.Table:
+    """Those in files that have syncs above that."""
+    paths = [one.path for one in data_files(table, "sync", above=above)]
+    return dataset(table, paths, _SCHEMA).to_table()
+
+
+def _all(rows: pa.Table) -> list[Snapshot]:
+    found = [Snapshot(one["sync"], one["at"], one["staging"], dict(one["versions"] or [])) for one in rows.to_pylist()]
     return sorted(found, key=lambda one: (one.sync, one.at))
