@@ -20,7 +20,7 @@ from tests.deliver.conftest import Row, Staging
 from zync.deliver import snapshots, tables
 from zync.yaml import load
 
-EXAMPLES = int(os.environ.get("ZYNC_TEST_HISTORIES", "4"))
+EXAMPLES = int(os.environ.get("ZYNC_TEST_HISTORIES", "3"))
 CONFIG = """\
 topics: {{records: {{id: "value:txn", as: arriving}}}}
 outputs:

@@ -17,7 +17,7 @@ from tests.conftest import start
 from tests.deliver.conftest import Row, Staging, row
 from tests.kafka.conftest import wait_until
 from zync.config import Config
-from zync.deliver import snapshots, tables
+from zync.deliver import snapshots, tables, writer
 from zync.deliver.snapshots import Snapshot
 from zync.errors import OwnedError, UsageError, ZyncError
 from zync.lake import open_table
@@ -209,6 +209,18 @@ def test_snapshots_stay_few_files_and_those_of_long_ago_go(tmp_path: Path, monke
         assert snapshots.at(location, number).versions == {"t": number}
     with pytest.raises(UsageError, match="there is no snapshot as old as 14"):
         snapshots.at(location, 14)
+
+
+def test_files_of_many_batches_become_one(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "MANY", 2)
+    for number in range(5):
+        lake.staging.sync([[account(1, "1") if number % 2 else account(1, None), history(number, "1.00")]])
+        lake.deliver()
+        for name in ("_deleted/accounts", "history"):
+            assert len(DeltaTable(str(lake.folder / name)).file_uris()) <= 2
+    assert "OPTIMIZE" in [one["operation"] for one in DeltaTable(str(lake.folder / "history")).history()]
+    assert [one["id"] for one in lake.rows("history")] == list(range(5))
+    assert lake.rows("accounts") == []
 
 
 def test_one_deliverer_at_a_time(lake: Lake) -> None:

@@ -49,7 +49,10 @@ def deliver(  # noqa: PLR0913 - each is a thing known by now
                 writer.fit_columns()
             spark.sql(texts).createOrReplaceTempView("arrived")
             apply = _Apply(writer, keeper, key, is_new=is_new, debezium=debezium)
-            return {"upsert": apply.upsert, "append": apply.append, "history": apply.history}[target.apply]()
+            count = {"upsert": apply.upsert, "append": apply.append, "history": apply.history}[target.apply]()
+            if count:
+                writer.compact()
+            return count
         except PySparkException as error:
             msg = f"output {target.topic} could not be delivered to {target.location}: {message_of(error)}"
             raise ZyncError(msg) from error

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from zync.deliver.target import APP, Target
 from zync.errors import UsageError
 from zync.lake import open_table
@@ -13,6 +15,12 @@ from zync.sql import name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+MANY = 64
+"""Small files of a table that are left as they are."""
+_SMALL, _LARGE = 16 << 20, 128 << 20
+"""Bytes of a file that is small, and of those that are made of such."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +88,16 @@ class Writer:
         settings = {f"{write}AppId": APP + self.staging, f"{write}Version": str(self.upto)}
         with self._tagged(**settings):
             self.spark.sql(text).collect()
+
+    def compact(self) -> None:
+        """Makes few files of small ones where they are many by now: each batch leaves some."""
+        for location in (self.target.location, self.deleted):
+            table = open_table(location)
+            sizes = pa.table(table.get_add_actions())["size_bytes"].to_pylist() if table else []
+            if sum(size < _SMALL for size in sizes) > MANY:
+                limits = {"minFileSize": _SMALL, "maxFileSize": _LARGE}
+                with self._tagged(**{f"spark.databricks.delta.optimize.{one}": str(v) for one, v in limits.items()}):
+                    self.spark.sql(f"OPTIMIZE delta.{name(location)}").collect()
 
     @property
     def _tag(self) -> str:
