@@ -58,7 +58,7 @@ class Encoder:
         return found
 
     def _encode(self, topic: str, part: Part, sync: int) -> Encode | None:
-        """What makes the bytes of a topic's keys or values; None for keys where there are none."""
+        """What makes the bytes of a topic's keys or values; None where rules have no key."""
         kind = self._columns.get(sync, {}).get(topic, {}).get(part)
         if kind is None:
             msg = (
@@ -66,7 +66,7 @@ class Encoder:
                 "or the key (make them, and replay), or an older zync made it; or deliver it as json"
             )
             raise UsageError(msg)
-        if not kind["fields"]:
+        if part == "key" and not kind["fields"]:  # then there is none
             return None
         known = (topic, part, str(kind))
         if known not in self._known:
