@@ -214,7 +214,7 @@ def test_a_broker_that_is_harmed_while_records_come_costs_time_only(tmp_path: Pa
             time.sleep(10)
             os.kill(pid, signal.SIGCONT)
         produced.join()
-        wait_until(lambda: lake.count() >= 1000)
+        wait_until(lambda: lake.count() >= 1000, 180)
         end(lake, running)
         zync("sync-from", "kafka", "raw", "--topic", "t", "--until-caught-up", cwd=lake.folder)
     finally:
