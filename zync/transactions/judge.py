@@ -74,15 +74,18 @@ def _in_turn(sync: Sync) -> Sync:
     waiting = in_flight.filter(whole)
     going = waiting.filter(pc.less(places(waiting), first_open))
     at_once = {one.settles for one in summary.decisions if one.acts and one.action != "release"}
-    late = (
-        f"fate = 'whole' AND completes_at > {first_open} AND completes_at NOT IN ({', '.join(map(str, [0, *at_once]))})"
-    )
-    settling = there(sync.settling).selectExpr(
-        "* EXCEPT (fate, completes_at)",
-        f"CASE WHEN {late} THEN 'held' ELSE fate END AS fate",
-        f"CASE WHEN NOT coalesce({late}, false) THEN completes_at END AS completes_at",
-    )
-    newly = settling.where("fate = 'held'").select("txn").distinct().count()
+    settling, newly = there(sync.settling), 0
+    if first_open <= sync.head:  # which costs a query, and is not so as a rule: ENDs come last
+        late = (
+            f"fate = 'whole' AND completes_at > {first_open} "
+            f"AND completes_at NOT IN ({', '.join(map(str, [0, *at_once]))})"
+        )
+        settling = settling.selectExpr(
+            "* EXCEPT (fate, completes_at)",
+            f"CASE WHEN {late} THEN 'held' ELSE fate END AS fate",
+            f"CASE WHEN NOT coalesce({late}, false) THEN completes_at END AS completes_at",
+        )
+        newly = settling.where("fate = 'held'").select("txn").distinct().count()
     firsts = zip(going["txn"].to_pylist(), going["seqno"].to_pylist(), places(going).to_pylist(), strict=True)
     bad = zip(places(going).to_pylist(), going["reason"].to_pylist(), strict=True)
     summary = replace(
