@@ -17,6 +17,7 @@ NAMES = (
     "sync_from_spark",
     "processes",
     "sync_to_kafka",
+    "sync_to_kafka_formats",
     "sync_to_tables",
     "bank",
     "latency",

@@ -1,22 +1,19 @@
 """What decoding costs by format: the same records as JSON, and as each other format that zync reads."""
 
-import contextlib
 import gzip
 import io
 import json
 import struct
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import fastavro
 from google.protobuf import json_format, message_factory
 
-from bench.harness import Result, alternately, log, values
+from bench.harness import Result, alternately, answering, log, values
 from bench.pipeline import Raw, config
 from zync.config import RegistryAccess, Topic
 from zync.lake import data_files, existing_table
@@ -86,7 +83,7 @@ def run(folder: Path) -> list[Result]:
     }
     spark = session("local[2]")
     pace(spark, {}, COUNT)
-    with _registry() as url:
+    with answering(_ANSWERS) as url:
         timed = [_decoding(spark, folder, number, *topic, url) for number, topic in enumerate(topics.values())]
         found = alternately(ROUNDS, *timed)
     spark.stop()
@@ -155,27 +152,8 @@ def _framed(number: int, body: bytes) -> bytes:
     return struct.pack(">bI", 0, number) + body
 
 
-@contextlib.contextmanager
-def _registry() -> Iterator[str]:
-    """What a registry answers of the schemas: how long it takes to ask is not what is measured."""
-    answers = {
-        "/schemas/ids/1": {"schema": json.dumps(_SCHEMA)},
-        "/schemas/ids/2": {"schema": "{}", "schemaType": "JSON"},
-        "/schemas/ids/3": {"schema": _TEXT, "schemaType": "PROTOBUF"},
-    }
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802 - the library's name
-            body = json.dumps(answers[self.path]).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: Iterable[object]) -> None:
-            """Says nothing."""
-
-    server = HTTPServer(("localhost", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://localhost:{server.server_address[1]}"
-    server.shutdown()
+_ANSWERS = {
+    "GET /schemas/ids/1": {"schema": json.dumps(_SCHEMA)},
+    "GET /schemas/ids/2": {"schema": "{}", "schemaType": "JSON"},
+    "GET /schemas/ids/3": {"schema": _TEXT, "schemaType": "PROTOBUF"},
+}

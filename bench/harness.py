@@ -10,8 +10,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -186,3 +187,27 @@ def log(text: str) -> None:
 def scratch_environment() -> None:
     """Keeps Spark on this machine's own address, whatever its network is."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+@contextlib.contextmanager
+def answering(answers: Mapping[str, Any]) -> Iterator[str]:
+    """The URL of a schema registry that has those answers ("GET /path": JSON): asking it is not what is measured."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # noqa: N802 - the library's name
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body = json.dumps(answers[f"{self.command} {self.path}"]).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_GET  # noqa: N815 - the library's name
+
+        def log_message(self, *_: object) -> None:
+            """Says nothing."""
+
+    server = HTTPServer(("localhost", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://localhost:{server.server_address[1]}"
+    server.shutdown()

@@ -1,5 +1,6 @@
 """A staging for benchmarks of deliveries, written as a sync commits it, without Spark."""
 
+import json
 import random
 import uuid
 from pathlib import Path
@@ -11,6 +12,15 @@ from zync.staging.commit import add_rows, commit
 from zync.staging.table import STAGING_SCHEMA
 
 PER_TRANSACTION = 4
+
+
+def _struct(**columns: str) -> dict[str, object]:
+    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in columns.items()]
+    return {"type": "struct", "fields": fields}
+
+
+_VALUE = {"id": "integer", "owner": "string", "branch": "string", "balance": "decimal(12,2)", "currency": "string"}
+_COLUMNS = {"rows": {"key": _struct(id="integer"), "value": _struct(**_VALUE, changed="timestamp")}}
 
 
 class Staged:
@@ -40,6 +50,7 @@ class Staged:
         nonce = uuid.uuid4().hex
         cursor = {"kind": "cursor", "seqno": self.seqno, "head": self.seqno, "sync": self.number, "full": 1}
         cursor |= {"nonce": nonce, "offsets": [("rows", self.offset)], "raw": {"id": "bench", "version": 1}}
+        cursor["state"] = json.dumps({"columns": _COLUMNS})
         rows.append({**cursor, "digests": []})
         folder = f"sync-{self.number:08d}"
         (self.location / folder).mkdir()
