@@ -313,6 +313,10 @@ def test_rules_that_do_not_agree_have_no_schema(shop: Shop) -> None:
         shop.deliver()
     with pytest.raises(UsageError, match="rule other.sql has column 'c' as int and another string"):
         explain(shop.spark, read_config(path))
+    typed = f"{{topic: {shop.topic}-typed, sql: rule.sql, key: [id]}}"
+    text = path.read_text().replace("outputs: [", f"outputs: [{typed}, ").replace("value: avro", "value: json")
+    path.write_text(text.replace("formats:", f"topics: {{{shop.topic}-typed: {{value: avro}}}}, formats:"))
+    explain(shop.spark, read_config(path))  # it is no matter to another output that it has a format
 
 
 def test_a_registry_that_is_away_is_said(shop: Shop) -> None:

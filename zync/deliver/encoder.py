@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
@@ -22,25 +23,40 @@ Encode = Callable[[str], bytes]
 
 
 class Encoder:
-    """Makes the messages of one staging. A row is of the columns that its sync had, as staging's cursor rows say."""
+    """Makes the messages of one staging. A row is of the columns that its sync had, as staging's cursor rows say.
+
+    `look_up` comes before `encoded`, once for all the rows that are in memory together.
+    """
 
     def __init__(self, config: Config, table: DeltaTable) -> None:
         self._config, self._table = config, table
         self._columns: dict[int, dict[str, dict[str, Any]]] = {}
         self._known: dict[tuple[str, str, str], Encode] = {}
 
+    def look_up(self, rows: pa.Table) -> None:
+        """Reads what the syncs of those rows have on record of their columns, where a format asks for that."""
+        topics = rows["topic"].unique().to_pylist()
+        if all(self._config.delivered_format(topic, part) == "json" for topic in topics for part in PARTS):
+            return
+        first, last = pc.min(rows["sync"]).as_py(), pc.max(rows["sync"]).as_py()
+        paths = [one.path for one in data_files(self._table, "sync", above=first - 1, upto=last)]
+        cursors = (ds.field("kind") == "cursor") & (ds.field("sync") >= first) & (ds.field("sync") <= last)
+        found = dataset(self._table, paths, STAGING_SCHEMA).to_table(columns=["sync", "state"], filter=cursors)
+        self._columns = {one["sync"]: recorded(one["state"]) for one in found.to_pylist()}
+
     def encoded(self, rows: pa.Table, part: Part) -> list[str | bytes | None]:
         """The keys or values of output rows (sync, topic, offset, key, value) as they go out; null stays null.
+
+        Of rows of which `look_up` has seen the syncs.
 
         UsageError where the format has no type for a column, or the registry does not take the schema; ZyncError where
         it does not answer, or a row is not what its columns say.
         """
-        texts: list[str | None] = rows[part].to_pylist()
+        texts: list[str | bytes | None] = rows[part].to_pylist()
         kinds = {topic: self._config.delivered_format(topic, part) for topic in rows["topic"].unique().to_pylist()}
         if set(kinds.values()) <= {"json"}:
-            return list(texts)
+            return texts
         places = rows.group_by(["topic", "sync"]).aggregate([]).select(["topic", "sync"]).to_pylist()
-        self._look_up({one["sync"] for one in places})
         by_place = {
             (topic, sync): self._encode(topic, part, sync)
             for topic, sync in (one.values() for one in places)
@@ -51,7 +67,7 @@ class Encoder:
         for text, topic, sync, offset in zip(texts, *columns, strict=True):
             encode = by_place.get((topic, sync))
             try:
-                found.append(text if text is None or encode is None else encode(text))
+                found.append(text if text is None or encode is None else encode(str(text)))
             except (ValueError, ArithmeticError, TypeError, LookupError) as error:
                 msg = f"the {part} of output {topic}, offset {offset} (sync {sync}), cannot be {kinds[topic]}: {error}"
                 raise ZyncError(msg) from error
@@ -82,20 +98,10 @@ class Encoder:
             raise UsageError(msg)
         target, asked = config.kafka_delivery.target(topic), registry(access)
         subject, format_ = f"{target}-{part}", config.delivered_format(topic, part)
-        earlier = asked.versions(subject) if format_ == "protobuf" else []
+        earlier = [one for one in asked.versions(subject) if one.kind == "PROTOBUF"] if format_ == "protobuf" else []
         registered, text, encode = in_format(format_, kind, target, part, earlier)
         head = b"\0" + asked.register(subject, registered, text).to_bytes(4, "big")
         return lambda row: head + encode(row)
-
-    def _look_up(self, syncs: set[int]) -> None:
-        """Reads what those syncs have on record of their columns, if that is not at hand."""
-        if syncs <= self._columns.keys():
-            return
-        first, last = min(syncs), max(syncs)
-        paths = [one.path for one in data_files(self._table, "sync", above=first - 1, upto=last)]
-        cursors = (ds.field("kind") == "cursor") & (ds.field("sync") >= first) & (ds.field("sync") <= last)
-        rows = dataset(self._table, paths, STAGING_SCHEMA).to_table(columns=["sync", "state"], filter=cursors)
-        self._columns = {one["sync"]: recorded(one["state"]) for one in rows.to_pylist()}
 
 
 def in_format(

@@ -251,6 +251,7 @@ class _Run:
         """What is in staging that was not delivered yet, in order, as Kafka transactions."""
         progress = self.progress
         for window in staged(table, progress.place):
+            encoder.look_up(window)
             for rows in messages.runs(window, self.delivery.group_rows):
                 last = rows.slice(rows.num_rows - 1).to_pylist()[0]
                 by_topic = rows.group_by("topic").aggregate([([], "count_all"), ("offset", "max")]).to_pylist()

@@ -92,12 +92,13 @@ def _check_formats(config: Config, made: Made) -> None:
     """UsageError where a delivery's format has nothing for a column of what rules make."""
     from zync.deliver.encoder import PARTS, in_format  # noqa: PLC0415
 
-    typed = [(rule, part) for rule, _ in made for part in PARTS if config.delivered_format(rule.topic, part) != "json"]
-    columns = columns_by_topic(made) if typed else {}
-    for rule, part in typed:
-        kind = getattr(columns[rule.topic], part).jsonValue()
-        format_ = config.delivered_format(rule.topic, part)
-        in_format(format_, kind, config.kafka_delivery.target(rule.topic), part)
+    formats = {(rule.topic, part): config.delivered_format(rule.topic, part) for rule, _ in made for part in PARTS}
+    typed = {topic for (topic, _), format_ in formats.items() if format_ != "json"}
+    for topic, columns in columns_by_topic([one for one in made if one[0].topic in typed]).items():
+        for part in PARTS:
+            if formats[topic, part] != "json":
+                kind = getattr(columns, part).jsonValue()
+                in_format(formats[topic, part], kind, config.kafka_delivery.target(topic), part)
 
 
 def _id(topic: Topic, config: Config) -> str:

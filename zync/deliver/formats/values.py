@@ -61,12 +61,8 @@ def no_type(kind: Kind, within: str, format_: str) -> UsageError:
 
 
 def moment(text: str) -> datetime:
-    """A timestamp, with or without the place on earth, as rules' rows have it in JSON (`zync.etl.rules`)."""
-    if text.endswith("Z"):
-        text = text[:-1] + "+00:00"
-    elif text[-3:-2] in ("+", "-") and "T" in text:  # an offset of whole hours; Python 3.10 wants minutes, too
-        text += ":00"
-    return datetime.fromisoformat(text)
+    """A timestamp as rules' rows have it in JSON (`zync.etl.rules`): with Z, for sessions are in UTC, or of nowhere."""
+    return datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith("Z") else text)
 
 
 SIMPLE: dict[str, Change | None] = {
