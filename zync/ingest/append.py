@@ -61,12 +61,33 @@ class Appended:
     newest: dict[Source, float] = field(default_factory=dict)
 
 
+class _Handle(DeltaTable):
+    """A handle that looks each stored value up once until somebody else commits: it would read the log each time."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(location)
+        self._known: dict[str, int | None] = {}
+        self._known_at = self.version()
+
+    def transaction_version(self, app_id: str) -> int | None:
+        if self.version() != self._known_at:
+            self._known, self._known_at = {}, self.version()
+        if app_id not in self._known:
+            self._known[app_id] = super().transaction_version(app_id)
+        return self._known[app_id]
+
+    def committed(self, transactions: dict[str, int]) -> None:
+        """Takes note of what this handle's own commit stored."""
+        if self.version() == self._known_at + 1:
+            self._known, self._known_at = self._known | transactions, self.version()
+
+
 class Appender:
     """Appends batches to one raw. Keeps the table's handle between commits, opened anew when that pays or is due."""
 
     def __init__(self, location: str) -> None:
         self.location = location
-        self._table: DeltaTable | None = None
+        self._table: _Handle | None = None
         self._no_turns_until = 0.0
 
     def append(self, batch: Batch) -> Appended:
@@ -105,7 +126,7 @@ class Appender:
                     self._commit(table, batch, first, nonce)
                 except (DeltaError, OSError, pa.ArrowException) as error:
                     # It may have landed all the same: a fresh handle decides.
-                    table = self._table = existing_table(self.location, _MADE_BY)
+                    table = self._table = self._open()
                     since = table.version() - version
                     if not since:
                         msg = f"raw at {self.location} cannot be written: {first_line(error)}"
@@ -118,15 +139,19 @@ class Appender:
             self._checkpoint(table)
             return done
 
-    def _current(self) -> DeltaTable:
+    def _current(self) -> _Handle:
         """The handle, at the newest version. What is compared on it is committed on it."""
         if self._table is None:
-            self._table = existing_table(self.location, _MADE_BY)
+            self._table = self._open()
         else:
             self._table.update_incremental()
         return self._table
 
-    def _commit(self, table: DeltaTable, batch: Batch, first: int, nonce: str) -> None:
+    def _open(self) -> _Handle:
+        existing_table(self.location, _MADE_BY)
+        return _Handle(self.location)
+
+    def _commit(self, table: _Handle, batch: Batch, first: int, nonce: str) -> None:
         """One try on this handle, whose positions were compared."""
         now = max(time.time_ns() // 1000, table.transaction_version(INGESTED) or 0)
         transactions = {SEQNO: first + batch.num_rows, INGESTED: now}
@@ -154,6 +179,7 @@ class Appender:
                 commit_properties=properties,
                 post_commithook_properties=NO_HOOKS,
             )
+        table.committed(transactions)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

@@ -204,8 +204,7 @@ class _Run:
             while not self.stop.is_set() and not (self.ingest.until_caught_up and self.caught_up()):
                 self.held.moved.clear()
                 self.measure()
-                soon = self.committer.busy and not self.paused
-                messages = self.consumer.consume(self.at_once, _COMMITTING_SECONDS if soon else _POLL_SECONDS)
+                messages = self.consumer.consume(self.at_once, self.patience_for_more())
                 if self.failed:
                     raise self.failed
                 self.take(messages)
@@ -348,14 +347,30 @@ class _Run:
 
     # Commits
 
+    @property
+    def full(self) -> bool:
+        return self.batch.num_rows >= self.ingest.commit_rows or self.batch.num_bytes >= self.commit_bytes
+
+    @property
+    def due_in(self) -> float:
+        """Seconds until the batch is to be committed."""
+        if self.full or self.at_targets():
+            return 0.0
+        return self.batch.since + self.ingest.commit_every.total_seconds() - time.monotonic()
+
+    def patience_for_more(self) -> float:
+        """How many seconds to gather records for, each call having its price: until the batch is due, or is let go."""
+        if self.paused:
+            return _POLL_SECONDS
+        return min(max(self.due_in, _COMMITTING_SECONDS), _POLL_SECONDS)
+
     def commit_if_due(self) -> None:
         if self.committer.done():
             self.settle()
-        batch, limits = self.batch, self.ingest
-        full = batch.num_rows >= limits.commit_rows or batch.num_bytes >= self.commit_bytes
-        if not batch.slices:
-            batch.since = time.monotonic()
-        elif full or time.monotonic() - batch.since >= limits.commit_every.total_seconds() or self.at_targets():
+        full = self.full
+        if not self.batch.slices:
+            self.batch.since = time.monotonic()
+        elif self.due_in <= 0:
             if full and self.committer.busy:
                 if not self.committer.done(0.0 if self.paused else self.patience):
                     self.pause()
