@@ -79,7 +79,7 @@ class _Handle(DeltaTable):
     def committed(self, transactions: dict[str, int]) -> None:
         """Takes note of what this handle's own commit stored."""
         if self.version() == self._known_at + 1:
-            self._known, self._known_at = self._known | transactions, self.version()
+            self._known, self._known_at = {**self._known, **transactions}, self.version()
 
 
 class Appender:
