@@ -208,7 +208,7 @@ class _Run:
             while not self.stop.is_set() and not (self.ingest.until_caught_up and self.caught_up()):
                 self.held.moved.clear()
                 self.measure()
-                messages = self.consumer.consume(self.at_once, self.patience_for_more())
+                messages = self.consumer.consume(self.at_once, self.gathering_seconds())
                 if self.failed:
                     raise self.failed
                 self.take(messages)
@@ -351,31 +351,28 @@ class _Run:
 
     # Commits
 
-    @property
     def full(self) -> bool:
         return self.batch.num_rows >= self.ingest.commit_rows or self.batch.num_bytes >= self.commit_bytes
 
-    @property
     def due_in(self) -> float:
-        """Seconds until the batch is to be committed."""
-        if self.full or self.at_targets():
+        """Seconds until what is in hand is to be committed."""
+        if self.full() or self.at_targets():
             return 0.0
         return self.batch.since + self.ingest.commit_every.total_seconds() - time.monotonic()
 
-    def patience_for_more(self) -> float:
-        """How many seconds to gather records for, each call having its price: until the batch is due, or is let go."""
-        if self.paused:
+    def gathering_seconds(self) -> float:
+        """How long to gather records at a time, which has its price each time: until there is something to commit."""
+        if self.paused or not (self.batch.slices or self.committer.busy):
             return _POLL_SECONDS
-        return min(max(self.due_in, _COMMITTING_SECONDS), _POLL_SECONDS)
+        return min(max(self.due_in(), _COMMITTING_SECONDS), _POLL_SECONDS)
 
     def commit_if_due(self) -> None:
         if self.committer.done():
             self.settle()
-        full = self.full
         if not self.batch.slices:
             self.batch.since = time.monotonic()
-        elif self.due_in <= 0:
-            if full and self.committer.busy:
+        elif self.due_in() <= 0:
+            if self.full() and self.committer.busy:
                 if not self.committer.done(0.0 if self.paused else self.patience):
                     self.pause()
                     return
