@@ -65,6 +65,7 @@ def test_what_dies_is_started_again_and_what_lost_its_run_ends(lake: Lake, topic
     log = next(lake.folder.glob("run---commit-*.log")).read_text()
     assert "sync-from killed by SIGKILL; started again in 1 s" in log
     assert "sync      sync 1: " in log
+    assert log.count("sync-from starts\n") > 1
 
 
 def test_on_a_terminal_it_shows_how_the_parts_do_and_ctrl_c_ends_them(lake: Lake, topic_of_transactions: str) -> None:
@@ -93,6 +94,7 @@ def test_on_a_terminal_it_shows_how_the_parts_do_and_ctrl_c_ends_them(lake: Lake
             except OSError:  # the terminal's other end is closed
                 break
         assert running.wait(60) == 0
+        assert "sync      stops as soon as it can" in shown
         assert "stopped; sync-from: 0 restarts" in shown
         assert "sync 1: " not in shown  # what the view shows as figures it does not print as well
     finally:

@@ -139,6 +139,7 @@ class Pipeline:
         )
         for reader in part.readers:
             reader.start()
+        self.say(part.name, "info", "starts", {"event": "start"})
 
     def _results(self, part: Part, lines: Iterable[str]) -> None:
         """Hears what the part prints as its results."""
@@ -187,6 +188,7 @@ class Pipeline:
         for part in running:
             if part.process and part.process.poll() is None:
                 part.process.send_signal(signal.SIGTERM)
+                self.say(part.name, "info", "stops as soon as it can", {"event": "stop"})
         well, until = True, time.monotonic() + _STOP_SECONDS
         while running and time.monotonic() < until:
             for part in [one for one in running if one.process and one.process.poll() is not None]:
