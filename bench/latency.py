@@ -27,7 +27,7 @@ TRANSFERS = 250
 WARM_UP, SECONDS = 600.0, 60.0
 """It begins cold, beside what comes: measured is the pipeline that has caught up, or has had so long to."""
 _CAUGHT_UP = 10.0
-"""Seconds by which the newest in staging may be late then, at several looks."""
+"""Seconds since the newest commit that staging has, at most, whenever looked at in half a minute."""
 _GOAL = 2.0
 _LOOK = 0.2
 
@@ -123,8 +123,8 @@ def _caught_up(bank: SimulatedBank, watch: Watch) -> float:
     began = since = time.monotonic()
     while time.monotonic() < min(since + 30, began + WARM_UP):
         time.sleep(1)
-        newest = max((bank.committed.get(one, 0.0) for one in list(watch.seen["staging"])[-1:]), default=0.0)
-        if time.time() - newest > _CAUGHT_UP:
+        seen = list(watch.seen["staging"])
+        if not seen or time.time() - bank.committed.get(seen[-1], 0.0) > _CAUGHT_UP:
             since = time.monotonic()
     return time.monotonic() - began
 
