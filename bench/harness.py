@@ -129,7 +129,7 @@ class Child:
     @property
     def json(self) -> dict[str, Any]:
         """The last line that it printed."""
-        return json.loads(self.out.strip().splitlines()[-1])
+        return json.loads(self.out.strip().splitlines()[-1])  # type: ignore[no-any-return]
 
 
 def child(*command: str | Path, cwd: Path | None = None) -> Child:

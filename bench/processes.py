@@ -42,7 +42,7 @@ def run(folder: Path) -> list[Result]:
 
 
 def _together(servers: str, lake: Path, several: int) -> list[Child]:
-    command = [*ZYNC, "sync-from", "kafka", "raw", "--until-caught-up", "--json", "--topic", "t", "--lake", lake]
+    command = [*ZYNC, "sync-from", "kafka", "raw", "--until-caught-up", "--json", "--topic", "t", "--lake", str(lake)]
     with ThreadPoolExecutor(several) as pool:
         begun = [pool.submit(child, *command, "--bootstrap-servers", servers) for _ in range(several)]
         return [one.result() for one in begun]

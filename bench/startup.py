@@ -30,7 +30,7 @@ def run(folder: Path) -> list[Result]:
     def sync(number: int) -> float:
         lake = folder / f"lake-{number}"
         child(*ZYNC, "load", "raw", demo / "consume-1.jsonl", "--lake", lake, cwd=folder)
-        where = ["--lake", lake, "--config", demo / "zync.yaml"]
+        where = ["--lake", str(lake), "--config", str(demo / "zync.yaml")]
         return child(*ZYNC, "sync", "raw", "staging", *where, cwd=folder).seconds
 
     def bare(number: int) -> float:

@@ -48,7 +48,7 @@ def run(folder: Path) -> list[Result]:
 
         def by_zync(number: int) -> float:
             command = [*ZYNC, "sync-from", "kafka", "raw", "--until-caught-up", "--json", "--topic", "t"]
-            where = ["--bootstrap-servers", servers, "--lake", folder / f"lake-{number}"]
+            where = ["--bootstrap-servers", servers, "--lake", str(folder / f"lake-{number}")]
             return RECORDS / float(child(*command, *where, cwd=folder).json["busy"])
 
         by_spark(-1)

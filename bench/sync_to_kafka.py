@@ -58,7 +58,7 @@ def run(folder: Path) -> list[Result]:
         for number in range(ROUNDS):
             for how in ("plain", "headers"):
                 topic(servers, f"{how}-{number}", PARTITIONS)
-                command = [sys.executable, "-c", _PLAIN, servers, f"{how}-{number}", lake / "staging", how]
+                command = [sys.executable, "-c", _PLAIN, servers, f"{how}-{number}", str(lake / "staging"), how]
                 rates[how].append(RECORDS / child(*command).json["busy"])
             kafka = f"{{name: bench-{number}, topics: {{rows: {{as: zync-{number}, partitions: {PARTITIONS}}}}}}}"
             output = "outputs: [{topic: rows, sql: rows.sql}]"
