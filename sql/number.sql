@@ -1,8 +1,9 @@
--- In: `made`, one topic's output rows with their transactions' turns, in buckets that each hold a run of turns;
+-- In: `made`, output rows with their transactions' turns, in buckets that each hold a run of turns;
 --     `first_offset`, where each begins.
--- Out: staging's output rows, numbered without gap in order of turn, transaction, `_order`, rule and their JSON.
+-- Out: staging's output rows, numbered by topic without gap in order of turn, transaction, `_order`, rule and their
+--     JSON.
 SELECT 'output' AS kind, seqno,
-  named_struct('topic', f.topic, 'partition', 0, 'offset', f.first - 1 + row_number() OVER (
-    PARTITION BY bucket ORDER BY turn, seqno, _order, rule, value, key)) AS kafka,
+  named_struct('topic', topic, 'partition', 0, 'offset', f.first - 1 + row_number() OVER (
+    PARTITION BY topic, bucket ORDER BY turn, seqno, _order, rule, value, key)) AS kafka,
   key, value, nullif(turn, seqno) AS head
-FROM made JOIN first_offset f USING (bucket)
+FROM made JOIN first_offset f USING (topic, bucket)

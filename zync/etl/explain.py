@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from zync.config import Config, DeliveredTable, OutputRule, Topic
 from zync.etl.columns import Made, columns_by_topic
 from zync.etl.rules import VIEW_COLUMNS, bind_lookups, bind_views, run_rules
-from zync.etl.transform import made_by_topic
+from zync.etl.transform import made_alike
 from zync.spark import read_parquet
 from zync.transactions.decode import RAW_COLUMNS, decode
 from zync.transactions.done import Done, understand
@@ -48,7 +48,7 @@ def explain(spark: "SparkSession", config: Config) -> Pipeline:
     """The pipeline of this config. UsageError for the first thing that cannot run."""
     done = understand(spark, config)
     empty, made = rules_over_nothing(spark, config, done)
-    made_by_topic(made)
+    made_alike(made)
     _check_formats(config, made)
     return Pipeline(
         topics=[

@@ -125,13 +125,14 @@ def _python_rule(rule: OutputRule) -> Any:
 
 
 def output_rows(made: "DataFrame", rule: OutputRule, number: int) -> "DataFrame":
-    """A rule's result as (seqno, _order, rule, key, value): JSON text, columns in the order selected."""
+    """A rule's result as (topic, seqno, _order, rule, key, value): JSON text, columns in the order selected."""
     columns = [column for column in made.columns if column not in RESERVED]
     value = as_json(columns) if columns else "'{}'"
     if DELETE in made.columns:
         value = f"CASE WHEN NOT coalesce({DELETE}, false) THEN {value} END"
     without = f"rule {rule.name} makes a row whose seqno is null: of which transaction is it?"
     return made.selectExpr(
+        f"{literal(rule.topic)} AS topic",
         f"coalesce(CAST({SEQNO} AS BIGINT), CAST(raise_error({literal(without)}) AS BIGINT)) AS {SEQNO}",
         f"{ORDER if ORDER in made.columns else 'NULL'} AS {ORDER}",
         f"{number} AS rule",

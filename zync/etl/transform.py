@@ -51,14 +51,14 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
     bind_views(spark, _without(spark, records, left_out, keeper), config)
     numbered: DataFrame | None = None
     rules = run_rules(spark, config)
-    for topic, made in made_by_topic(rules).items():
-        first = offsets.get(topic, 0)
+    for made in made_alike(rules):
         rows = _with_turns(made, turns)
         if spread:
-            rows = keeper.keep(rows.selectExpr("*", f"turn DIV {_BUCKET} AS bucket").repartition("bucket"))
-            firsts = _first_offsets(rows, topic, first)
+            rows = keeper.keep(rows.selectExpr("*", f"turn DIV {_BUCKET} AS bucket").repartition("topic", "bucket"))
+            firsts = _first_offsets(rows, offsets)
         else:
-            rows, firsts = rows.selectExpr("*", "0L AS bucket"), [(topic, 0, first)]
+            rows = rows.selectExpr("*", "0L AS bucket")
+            firsts = [(topic, 0, offsets.get(topic, 0)) for topic in {rule.topic: None for rule in config.outputs}]
         rows.createOrReplaceTempView("made")
         bound = local(spark, firsts, "topic string, bucket bigint, first bigint").hint("broadcast")
         bound.createOrReplaceTempView("first_offset")
@@ -73,11 +73,13 @@ def _with_turns(made: "DataFrame", turns: "DataFrame | None") -> "DataFrame":
     return made.join(turns, "seqno", "left").selectExpr("* EXCEPT (turn)", "coalesce(turn, seqno) AS turn")
 
 
-def _first_offsets(made: "DataFrame", topic: str, first: int) -> list[tuple[str, int, int]]:
-    firsts = []
-    for row in sorted(made.groupBy("bucket").count().collect()):
-        firsts.append((topic, row["bucket"], first))
-        first += row["count"]
+def _first_offsets(made: "DataFrame", offsets: dict[str, int]) -> list[tuple[str, int, int]]:
+    """(topic, bucket, the offset at which it begins)."""
+    firsts, following = [], dict(offsets)
+    for topic, bucket, count in sorted(made.groupBy("topic", "bucket").count().collect()):
+        first = following.get(topic, 0)
+        firsts.append((topic, bucket, first))
+        following[topic] = first + count
     return firsts
 
 
@@ -141,8 +143,8 @@ def _without(spark: "SparkSession", records: "DataFrame", failures: tuple[Failur
     return keeper.keep(records.join(left_out.hint("broadcast"), "seqno", "left_anti"))
 
 
-def made_by_topic(rules: Made) -> "dict[str, DataFrame]":
-    """What rules make as output rows, by output topic."""
+def made_alike(rules: Made) -> "list[DataFrame]":
+    """What rules make as output rows: together where their `_order` is of one type, for one plan to number them all."""
     from pyspark.errors import AnalysisException  # noqa: PLC0415
 
     by_topic: dict[str, DataFrame] = {}
@@ -154,7 +156,15 @@ def made_by_topic(rules: Made) -> "dict[str, DataFrame]":
         except AnalysisException as error:
             msg = f"rule {rule.name}: its _order does not go with that of the other rules of output {rule.topic}"
             raise UsageError(msg) from error
-    return by_topic
+    alike: dict[str, DataFrame] = {}
+    for made in by_topic.values():
+        kind = made.schema["_order"].dataType.simpleString()
+        alike[kind] = alike[kind].unionAll(made) if kind in alike else made
+    if "void" in alike and len(alike) > 1:  # no order goes with any
+        without = alike.pop("void")
+        kind, made = next(iter(alike.items()))
+        alike[kind] = made.unionAll(without)
+    return list(alike.values())
 
 
 def _try_rules(spark: "SparkSession", records: "DataFrame", config: Config) -> RuleError | None:
