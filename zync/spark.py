@@ -240,37 +240,33 @@ def _quiet() -> Iterator[None]:
 class Keeper:
     """Lets Spark keep rows that are used more than once, and the session its views, until this context ends.
 
-    A view that stays holds the rows kept under it; and what is kept next comes with a copy of the session, views
-    and all: so each sync would hold on to the one before.
+    A view that stays holds the rows kept under it; so each sync would hold on to the one before.
     """
 
     def __init__(self, spark: "SparkSession") -> None:
         self._spark = spark
-        self._frames: list[tuple[DataFrame, Any]] = []
+        self._kept: list[Any] = []
 
     def __enter__(self) -> "Keeper":
         return self
 
     def __exit__(self, *_: object) -> None:
-        while self._frames:
-            frame, relation = self._frames.pop()
-            frame.unpersist()
-            relation.cacheBuilder().clearCache(False)  # noqa: FBT003 - Spark may have another by now, and forget this one
+        while self._kept:
+            self._kept.pop().unpersist(False)  # noqa: FBT003 - nobody waits for it
         self._spark._jsparkSession.sessionState().catalog().clearTempTables()  # noqa: SLF001
 
     def keep(self, frame: "DataFrame") -> "DataFrame":
-        """The rows of `frame`, as a plan that begins at the kept ones.
+        """The rows of `frame`, as a plan that begins at them; they are made when they are first asked for.
 
-        Spark finds what it keeps by comparing plans, and fails to where a statement with a WITH is put around one
-        with another; so the kept rows themselves are the new plan's only leaf.
+        `persist` keeps plans, finds them by comparing, and packs rows by column, which takes longer than all that is
+        done with them. A checkpoint keeps the rows themselves, but forgets where they came from: here it does not,
+        so that what a lost executor kept is made anew.
         """
-        from pyspark.sql.classic.dataframe import DataFrame  # noqa: PLC0415
-
-        plan = frame.persist()._jdf.queryExecution().withCachedData()  # noqa: SLF001
-        self._frames.append((frame, plan))
-        datasets = jvm_class(self._spark, "org.apache.spark.sql.classic.Dataset")
-        dataset = datasets.ofRows(self._spark._jsparkSession, plan)  # noqa: SLF001
-        return DataFrame(dataset, self._spark)
+        kept = frame.localCheckpoint(eager=False)
+        rows = kept._jdf.queryExecution().logical().rdd()  # noqa: SLF001
+        getattr(rows, "checkpointData_$eq")(jvm_class(self._spark, "scala.Option").empty())
+        self._kept.append(rows)
+        return kept
 
 
 def read_parquet(spark: "SparkSession", files: list[str], schema: "str | StructType") -> "DataFrame":

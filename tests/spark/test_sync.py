@@ -15,6 +15,7 @@ from zync.config import Limits, Lookup, OutputRule, Topic, Transactions
 from zync.errors import DataError, UsageError, ZyncError
 from zync.ingest.load import load
 from zync.metrics import SyncMetrics
+from zync.spark import Keeper
 from zync.staging import cursor as cursor_stage
 from zync.sync import Syncer
 from zync.yaml import load as read_config
@@ -363,6 +364,30 @@ def test_order_and_delete_and_key_shape_the_output(pipeline: Pipeline, txn: Any)
     ] == [3, 2, 1]
 
 
+def test_outputs_may_be_ordered_by_columns_of_different_types(pipeline: Pipeline, txn: Any) -> None:
+    pipeline.rules(
+        down="SELECT seqno, -value:x::int AS _order, value:x::int AS x FROM records",
+        by_name="SELECT seqno, value:name::string AS _order, value:x::int AS x FROM records",
+        also_down="SELECT seqno, -value:x::bigint AS _order, value:x::int AS x FROM records",
+        by_json="SELECT seqno, value:x::int AS x FROM records",
+    )
+    pipeline.load(*[("a", txn(1, 3, x=x, name=name)) for x, name in ((2, "b"), (3, "a"), (1, "c"))])
+    pipeline.sync()
+    pipeline.load(("b", txn(2, 1, x=4, name="d")))
+    pipeline.sync()
+    found: dict[str, list[tuple[int, int]]] = {}
+    for row in pipeline.of("output"):
+        found.setdefault(row["kafka"]["topic"], []).append((row["kafka"]["offset"], json.loads(row["value"])["x"]))
+    in_order = {topic: [x for _, x in sorted(its)] for topic, its in found.items()}
+    assert in_order == {
+        "down": [3, 2, 1, 4],
+        "by_name": [3, 2, 1, 4],
+        "also_down": [3, 2, 1, 4],
+        "by_json": [1, 2, 3, 4],
+    }
+    assert all([offset for offset, _ in sorted(its)] == [0, 1, 2, 3] for its in found.values())
+
+
 def test_no_statement_reads_the_environment(pipeline: Pipeline, txn: Any) -> None:
     """What records say gets into statements, as part of reasons: Spark would put in a variable's value."""
     pipeline.rules(out="SELECT seqno, '${env:PATH}' AS x FROM records")
@@ -430,3 +455,16 @@ def test_a_session_keeps_nothing_of_the_syncs_it_made(pipeline: Pipeline, txn: A
     assert [one for one in names if not one.startswith("Delta Table State")] == []  # of deliveries, in the same session
     views = pipeline.spark.sql("SHOW VIEWS").collect()
     assert views == []  # a view holds the rows kept under it, and what is kept next comes with a copy of the views
+
+
+def test_kept_rows_that_are_lost_are_made_anew(spark: Any) -> None:
+    jvm, context = spark._jvm, spark.sparkContext._jsc  # noqa: SLF001
+    with Keeper(spark) as keeper:
+        others = set(context.getPersistentRDDs())
+        kept = keeper.keep(spark.range(10).selectExpr("id", "id % 3 AS three").repartition(2, "three"))
+        before = sorted(kept.collect())
+        (number,) = set(context.getPersistentRDDs()) - others
+        for part in range(2):  # as where the executor that had them is gone
+            block = jvm.org.apache.spark.storage.RDDBlockId(number, part)
+            jvm.org.apache.spark.SparkEnv.get().blockManager().removeBlock(block, True)
+        assert sorted(kept.collect()) == before
