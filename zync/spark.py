@@ -34,6 +34,8 @@ _SESSION = {
     "spark.sql.execution.pythonUDF.arrow.enabled": "false",
     # What is unpacked in Python may be a thousand times as large.
     "spark.sql.execution.arrow.maxBytesPerBatch": "1m",
+    # What Spark infers of kept rows may name columns that they do not have, on which it fails ("key not found").
+    "spark.sql.constraintPropagation.enabled": "false",
     # Else ${env:NAME} in any statement is read from the environment, in what records say, too.
     "spark.sql.variable.substitute": "false",
 }
