@@ -1,7 +1,6 @@
 -- In: `settling`: every record with its fate, and those gathered; `set_aside`: transactions (by seqno) that go to
 --     quarantine instead of out; `decided`: operators' decisions, the seqno of the transaction that each `settles`,
---     and what a redrive or drop `revisits` (zync.transactions.set_aside), as JSON; `now`: one row, what has `expired`.
---     (Numbers that differ from sync to sync are in tables: as text they would have Spark compile its code anew.)
+--     and what a redrive or drop `revisits` (zync.transactions.set_aside), as JSON.
 -- Out: staging's bookkeeping rows: one for each transaction, whole or in flight, and one for each record that is
 --     alone, late or a duplicate.
 WITH whole AS (
@@ -52,7 +51,7 @@ SELECT 'discarded', seqno, NULL, txn, array(named_struct('first', seqno, 'last',
   who || ': ' || why, NULL
 FROM decided WHERE action = 'drop'
 UNION ALL
-SELECT CASE WHEN since <= now.expired THEN 'expired' ELSE 'pending' END, first, NULL, in_flight.txn,
+SELECT CASE WHEN since <= {{expired}} THEN 'expired' ELSE 'pending' END, first, NULL, in_flight.txn,
   concat(records, CASE WHEN d.seqno IS NULL THEN array()
                        ELSE array(named_struct('first', d.seqno, 'last', d.seqno)) END),
   count, since,
@@ -60,7 +59,7 @@ SELECT CASE WHEN since <= now.expired THEN 'expired' ELSE 'pending' END, first, 
     'decided', CASE WHEN d.seqno IS NOT NULL
       THEN named_struct('seqno', d.seqno, 'action', d.action, 'who', d.who, 'why', d.why) END), {{json_options}}),
   bad, NULL
-FROM in_flight CROSS JOIN now LEFT JOIN decided d ON held_as = d.settles WHERE NOT untouched
+FROM in_flight LEFT JOIN decided d ON held_as = d.settles WHERE NOT untouched
 UNION ALL
 SELECT CASE WHEN fate IN ('said', 'void') THEN 'ignored'
             WHEN fate <> 'alone' THEN fate

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _FEW_TRANSACTIONS = 500_000
-"""So many that a number for each fits into every task's memory: then outputs need not be sorted to find theirs."""
+"""So many that two numbers for each fit into every task's memory: then outputs need not be sorted to find theirs."""
+
+_TURN = "CASE WHEN max(at) IS NOT NULL THEN max(max(at)) OVER (ORDER BY seqno) END"
+"""When a transaction comes, with order: commit (sql/places.sql): once it and all before it are there."""
 
 
 def read_new(sync: Sync) -> Sync:
@@ -50,7 +53,7 @@ def recall(sync: Sync) -> Sync:
         settled = pa.concat_tables([settled, pa.table({"txn": waiting["txn"], "seqno": places(waiting)})])
     if sync.small and (settled.num_rows or in_flight.num_rows):
         identified = sync.keeper.keep(identified)
-        ids = identified.where("NOT alone").select("txn").distinct().toArrow()["txn"]
+        ids = identified.where("NOT alone").select("txn").toArrow()["txn"]
         settled = settled.filter(pc.is_in(settled["txn"], ids))
         in_flight = in_flight.filter(pc.is_in(in_flight["txn"], ids))
     newest = settled.group_by("txn").aggregate([("seqno", "max")]).rename_columns({"seqno_max": "settled_at"})
@@ -92,20 +95,14 @@ def _write(sync: Sync, records: "DataFrame", folder: str) -> str:
     """Writes all rows but those that `conclude_and_commit` adds. What columns outputs have."""
     rows = _bookkeeping(sync)
     offsets, spread = sync.known.cursor.offsets, not sync.small
-    few = there(sync.assembled).summary.completed <= _FEW_TRANSACTIONS
-    turns = sync.keeper.keep(sync.spark.sql(statement("turns"))) if sync.in_order else None
-    if turns is not None and few:
-        turns = turns.hint("broadcast")
+    placed = None
+    if sync.done.preset:
+        placed = sync.spark.sql(statement("places", turn=_TURN if sync.in_order else "CAST(NULL AS BIGINT)"))
+        if there(sync.assembled).summary.completed <= _FEW_TRANSACTIONS:
+            placed = placed.hint("broadcast")
     outputs, columns = transform(
-        sync.spark, records, sync.config, offsets, sync.failures, turns, keeper=sync.keeper, spread=spread
+        sync.spark, records, sync.config, offsets, sync.failures, placed, keeper=sync.keeper, spread=spread
     )
-    if outputs is not None and sync.done.preset:
-        whole = there(sync.settling).where("completes_at IS NOT NULL")
-        positions = whole.where("position IS NOT NULL").groupBy("completes_at").agg({"position": "max"})
-        positions = positions.toDF("seqno", "position")
-        if few:
-            positions = positions.hint("broadcast")
-        outputs = outputs.join(positions, "seqno", "left")
     if outputs is not None:
         rows = rows.unionByName(outputs, allowMissingColumns=True)
     write(rows.coalesce(1) if sync.small else rows, sync.staging, folder, sync.number)
@@ -126,12 +123,11 @@ def _bookkeeping(sync: Sync) -> "DataFrame":
     columns = "settles bigint, seqno bigint, txn string, action string, who string, why string, revisits string"
     decided = local(spark, decisions, columns).hint("broadcast")
     decided.createOrReplaceTempView("decided")
-    now = local(spark, [(sync.cutoff,)], "cutoff bigint").selectExpr("timestamp_micros(cutoff) AS expired")
-    now.hint("broadcast").createOrReplaceTempView("now")
     rows = spark.sql(
         statement(
             "bookkeep",
             state=sync.done.state_now if sync.stateful else "named_struct('none', CAST(NULL AS STRING))",
+            expired=f"timestamp_micros({sync.cutoff})",
             json_options=options(JSON_OPTIONS),
         )
     )

@@ -35,16 +35,16 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
     config: Config,
     offsets: dict[str, int],
     left_out: tuple[Failure, ...],
-    turns: "DataFrame | None",
+    places: "DataFrame | None",
     *,
     keeper: Keeper,
     spread: bool,
 ) -> "tuple[DataFrame | None, str]":
     """Staging's output rows of the whole transactions in `records`, numbered by topic from `offsets` on.
 
-    In order of transaction, `_order`, rule, and their JSON. Transactions in `left_out` have none. `turns`: of those
-    that waited for others (seqno), when they come (turn; sql/turns.sql). `spread`: several tasks number them, each its
-    run of turns; how many rows come before each run has to be counted first.
+    In order of transaction, `_order`, rule, and their JSON. Transactions in `left_out` have none. `places`: of
+    transactions (seqno) their position in the source, and when those come that wait (turn; sql/places.sql). `spread`:
+    several tasks number them, each its run of turns; how many rows come before each run has to be counted first.
     Returns None for them where the config has no outputs; and their columns, on record (zync/etl/columns.py).
     UsageError where a rule is no rule.
     """
@@ -52,13 +52,13 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
     numbered: DataFrame | None = None
     rules = run_rules(spark, config)
     for made in made_alike(rules):
-        rows = _with_turns(made, turns)
+        rows = _placed(made, places)
         if spread:
             rows = keeper.keep(rows.selectExpr("*", f"turn DIV {_BUCKET} AS bucket").repartition("topic", "bucket"))
             firsts = _first_offsets(rows, offsets)
         else:
             rows = rows.selectExpr("*", "0L AS bucket")
-            firsts = [(topic, 0, offsets.get(topic, 0)) for topic in {rule.topic: None for rule in config.outputs}]
+            firsts = [(topic, 0, offsets.get(topic, 0)) for topic in dict.fromkeys(one.topic for one, _ in rules)]
         rows.createOrReplaceTempView("made")
         bound = local(spark, firsts, "topic string, bucket bigint, first bigint").hint("broadcast")
         bound.createOrReplaceTempView("first_offset")
@@ -67,10 +67,10 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
     return numbered, on_record(rules)
 
 
-def _with_turns(made: "DataFrame", turns: "DataFrame | None") -> "DataFrame":
-    if turns is None:
-        return made.selectExpr("*", "seqno AS turn")
-    return made.join(turns, "seqno", "left").selectExpr("* EXCEPT (turn)", "coalesce(turn, seqno) AS turn")
+def _placed(made: "DataFrame", places: "DataFrame | None") -> "DataFrame":
+    if places is None:
+        return made.selectExpr("*", "seqno AS turn", "CAST(NULL AS BIGINT) AS position")
+    return made.join(places, "seqno", "left").selectExpr("* EXCEPT (turn)", "coalesce(turn, seqno) AS turn")
 
 
 def _first_offsets(made: "DataFrame", offsets: dict[str, int]) -> list[tuple[str, int, int]]:

@@ -37,7 +37,6 @@ from zync.lake import (
     table_files,
 )
 from zync.places import locate
-from zync.spark import local
 from zync.staging.table import STAGING_SCHEMA, SYNC, spark_schema
 from zync.transactions.known import read_cursor
 
@@ -90,7 +89,7 @@ def write(rows: "DataFrame", table: DeltaTable, folder: str, number: int) -> Non
 
     Columns of staging that `rows` does not have are null.
     """
-    rows = rows.crossJoin(local(rows.sparkSession, [(number,)], "sync bigint").hint("broadcast"))
+    rows = rows.selectExpr("*", f"{number}L AS sync")
     there = set(rows.columns)
     rows = rows.selectExpr(
         *(
