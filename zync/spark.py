@@ -135,7 +135,8 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool) -> "S
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     jars.java()
-    settings = {"spark.master": "local[2]", **_START, **properties}
+    unused = str(jars.cache_folder() / "spark-warehouse")  # Spark makes it all the same: by default where the user is
+    settings = {"spark.master": "local[2]", "spark.sql.warehouse.dir": unused, **_START, **properties}
     if master:
         settings["spark.master"] = master
     if "spark.jars" not in settings and "spark.jars.packages" not in settings:
@@ -258,11 +259,11 @@ class Keeper:
         self._spark._jsparkSession.sessionState().catalog().clearTempTables()  # noqa: SLF001
 
     def keep(self, frame: "DataFrame") -> "DataFrame":
-        """The rows of `frame`, as a plan that begins at them; they are made when they are first asked for.
+        """The rows of `frame`, as a plan that begins at them; they are made when they are asked for, if not sooner.
 
-        `persist` keeps plans, finds them by comparing, and packs rows by column, which takes longer than all that is
-        done with them. A checkpoint keeps the rows themselves, but forgets where they came from: here it does not,
-        so that what a lost executor kept is made anew.
+        `persist` keeps plans, finds them by comparing, and packs rows by column, which costs more than it saves. A
+        checkpoint keeps the rows themselves, but forgets where they came from: here it does not, so that what a lost
+        executor kept is made anew.
         """
         kept = frame.localCheckpoint(eager=False)
         rows = kept._jdf.queryExecution().logical().rdd()  # noqa: SLF001

@@ -185,6 +185,7 @@ def test_kill_9_of_the_real_process(lake: Lake) -> None:
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+    assert not (lake.staging.folder / "spark-warehouse").exists()  # Spark's own would be left where the user works
     lake.deliver()
     assert_together(lake)
     assert len(lake.rows("history")) == 6
