@@ -9,4 +9,6 @@ WITH settled AS (
   UNION ALL
   SELECT settles, NULL, seqno FROM decided WHERE action IN ('release', 'discard')
 )
-SELECT seqno, max(position) AS position, {{turn}} AS turn FROM settled GROUP BY seqno
+SELECT seqno, max(position) AS position,
+  CASE WHEN {{in_order}} AND max(at) IS NOT NULL THEN max(max(at)) OVER (ORDER BY seqno) END AS turn
+FROM settled GROUP BY seqno

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 _FEW_TRANSACTIONS = 500_000
 """So many that two numbers for each fit into every task's memory: then outputs need not be sorted to find theirs."""
 
-_TURN = "CASE WHEN max(at) IS NOT NULL THEN max(max(at)) OVER (ORDER BY seqno) END"
-"""When a transaction comes, with order: commit (sql/places.sql): once it and all before it are there."""
-
 
 def read_new(sync: Sync) -> Sync:
     """The records after head, decoded; where ids or `done` changed, with all that is in flight."""
@@ -97,7 +94,7 @@ def _write(sync: Sync, records: "DataFrame", folder: str) -> str:
     offsets, spread = sync.known.cursor.offsets, not sync.small
     placed = None
     if sync.done.preset:
-        placed = sync.spark.sql(statement("places", turn=_TURN if sync.in_order else "CAST(NULL AS BIGINT)"))
+        placed = sync.spark.sql(statement("places", in_order=str(sync.in_order).lower()))
         if there(sync.assembled).summary.completed <= _FEW_TRANSACTIONS:
             placed = placed.hint("broadcast")
     outputs, columns = transform(

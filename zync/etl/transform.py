@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from zync.config import Config
 from zync.errors import DataError, UsageError
 from zync.etl.columns import Made, on_record
-from zync.etl.rules import RuleError, bind_views, output_rows, run_rule, run_rules
+from zync.etl.rules import ORDER, RuleError, bind_views, output_rows, run_rule, run_rules
 from zync.output import amount
 from zync.spark import Keeper, is_data_error, local
 from zync.sql import statement
@@ -158,7 +158,7 @@ def made_alike(rules: Made) -> "list[DataFrame]":
             raise UsageError(msg) from error
     alike: dict[str, DataFrame] = {}
     for made in by_topic.values():
-        kind = made.schema["_order"].dataType.simpleString()
+        kind = made.schema[ORDER].dataType.simpleString()
         alike[kind] = alike[kind].unionAll(made) if kind in alike else made
     if "void" in alike and len(alike) > 1:  # no order goes with any
         without = alike.pop("void")
