@@ -65,7 +65,7 @@ class RunningRegistry:
     def start(self) -> None:
         store, self.ca = certificates.make(self.folder)
         runner = next(_installed().glob("*-runner.jar"))
-        command = [jars.java(), "-Xmx384m", f"-Dquarkus.http.port={self.port}"]
+        command = [jars.java(), *jars.QUICK, "-Xmx384m", f"-Dquarkus.http.port={self.port}"]
         command += [f"-Dquarkus.http.ssl-port={self.secure_port}"]
         command += [f"-Dquarkus.http.ssl.certificate.key-store-file={store}"]
         command += [f"-Dquarkus.http.ssl.certificate.key-store-password={certificates.PASSWORD}"]

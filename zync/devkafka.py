@@ -147,7 +147,7 @@ class DevKafka:
         run_java = [
             jars.java(),
             "-Xmx512m",
-            "-XX:+UseSerialGC",
+            *jars.QUICK,
             f"-Dlog4j2.configurationFile={self.folder}/log4j2.yaml",
         ]
         run_java += ["-cp", f"{lib}/*"]

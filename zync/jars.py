@@ -18,6 +18,9 @@ AVRO = ("org.apache.spark:spark-avro_2.13:4.1.1",)
 KAFKA = ("org.apache.kafka:kafka_2.13:4.1.1", "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3")
 """A Kafka server, for development: 46 jars with what it depends on, 43 MB; and what makes it write its log."""
 
+QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""JVM options for what lives briefly or does little: it starts in half the time, and is slower in the long run."""
+
 _JAVA_LEAST = 17
 _IVY_SECONDS = 600.0
 

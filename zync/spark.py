@@ -66,7 +66,7 @@ SMALL = 60_000
 """Up to so many records planning and starting tasks, not rows, is what takes a sync's time.
 
 In a JVM that has synced for a minute 60,000 of the demo's bank take 16 s so and 22 s as `_LARGE`; in a warm one, with
-one simple rule, the two are equal at 50,000. A JVM that is cold takes 25 s with `_BRIEF`, and 31 s without.
+one simple rule, the two are equal at 50,000. A JVM that is cold takes 25 s with `jars.QUICK`, and 31 s without.
 """
 
 _TINY = 5_000
@@ -99,9 +99,6 @@ _AVRO_LIMITS = " ".join(
     )
 )
 """What an Avro value may announce: its reader makes room for that much before it looks whether so much is there."""
-
-_BRIEF = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""JVM options for work of some seconds: what starts sooner, and would be slower in the long run."""
 
 
 def session(
@@ -150,7 +147,7 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool) -> "S
     options += f" {_AVRO_LIMITS}"
     if settings["spark.master"].startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else whichever python3 is first in PATH runs rules
-        options += f" {startup.jvm_options()} {_BRIEF if brief else ''}"
+        options += f" {startup.jvm_options()} {' '.join(jars.QUICK) if brief else ''}"
     given = properties.get("spark.driver.extraJavaOptions", "")
     settings["spark.driver.extraJavaOptions"] = f"{options} {given}".strip()
     builder = SparkSession.builder

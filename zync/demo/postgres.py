@@ -136,7 +136,7 @@ class Debezium:
         (self.folder / "worker.properties").write_text("".join(f"{key}={value}\n" for key, value in worker.items()))
         (self.folder / "connector.json").write_text(json.dumps({"name": "bank", "config": connector}))
         lib = jars.fetch(CONNECT, transitive=True)[0].parent
-        command = [jars.java(), "-Xmx512m", "-XX:+UseSerialGC", "-cp", f"{lib}/*"]
+        command = [jars.java(), *jars.QUICK, "-Xmx512m", "-cp", f"{lib}/*"]
         command += ["org.apache.kafka.connect.cli.ConnectStandalone", "worker.properties", "connector.json"]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
