@@ -46,7 +46,7 @@ def run(folder: Path) -> list[Result]:
             "CAST(txn AS BIGINT) AS seqno", "seqno AS record_seqno", "txn", "topic", "kafka", "key", "value", "headers"
         )
         with Keeper(spark) as keeper:
-            out, _ = transform(spark, decoded, pipeline, {}, (), None, keeper=keeper, spread=True)
+            out, _ = transform(spark, decoded, pipeline, {}, (), None, keeper=keeper, spread=True, tiny=False)
             if out is None:
                 raise AssertionError
             staging = ensure_table(str(folder / f"plain-{number}"), STAGING_SCHEMA, "output rows")

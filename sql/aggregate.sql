@@ -1,9 +1,9 @@
--- In: `identified`: records with their transaction (`txn`) and what they bring to `done` (`p0`, `p1`, …); transactions
+-- In: `identified`: records with their transaction (`txn`), those of one in one task, and what they bring to `done` (`p0`, `p1`, …); transactions
 --     in flight come as one row each (`carried`), which brings their state. `settled`: transactions settled lately.
 -- Out: every row with its lane, and `done`'s aggregates so far in it. Only rows of lane txn can complete a transaction.
 WITH met AS (
   SELECT i.*, i.seqno - s.settled_at <= {{remember}} AS late
-  FROM (SELECT * FROM identified DISTRIBUTE BY txn) i LEFT JOIN settled s ON i.txn = s.txn AND NOT i.alone
+  FROM identified i LEFT JOIN settled s ON i.txn = s.txn AND NOT i.alone
 ),
 laned AS (
   SELECT * EXCEPT (late),

@@ -5,7 +5,7 @@
 --     that has exactly the rows 1 to count, or by all runs' different rows; in both cases with its counts by table.
 WITH met AS (
   SELECT i.*, i.seqno - s.settled_at <= {{remember}} AS late, total_order IS NOT NULL AS is_row
-  FROM (SELECT * FROM identified DISTRIBUTE BY txn) i LEFT JOIN settled s ON i.txn = s.txn AND NOT i.alone
+  FROM identified i LEFT JOIN settled s ON i.txn = s.txn AND NOT i.alone
 ),
 based AS (
   SELECT * EXCEPT (late), p3 AS run, p1 AS collection, get(p2, 0) AS said,

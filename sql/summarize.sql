@@ -1,5 +1,6 @@
 -- In: `assembled`. Out: one row that says what the driver must know to go on.
 SELECT
+  collect_set(fate) AS fates,
   count_if(fate = 'again') AS again,
   count_if(fate = 'late') AS late,
   count_if(fate = 'late' AND settled_at IS NULL) AS late_before,
@@ -16,5 +17,6 @@ SELECT
   collect_set(CASE WHEN bad IS NOT NULL AND fate = 'whole' THEN named_struct(
     'seqno', completes_at, 'error', bad) END) AS tainted,
   min(CASE WHEN fate = 'pending' THEN place END) AS open,
+  collect_list(CASE WHEN {{in_order}} AND completing AND fate <> 'alone' THEN settled_as END) AS turns,
   collect_set(CASE WHEN torn THEN txn END) AS torn
 FROM assembled

@@ -69,8 +69,9 @@ In a JVM that has synced for a minute 60,000 of the demo's bank take 16 s so and
 one simple rule, the two are equal at 50,000. A JVM that is cold takes 25 s with `jars.QUICK`, and 31 s without.
 """
 
-_TINY = 5_000
-"""Up to so many records even finding code that was compiled before takes longer than doing without: 1.6 by 1.75 s."""
+TINY = 5_000
+"""Up to so many records even finding code that was compiled before takes longer than doing without (1.6 by 1.75 s), and
+one task does all sooner than two that wait for each other."""
 
 _EXCLUDED = "spark.sql.optimizer.excludedRules"
 _PLAIN = {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage": "false", _EXCLUDED: ""}
@@ -203,7 +204,7 @@ def pace(spark: "SparkSession", given: dict[str, str], records: int) -> None:
 
     Properties that are `given` in the config stay as they are.
     """
-    settings = _INTERPRETED if records <= _TINY else _COMPILED if records <= SMALL else _LARGE
+    settings = _INTERPRETED if records <= TINY else _COMPILED if records <= SMALL else _LARGE
     for key, value in settings.items():
         if key not in given:
             spark.conf.set(key, value)
@@ -267,6 +268,16 @@ class Keeper:
         getattr(rows, "checkpointData_$eq")(jvm_class(self._spark, "scala.Option").empty())
         self._kept.append(rows)
         return kept
+
+
+def together(rows: "DataFrame", *columns: str, tiny: bool) -> "DataFrame":
+    """The rows, those with equal `columns` in one task: where all are a `tiny` number, in the same."""
+    return rows.coalesce(1) if tiny else rows.repartition(*columns)
+
+
+def beside(rows: "DataFrame", *, tiny: bool) -> "DataFrame":
+    """The rows, few enough for each task to have them all; `tiny`: for the one task that there is."""
+    return rows.coalesce(1).hint("shuffle_hash") if tiny else rows.hint("broadcast")
 
 
 def read_parquet(spark: "SparkSession", files: list[str], schema: "str | StructType") -> "DataFrame":

@@ -2,6 +2,7 @@
 
 import uuid
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pyarrow.compute as pc
 from zync.etl.rules import JSON_OPTIONS, VIEW_COLUMNS, bind_lookups
 from zync.etl.transform import find_failures, transform
 from zync.lake import data_files
-from zync.spark import SMALL, is_data_error, local, read_parquet
+from zync.spark import SMALL, beside, is_data_error, local, read_parquet
 from zync.sql import options, statement
 from zync.staging.commit import add_rows, commit, discard, read_back, write
 from zync.staging.cursor import conclude
@@ -56,7 +57,7 @@ def recall(sync: Sync) -> Sync:
     newest = settled.group_by("txn").aggregate([("seqno", "max")]).rename_columns({"seqno_max": "settled_at"})
     settled_rows = local(sync.spark, newest.select(["txn", "settled_at"]), "txn string, settled_at bigint")
     if newest.num_rows <= SMALL:
-        settled_rows = settled_rows.hint("broadcast")
+        settled_rows = beside(settled_rows, tiny=sync.tiny)
     return replace(sync, identified=identified, met=in_flight, settled=settled_rows)
 
 
@@ -96,9 +97,17 @@ def _write(sync: Sync, records: "DataFrame", folder: str) -> str:
     if sync.done.preset:
         placed = sync.spark.sql(statement("places", in_order=str(sync.in_order).lower()))
         if there(sync.assembled).summary.completed <= _FEW_TRANSACTIONS:
-            placed = placed.hint("broadcast")
+            placed = beside(placed, tiny=sync.tiny)
     outputs, columns = transform(
-        sync.spark, records, sync.config, offsets, sync.failures, placed, keeper=sync.keeper, spread=spread
+        sync.spark,
+        records,
+        sync.config,
+        offsets,
+        sync.failures,
+        placed,
+        keeper=sync.keeper,
+        spread=spread,
+        tiny=sync.tiny,
     )
     if outputs is not None:
         rows = rows.unionByName(outputs, allowMissingColumns=True)
@@ -120,17 +129,20 @@ def _bookkeeping(sync: Sync) -> "DataFrame":
     columns = "settles bigint, seqno bigint, txn string, action string, who string, why string, revisits string"
     decided = local(spark, decisions, columns).hint("broadcast")
     decided.createOrReplaceTempView("decided")
-    rows = spark.sql(
-        statement(
-            "bookkeep",
-            state=sync.done.state_now if sync.stateful else "named_struct('none', CAST(NULL AS STRING))",
-            expired=f"timestamp_micros({sync.cutoff})",
-            json_options=options(JSON_OPTIONS),
-        )
-    )
-    if summary.ignored:
-        rows = rows.unionByName(spark.sql(statement("ignored")), allowMissingColumns=True)
-    return rows
+    needed = {
+        "whole": True,
+        "in_flight": bool(summary.fates & {"pending", "held", "duplicate"}),
+        "single": bool(summary.fates & {"alone", "late", "duplicate", "said", "void"}),
+        "dropped": any(one.action == "drop" for one in summary.decisions),
+        "ignored": summary.ignored > 0,
+    }
+    slots = {
+        "state": sync.done.state_now if sync.stateful else "named_struct('none', CAST(NULL AS STRING))",
+        "expired": f"timestamp_micros({sync.cutoff})",
+        "json_options": options(JSON_OPTIONS),
+    }
+    rows = [spark.sql(statement(part, **slots)) for part, there_are in needed.items() if there_are]
+    return reduce(lambda some, more: some.unionByName(more, allowMissingColumns=True), rows)
 
 
 def conclude_and_commit(sync: Sync) -> Sync:

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from zync.config import Config
 from zync.etl.transform import Failure
 from zync.ingest.raw import DECISIONS, stored_position
-from zync.spark import SMALL, Keeper
+from zync.spark import SMALL, TINY, Keeper
 from zync.staging.commit import Written
 from zync.transactions.assemble import Assembled
 from zync.transactions.done import Done
@@ -70,6 +70,11 @@ class Sync:
     def small(self) -> bool:
         """Whether they are few: then one task writes all, and only what is known of the ids at hand goes to Spark."""
         return self.records <= SMALL
+
+    @property
+    def tiny(self) -> bool:
+        """Whether they are so few that one task does each thing."""
+        return self.small and self.records <= TINY
 
     @property
     def stateful(self) -> bool:

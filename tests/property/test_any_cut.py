@@ -164,9 +164,9 @@ def test_staging_is_what_one_pass_over_raw_says(
         given_=RECORDS,
         cuts=st.sets(st.integers(1, 80), min_size=1, max_size=3),
         restart=st.booleans(),
-        smalls=st.lists(st.booleans(), min_size=4, max_size=4),
+        sizes=st.lists(st.sampled_from(["tiny", "small", "large"]), min_size=4, max_size=4),
     )
-    def check(given_: list[tuple[str, Any]], cuts: set[int], restart: bool, smalls: list[bool]) -> None:
+    def check(given_: list[tuple[str, Any]], cuts: set[int], restart: bool, sizes: list[str]) -> None:
         records = as_model(given_)
         pipeline = model.Pipeline(
             topics={"a": 1, "b": 1, "single": "single"},
@@ -182,8 +182,9 @@ def test_staging_is_what_one_pass_over_raw_says(
             syncer = Syncer(conf, str(folder / "raw"), str(folder / "staging"), spark)
             bounds = [0, *sorted(cut for cut in cuts if cut < len(given_)), len(given_)]
             state = model.State()
-            for start, end, small in zip(bounds, bounds[1:], smalls, strict=False):
-                monkeypatch.setattr(under_way, "SMALL", len(given_) if small else 0)
+            for start, end, size in zip(bounds, bounds[1:], sizes, strict=False):
+                monkeypatch.setattr(under_way, "SMALL", 0 if size == "large" else len(given_))
+                monkeypatch.setattr(under_way, "TINY", len(given_) if size == "tiny" else 0)
                 load(str(folder / "raw"), [str(write(folder / "in.jsonl", given_[start:end]))])
                 if restart:
                     syncer = Syncer(conf, str(folder / "raw"), str(folder / "staging"), spark)

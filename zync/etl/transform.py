@@ -10,7 +10,7 @@ from zync.etl.columns import Made, on_record
 from zync.etl.rules import ORDER, RuleError, bind_views, output_rows, run_rule, run_rules
 from zync.output import amount
 from zync.spark import Keeper, is_data_error, local
-from zync.sql import statement
+from zync.sql import literal, statement
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,12 +39,15 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
     *,
     keeper: Keeper,
     spread: bool,
+    tiny: bool,
 ) -> "tuple[DataFrame | None, str]":
     """Staging's output rows of the whole transactions in `records`, numbered by topic from `offsets` on.
 
     In order of transaction, `_order`, rule, and their JSON. Transactions in `left_out` have none. `places`: of
     transactions (seqno) their position in the source, and when those come that wait (turn; sql/places.sql). `spread`:
     several tasks number them, each its run of turns; how many rows come before each run has to be counted first.
+    `tiny`: one task does all.
+
     Returns None for them where the config has no outputs; and their columns, on record (zync/etl/columns.py).
     UsageError where a rule is no rule.
     """
@@ -52,16 +55,16 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
     numbered: DataFrame | None = None
     rules = run_rules(spark, config)
     for made in made_alike(rules):
-        rows = _placed(made, places)
+        rows = _placed(made.coalesce(1) if tiny else made, places)
         if spread:
             rows = keeper.keep(rows.selectExpr("*", f"turn DIV {_BUCKET} AS bucket").repartition("topic", "bucket"))
-            firsts = _first_offsets(rows, offsets)
+            bound = local(spark, _first_offsets(rows, offsets), "topic string, bucket bigint, first bigint")
+            rows = rows.join(bound.hint("broadcast"), ["topic", "bucket"])
         else:
-            rows = rows.selectExpr("*", "0L AS bucket")
-            firsts = [(topic, 0, offsets.get(topic, 0)) for topic in dict.fromkeys(one.topic for one, _ in rules)]
+            topics = {rule.topic for rule, _ in rules}
+            firsts = " ".join(f"WHEN {literal(topic)} THEN {offsets.get(topic, 0)}L" for topic in topics)
+            rows = rows.selectExpr("*", "0L AS bucket", f"CASE topic {firsts} END AS first")
         rows.createOrReplaceTempView("made")
-        bound = local(spark, firsts, "topic string, bucket bigint, first bigint").hint("broadcast")
-        bound.createOrReplaceTempView("first_offset")
         rows = spark.sql(statement("number"))
         numbered = rows if numbered is None else numbered.unionAll(rows)
     return numbered, on_record(rules)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from zync.config import Config
-from zync.spark import Keeper, local
+from zync.spark import Keeper, local, together
 from zync.sql import literal, statement, try_eval
 from zync.transactions.done import Done
 from zync.transactions.runs import one_by_one
@@ -54,10 +54,13 @@ class Decision:
 class Summary:
     """Counts of records by fate, and what else decides how the sync goes on. `ingested` is in microseconds.
 
+    `fates`: those that there are, at least.
     `late_before`: those of the late ones whose transaction an earlier sync settled. `torn`: transactions whose state is
-    not enough (see sql/runs.sql). `open`: where in the order of commit the first stands that is not whole.
+    not enough (see sql/runs.sql). `open`: where in the order of commit the first stands that is not whole; `turns`: of
+    those that are, where they do.
     """
 
+    fates: frozenset[str] = frozenset()
     late: int = 0
     late_before: int = 0
     duplicate: int = 0
@@ -69,6 +72,7 @@ class Summary:
     tainted: tuple[tuple[int, str], ...] = ()
     torn: tuple[str, ...] = ()
     open: int | None = None
+    turns: tuple[int, ...] = ()
     decisions: tuple[Decision, ...] = ()
 
     @property
@@ -138,21 +142,23 @@ def assemble(  # noqa: PLR0913 - each is a thing known by now
     keeper: Keeper,
     *,
     decided: bool,
+    tiny: bool,
     by_run: bool = False,
 ) -> Assembled:
     """Every record of `rows` (from `with_state` or `without_state`) with its fate; see sql/judge.sql.
 
     `settled`: (txn, settled_at), one row a transaction. `decided`: there may be decisions of operators among the rows.
-    `by_run`: by sql/runs.sql, of a preset's transactions that are `torn`, all of whose records are among `rows`.
+    `tiny`: so few rows that one task does it all. `by_run`: by sql/runs.sql, of a preset's transactions that are
+    `torn`, all of whose records are among `rows`.
     The records of an id that was forgotten within this very sync are assembled once more, until none is left.
     """
     rounds: list[DataFrame] = []
     summaries: list[Summary] = []
     again = 1
     while again:
-        one = keeper.keep(_assemble_once(spark, rows, settled, config, done, decided=decided, by_run=by_run))
+        one = keeper.keep(_assemble_once(spark, rows, settled, config, done, decided=decided, tiny=tiny, by_run=by_run))
         rounds.append(one)
-        summary, again = _summarize(spark, one)
+        summary, again = _summarize(spark, one, config)
         summaries.append(summary)
         settled = settled.limit(0)
         rows = one.where("fate = 'again'").select(*rows.columns)
@@ -162,11 +168,11 @@ def assemble(  # noqa: PLR0913 - each is a thing known by now
     return Assembled(whole, _sum(summaries))
 
 
-def instead(spark: "SparkSession", assembled: Assembled, others: Assembled) -> Assembled:
+def instead(spark: "SparkSession", assembled: Assembled, others: Assembled, config: Config) -> Assembled:
     """`assembled`, where the transactions that are torn are as `others` says."""
     torn = local(spark, [(txn,) for txn in assembled.summary.torn], "txn string").hint("broadcast")
     rest = assembled.rows.join(torn, "txn", "left_anti")
-    summary, _ = _summarize(spark, rest)
+    summary, _ = _summarize(spark, rest, config)
     return Assembled(rest.unionByName(others.rows, allowMissingColumns=True), _sum([summary, others.summary]))
 
 
@@ -205,6 +211,7 @@ def look_again(
     others = assembled.rows.where("NOT (fate = 'late' AND settled_at IS NULL)")
     summary = replace(
         assembled.summary,
+        fates=assembled.summary.fates | fates.keys(),
         late=assembled.summary.late - assembled.summary.late_before + fates.get("late", 0),
         duplicate=assembled.summary.duplicate + fates.get("duplicate", 0),
         ignored=assembled.summary.ignored + fates.get("said", 0),
@@ -220,10 +227,12 @@ def _assemble_once(  # noqa: PLR0913 - each is a thing known by now
     done: Done,
     *,
     decided: bool = False,
+    tiny: bool = False,
     by_run: bool = False,
 ) -> "DataFrame":
     from pyspark.sql import functions as sf  # noqa: PLC0415
 
+    rows = together(rows, "txn", tiny=tiny)
     (one_by_one(rows) if by_run else rows).createOrReplaceTempView("identified")
     settled.createOrReplaceTempView("settled")
     remember = str(config.transactions.remember)
@@ -259,10 +268,12 @@ def _windowed(done: Done) -> Iterator[str]:
         yield f"coalesce({over}, 0) AS a{number}, " if one.counts else f"{over} AS a{number}, "
 
 
-def _summarize(spark: "SparkSession", rows: "DataFrame") -> tuple[Summary, int]:
+def _summarize(spark: "SparkSession", rows: "DataFrame", config: Config) -> tuple[Summary, int]:
     rows.createOrReplaceTempView("assembled")
-    row: dict[str, Any] = spark.sql(statement("summarize")).collect()[0].asDict(recursive=True)
+    in_order = str(config.transactions.order == "commit").lower()
+    row: dict[str, Any] = spark.sql(statement("summarize", in_order=in_order)).collect()[0].asDict(recursive=True)
     return Summary(
+        fates=frozenset(row["fates"]),
         late=row["late"],
         late_before=row["late_before"],
         duplicate=row["duplicate"],
@@ -274,12 +285,14 @@ def _summarize(spark: "SparkSession", rows: "DataFrame") -> tuple[Summary, int]:
         tainted=tuple(sorted((one["seqno"], one["error"]) for one in row["tainted"])),
         torn=tuple(row["torn"]),
         open=row["open"],
+        turns=tuple(row["turns"]),
         decisions=tuple(Decision(**one) for one in row["decisions"]),
     ), row["again"]
 
 
 def _sum(summaries: list[Summary]) -> Summary:
     return Summary(
+        fates=frozenset[str]().union(*(one.fates for one in summaries)),
         late=sum(one.late for one in summaries),
         late_before=sum(one.late_before for one in summaries),
         duplicate=sum(one.duplicate for one in summaries),
@@ -291,5 +304,6 @@ def _sum(summaries: list[Summary]) -> Summary:
         tainted=tuple(tainted for one in summaries for tainted in one.tainted),
         torn=tuple(torn for one in summaries for torn in one.torn),
         open=min((one.open for one in summaries if one.open), default=None),
+        turns=tuple(turn for one in summaries for turn in one.turns),
         decisions=tuple(decision for one in summaries for decision in one.decisions),
     )

@@ -51,7 +51,7 @@ class Done:
     """`done` as `condition` over columns `a0`, `a1`, …, one for each of `aggregates`.
 
     A preset has more: columns `beside` those that the aggregates take, and over all of them, `known`, `torn` and
-    `place` (see sql/judge.sql), and `again` (see sql/bookkeep.sql).
+    `place` (see sql/judge.sql), and `again` (see sql/in_flight.sql).
     """
 
     text: str
@@ -71,7 +71,7 @@ class Done:
 
     @property
     def state_now(self) -> str:
-        """The state of a transaction in flight over its rows in sql/bookkeep.sql, a struct by column of `parts`."""
+        """The state of a transaction in flight over its rows in sql/in_flight.sql, a struct by column of `parts`."""
         columns = {f"p{n}": f"max_by(a{n}, seqno) FILTER (WHERE member)" for n in range(len(self.aggregates))}
         if self.again:
             columns["again"] = self.again

@@ -59,6 +59,8 @@ def judge(sync: Sync) -> Sync:
         earlier = gather(sync.spark, sync.raw, wanted, sync.config, sync.done)
         earlier = sync.keeper.keep(earlier.selectExpr("*", "'whole' AS fate"))
         sync = replace(sync, settling=settling.unionByName(earlier, allowMissingColumns=True))
+    if sync.tiny:
+        sync = replace(sync, settling=there(sync.settling).coalesce(1))
     discarded = set(summary.discarded)
     failures = tuple(Failure(seqno, reason) for seqno, reason in summary.tainted if seqno not in discarded)
     check_limit(sync.limit, failures, summary.faulty)
@@ -74,8 +76,9 @@ def _in_turn(sync: Sync) -> Sync:
     waiting = in_flight.filter(whole)
     going = waiting.filter(pc.less(places(waiting), first_open))
     at_once = {one.settles for one in summary.decisions if one.acts and one.action != "release"}
-    settling, newly = there(sync.settling), 0
-    if first_open <= sync.head:  # which costs a query, and is not so as a rule: ENDs come last
+    newly = sum(turn > first_open and turn not in at_once for turn in summary.turns)
+    settling = there(sync.settling)
+    if newly:
         late = (
             f"fate = 'whole' AND completes_at > {first_open} "
             f"AND completes_at NOT IN ({', '.join(map(str, [0, *at_once]))})"
@@ -85,11 +88,11 @@ def _in_turn(sync: Sync) -> Sync:
             f"CASE WHEN {late} THEN 'held' ELSE fate END AS fate",
             f"CASE WHEN NOT coalesce({late}, false) THEN completes_at END AS completes_at",
         )
-        newly = settling.where("fate = 'held'").select("txn").distinct().count()
     firsts = zip(going["txn"].to_pylist(), going["seqno"].to_pylist(), places(going).to_pylist(), strict=True)
     bad = zip(places(going).to_pylist(), going["reason"].to_pylist(), strict=True)
     summary = replace(
         summary,
+        fates=summary.fates | {"held"} if newly else summary.fates,
         completed=summary.completed - newly + going.num_rows,
         finishing=(
             *(one for one in summary.finishing if one.completes_at < first_open or one.completes_at in at_once),
@@ -130,6 +133,7 @@ def _assemble(sync: Sync, rows: "DataFrame", *, by_run: bool = False) -> Assembl
         sync.done,
         sync.keeper,
         decided=sync.decided,
+        tiny=sync.tiny,
         by_run=by_run,
     )
 
@@ -142,7 +146,7 @@ def _by_run(sync: Sync, assembled: Assembled) -> Assembled:
     met = met.filter(pc.is_in(met["txn"], pa.array(torn, pa.string())))
     if met.num_rows:
         rows = rows.unionByName(_records_of(sync, met))
-    return instead(sync.spark, assembled, _assemble(sync, without_state(rows), by_run=True))
+    return instead(sync.spark, assembled, _assemble(sync, without_state(rows), by_run=True), sync.config)
 
 
 def _look_again(sync: Sync, assembled: Assembled) -> Assembled:

@@ -19,7 +19,7 @@ AGAIN = """CASE WHEN bool_or(a3 <> a4) THEN
     zip_with(array_sort(collect_list(CASE WHEN NOT member AND opens_range THEN seqno END)),
              array_sort(collect_list(CASE WHEN NOT member AND closes_range THEN seqno END)),
              (a, b) -> named_struct('first', a, 'last', b)) END"""
-"""Where, of a transaction in flight, those records are that were sent again (in sql/bookkeep.sql, not `member`)."""
+"""Where, of a transaction in flight, those records are that were sent again (in sql/in_flight.sql, not `member`)."""
 
 
 def one_by_one(records: "DataFrame") -> "DataFrame":

@@ -1,0 +1,22 @@
+-- In: `settling`, `set_aside` and `decided`, as sql/whole.sql.
+-- Out: of each record that is alone, late, a duplicate, or said nothing its row in staging.
+WITH single AS (
+  SELECT fate, seqno, fault, CASE WHEN fate <> 'alone' THEN txn END AS txn,
+    named_struct('topic', kafka.topic, 'partition', kafka.partition, 'offset', kafka.offset) AS kafka
+  FROM settling
+  WHERE fate IN ('alone', 'late', 'duplicate', 'said', 'void') AND NOT (fault <=> 'ignored')
+    AND NOT (fate = 'duplicate' AND reread)
+    AND NOT (fate = 'void' AND seqno IN (SELECT seqno FROM decided))
+)
+SELECT CASE WHEN fate IN ('said', 'void') THEN 'ignored'
+            WHEN fate <> 'alone' THEN fate
+            WHEN fault IS NULL AND q.seqno IS NULL THEN 'done'
+            ELSE 'quarantined' END AS kind,
+  single.seqno, kafka, txn, array(named_struct('first', single.seqno, 'last', single.seqno)) AS records, 1L AS count,
+  CASE fate WHEN 'said' THEN 'BEGIN or END of a transaction that was settled already'
+            WHEN 'void' THEN 'no such transaction was in flight when that was decided'
+            WHEN 'late' THEN 'its transaction was settled already'
+            WHEN 'duplicate' THEN 'its record id came before'
+            ELSE coalesce(fault, q.reason) END AS reason,
+  q.rule
+FROM single LEFT JOIN set_aside q ON single.seqno = q.seqno AND fate = 'alone'

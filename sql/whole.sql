@@ -1,0 +1,20 @@
+-- In: `settling`: every record with its fate, and those gathered; `set_aside`: transactions (by seqno) that go to
+--     quarantine instead of out; `decided`: operators' decisions, the seqno of the transaction that each `settles`,
+--     and what a redrive `revisits` (zync.transactions.set_aside), as JSON.
+-- Out: of each transaction that is settled now its row in staging.
+WITH whole AS (
+  SELECT txn, completes_at, count(*) AS count,
+    zip_with(array_sort(collect_list(CASE WHEN opens_range THEN seqno END)),
+             array_sort(collect_list(CASE WHEN closes_range THEN seqno END)),
+             (a, b) -> named_struct('first', a, 'last', b)) AS records
+  FROM settling WHERE fate = 'whole' AND NOT carried GROUP BY txn, completes_at
+)
+SELECT CASE WHEN q.seqno IS NOT NULL THEN 'quarantined'
+            WHEN d.action = 'discard' THEN 'discarded'
+            WHEN d.action = 'release' THEN 'released'
+            ELSE 'done' END AS kind,
+  completes_at AS seqno, whole.txn, count,
+  concat(records, CASE WHEN d.seqno IS NULL THEN array()
+                       ELSE array(named_struct('first', d.seqno, 'last', d.seqno)) END) AS records,
+  d.revisits AS state, coalesce(q.reason, d.who || ': ' || d.why) AS reason, q.rule
+FROM whole LEFT JOIN set_aside q ON completes_at = q.seqno LEFT JOIN decided d ON completes_at = d.settles
