@@ -1,12 +1,12 @@
 -- In: `arrived`: rows of one output topic; `tombstones`: what was deleted before, and where in the source's order.
 -- Out: one row a key, the newest by the source's order, if nothing that was deleted since is newer.
 --     (A column that Debezium left out, as it had not changed, has the value that it had before.)
-WITH newest AS (
-  SELECT key, max_by(k, place) AS k, max_by(v, place) AS v, max_by(deleted, place) AS deleted, max(place) AS place,
-    count(*) AS arrivals
+WITH by_key AS (
+  SELECT key, max_by(struct(k, v, deleted, place), place) AS newest, count(*) AS arrivals
     {{before}}
   FROM arrived GROUP BY key
 ),
+newest AS (SELECT key, newest.*, * EXCEPT (key, newest) FROM by_key),
 gone AS (SELECT key, max(place) AS place FROM tombstones GROUP BY key)
 SELECT newest.*
 FROM newest LEFT JOIN gone ON newest.key = gone.key

@@ -86,6 +86,7 @@ class Writer:
         """Runs a MERGE, whose commit is this sync's."""
         write = "spark.databricks.delta.write.txn"  # which MERGE takes from the session alone
         settings = {f"{write}AppId": APP + self.staging, f"{write}Version": str(self.upto)}
+        settings["spark.databricks.delta.merge.materializeSource"] = "none"  # what is merged is kept already
         with self._tagged(**settings):
             self.spark.sql(text).collect()
 
