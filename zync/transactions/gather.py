@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from zync.config import Config
 from zync.lake import DataFile, data_files
-from zync.spark import local, read_parquet
+from zync.spark import SMALL, TINY, beside, local, read_parquet
 from zync.sql import statement
 from zync.transactions import runs
 from zync.transactions.decode import RAW_COLUMNS, decode
@@ -38,6 +38,8 @@ def gather(spark: "SparkSession", raw: DeltaTable, wanted: pa.Table, config: Con
     rows = _only(spark, raw, ranges)
     decode(spark, rows, config, done).createOrReplaceTempView("identified")
     finishing = local(spark, wanted.select(["txn", "completes_at"]), "txn string, completes_at bigint")
+    if _count(ranges) <= TINY:
+        finishing = beside(finishing, tiny=True)
     finishing.createOrReplaceTempView("finishing")
     return spark.sql(statement("gather"))
 
@@ -84,13 +86,19 @@ def _only(spark: "SparkSession", raw: DeltaTable, ranges: pa.Table) -> "DataFram
     rows = read_parquet(spark, [file.uri for file in files], RAW_COLUMNS)
     if not files:
         return rows
-    covering = _covering(ranges)
-    if sum(file.rows for file in files) - sum(last - first + 1 for first, last in covering) > _MANY_ROWS:
+    covering, count, rows_there = _covering(ranges), _count(ranges), sum(file.rows for file in files)
+    if rows_there - sum(last - first + 1 for first, last in covering) > _MANY_ROWS:
         rows = rows.where(" OR ".join(f"seqno BETWEEN {first} AND {last}" for first, last in covering))
     wanted = local(spark, ranges, "first bigint, last bigint").selectExpr("explode(sequence(first, last)) AS seqno")
-    if pc.sum(pc.subtract(ranges["last"], ranges["first"])).as_py() < _MANY_ROWS:
-        wanted = wanted.hint("broadcast")
-    return rows.join(wanted, "seqno", "left_semi")
+    tiny = count <= TINY and rows_there <= SMALL
+    if count < _MANY_ROWS:
+        wanted = beside(wanted, tiny=tiny)
+    return (rows.coalesce(1) if tiny else rows).join(wanted, "seqno", "left_semi")
+
+
+def _count(ranges: pa.Table) -> int:
+    """How many seqnos are in them."""
+    return int(ranges.num_rows) + int(pc.sum(pc.subtract(ranges["last"], ranges["first"])).as_py() or 0)
 
 
 def _covering(ranges: pa.Table) -> list[tuple[int, int]]:
