@@ -1,6 +1,6 @@
 -- In: `staged`: staging's rows of one output topic that a table does not have yet.
--- Out: the same with key and value as structs of the rule's types, and where each is in the source's order.
-SELECT key, from_json(key, {{key_type}}, {{options}}) AS k, from_json(value, {{value_type}}, {{options}}) AS v,
+-- Out: the same, also with key and value as structs of the rule's types, and where each is in the source's order.
+SELECT key, value, from_json(key, {{key_type}}, {{options}}) AS k, from_json(value, {{value_type}}, {{options}}) AS v,
   value IS NULL AS deleted,
   named_struct('position', coalesce(position, 0L), 'seqno', seqno, 'offset', kafka.offset) AS place
 FROM staged

@@ -38,8 +38,7 @@ def deliver(  # noqa: PLR0913 - each is a thing known by now
     mine = f"kind = 'output' AND kafka.topic = {literal(target.topic)} AND sync > {after} AND sync <= {upto}"
     read_parquet(spark, files, spark_schema()).where(mine).createOrReplaceTempView("staged")
     key = StructType([target.columns[one] for one in target.key]).toDDL() or "none INT"
-    value = target.columns.toDDL()
-    texts = statement("arrived", key_type=literal(key), value_type=literal(value), options=options(_FROM_JSON))
+    types = {"key_type": literal(key), "value_type": literal(target.columns.toDDL()), "options": options(_FROM_JSON)}
     writer = Writer(spark, target, str(staging.metadata().id), upto)
     table = open_table(target.location)
     is_new = table is None or not table.version()  # or was made, and not filled
@@ -47,8 +46,8 @@ def deliver(  # noqa: PLR0913 - each is a thing known by now
         try:
             if table is not None:
                 writer.fit_columns()
-            spark.sql(texts).createOrReplaceTempView("arrived")
-            apply = _Apply(writer, keeper, key, is_new=is_new, debezium=debezium)
+            spark.sql(statement("arrived", **types)).createOrReplaceTempView("arrived")
+            apply = _Apply(writer, keeper, types, is_new=is_new, debezium=debezium)
             count = {"upsert": apply.upsert, "append": apply.append, "history": apply.history}[target.apply]()
             if count:
                 writer.compact()
@@ -61,14 +60,14 @@ def deliver(  # noqa: PLR0913 - each is a thing known by now
 class _Apply:
     """The ways to do it, over the view `arrived` (sql/arrived.sql). Each returns how many rows arrived."""
 
-    def __init__(self, writer: Writer, keeper: Keeper, key_type: str, *, is_new: bool, debezium: bool) -> None:
-        self.writer, self.keeper, self.key_type, self.is_new, self.debezium = writer, keeper, key_type, is_new, debezium
+    def __init__(self, writer: Writer, keeper: Keeper, types: dict[str, str], *, is_new: bool, debezium: bool) -> None:
+        self.writer, self.keeper, self.types, self.is_new, self.debezium = writer, keeper, types, is_new, debezium
         self.spark, self.target = writer.spark, writer.target
         self.columns = self.target.columns.names
 
     def kept(self) -> "tuple[DataFrame, int]":
         """What arrived, kept for several uses, and how much it is."""
-        arrived = self.keeper.keep(self.spark.table("arrived"))
+        arrived = self.keeper.keep(self.spark.table("arrived").drop("value"))
         arrived.createOrReplaceTempView("arrived")
         return arrived, arrived.count()
 
@@ -116,7 +115,7 @@ class _Apply:
             columns.append(f"CASE WHEN {given} {_LEFT_OUT} THEN {known}.x ELSE {given} END AS {name(column)}")
             keep[column] = f"CASE WHEN s._unknown_{index} THEN t.{name(column)} ELSE s.{name(column)} END"
         columns += [f"{self.value(one)} AS {name(one)}" for one in self.columns if one not in keep]
-        newest = self.keeper.keep(self.spark.sql(statement("newest", before="".join(before))))
+        newest = self.keeper.keep(self.spark.sql(statement("newest", before="".join(before), **self.types)))
         newest.createOrReplaceTempView("newest")
         arrivals, deleted, *ends = self.ends("newest", "sum(arrivals)", "count_if(deleted)")
         if deleted:
@@ -149,7 +148,7 @@ class _Apply:
             kept = rows.join(keys, same, "left_semi")
         kept.createOrReplaceTempView("kept")
         of_key = [
-            f"from_json(key, {literal(self.key_type)}, {options(_FROM_JSON)}).{name(one)}" for one in self.target.key
+            f"from_json(key, {self.types['key_type']}, {self.types['options']}).{name(one)}" for one in self.target.key
         ]
         left_out, filled = self.may_be_left_out(), []
         for column in map(name, self.columns):
