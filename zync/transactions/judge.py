@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zync.etl.transform import Failure, check_limit
-from zync.spark import local, pace
+from zync.spark import TINY, local, pace
 from zync.transactions.assemble import (
     Assembled,
     Decision,
@@ -35,7 +35,7 @@ REVISITING = ("redrive", "drop")
 
 def judge(sync: Sync) -> Sync:
     """Each record's fate; and the earlier records of transactions that complete now after having been in flight."""
-    assembled = _assemble(sync, _with_met(sync))
+    assembled = _assemble(sync, _with_met(sync), 0 if sync.stateful else _count(there(sync.met)))
     if assembled.summary.torn:
         assembled = _by_run(sync, assembled)
     if sync.done.preset and assembled.summary.late_before:
@@ -54,7 +54,7 @@ def judge(sync: Sync) -> Sync:
         in_flight = in_flight.filter(pc.is_in(in_flight["txn"], pa.array(finishing)))
         completes_at = pa.array([finishing[txn] for txn in in_flight["txn"].to_pylist()], pa.int64())
         wanted = _wanted(in_flight, completes_at)
-        sync = replace(sync, earlier=pc.sum(in_flight["count"]).as_py())
+        sync = replace(sync, earlier=_count(in_flight))
         pace(sync.spark, sync.config.spark, sync.records)
         earlier = gather(sync.spark, sync.raw, wanted, sync.config, sync.done)
         earlier = sync.keeper.keep(earlier.selectExpr("*", "'whole' AS fate"))
@@ -124,7 +124,8 @@ def _records_of(sync: Sync, in_flight: pa.Table) -> "DataFrame":
     return earlier.drop("completes_at", "opens_range", "closes_range")
 
 
-def _assemble(sync: Sync, rows: "DataFrame", *, by_run: bool = False) -> Assembled:
+def _assemble(sync: Sync, rows: "DataFrame", read_again: int, *, by_run: bool = False) -> Assembled:
+    """Of `rows`, as many as `read_again` are records of earlier syncs."""
     return assemble(
         sync.spark,
         rows,
@@ -133,7 +134,7 @@ def _assemble(sync: Sync, rows: "DataFrame", *, by_run: bool = False) -> Assembl
         sync.done,
         sync.keeper,
         decided=sync.decided,
-        tiny=sync.tiny,
+        tiny=sync.tiny and read_again <= TINY,
         by_run=by_run,
     )
 
@@ -146,7 +147,8 @@ def _by_run(sync: Sync, assembled: Assembled) -> Assembled:
     met = met.filter(pc.is_in(met["txn"], pa.array(torn, pa.string())))
     if met.num_rows:
         rows = rows.unionByName(_records_of(sync, met))
-    return instead(sync.spark, assembled, _assemble(sync, without_state(rows), by_run=True), sync.config)
+    others = _assemble(sync, without_state(rows), _count(met), by_run=True)
+    return instead(sync.spark, assembled, others, sync.config)
 
 
 def _look_again(sync: Sync, assembled: Assembled) -> Assembled:
@@ -191,6 +193,11 @@ def _revisit(sync: Sync, assembled: Assembled) -> "tuple[Assembled, DataFrame]":
         tainted=(*assembled.summary.tainted, *dict(sorted(bad)).items()),
     )
     return replace(assembled, summary=summary), records
+
+
+def _count(in_flight: pa.Table) -> int:
+    """How many records those transactions have."""
+    return int(pc.sum(in_flight["count"]).as_py() or 0)
 
 
 def _wanted(in_flight: pa.Table, completes_at: pa.Array) -> pa.Table:
