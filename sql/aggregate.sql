@@ -1,5 +1,6 @@
--- In: `identified`: records with their transaction (`txn`), those of one in one task, and what they bring to `done` (`p0`, `p1`, …); transactions
---     in flight come as one row each (`carried`), which brings their state. `settled`: transactions settled lately.
+-- In: `identified`: records with their transaction (`txn`), those of one in one task, and what they bring to `done`
+--     (`p0`, `p1`, …); transactions in flight come as one row each (`carried`), which brings their state. `settled`:
+--     transactions settled lately.
 -- Out: every row with its lane, and `done`'s aggregates so far in it. Only rows of lane txn can complete a transaction.
 WITH met AS (
   SELECT i.*, i.seqno - s.settled_at <= {{remember}} AS late

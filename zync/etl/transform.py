@@ -61,7 +61,7 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
             bound = local(spark, _first_offsets(rows, offsets), "topic string, bucket bigint, first bigint")
             rows = rows.join(bound.hint("broadcast"), ["topic", "bucket"])
         else:
-            topics = {rule.topic for rule, _ in rules}
+            topics = dict.fromkeys(rule.topic for rule, _ in rules)
             firsts = " ".join(f"WHEN {literal(topic)} THEN {offsets.get(topic, 0)}L" for topic in topics)
             rows = rows.selectExpr("*", "0L AS bucket", f"CASE topic {firsts} END AS first")
         rows.createOrReplaceTempView("made")
