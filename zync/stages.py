@@ -131,7 +131,7 @@ def _bookkeeping(sync: Sync) -> "DataFrame":
     decided.createOrReplaceTempView("decided")
     needed = {
         "whole": True,
-        "in_flight": bool(summary.fates & {"pending", "held", "duplicate"}),
+        "in_flight": bool(summary.fates & {"pending", "held"}),  # as the first of what is a duplicate there is, too
         "single": bool(summary.fates & {"alone", "late", "duplicate", "said", "void"}),
         "dropped": any(one.action == "drop" for one in summary.decisions),
         "ignored": summary.ignored > 0,
