@@ -16,9 +16,10 @@ from google.protobuf import json_format, message_factory
 from bench.harness import Result, alternately, answering, log, values
 from bench.pipeline import Raw, config
 from zync.config import RegistryAccess, Topic
+from zync.frames import read_parquet
 from zync.lake import data_files, existing_table
 from zync.registry import Schema
-from zync.spark import pace, read_parquet, session
+from zync.spark import pace, session
 from zync.transactions.decode import RAW_COLUMNS, decode
 from zync.transactions.done import take_apart
 from zync.transactions.protobuf import compiled, pool_of

@@ -11,8 +11,9 @@ from pathlib import Path
 from bench.harness import RECORDS, Result, alternately, log, values
 from bench.pipeline import Raw, config
 from zync.etl.transform import transform
+from zync.frames import Keeper, read_parquet
 from zync.lake import data_files, ensure_table, existing_table
-from zync.spark import Keeper, read_parquet, session
+from zync.spark import session
 from zync.staging.commit import commit, write
 from zync.staging.table import STAGING_SCHEMA
 from zync.sync import Outcome, Syncer

@@ -13,8 +13,9 @@ from pathlib import Path
 from bench.harness import Result, log
 from bench.staged import Staged
 from zync.deliver.tables import Batch, sync_to_tables
+from zync.frames import read_parquet
 from zync.lake import data_files, open_table
-from zync.spark import read_parquet, session
+from zync.spark import session
 from zync.staging.table import spark_schema
 from zync.yaml import load
 

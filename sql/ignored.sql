@@ -8,8 +8,8 @@ WITH marked AS (
 )
 SELECT 'ignored' AS kind, max(seqno) AS seqno,
   named_struct('topic', topic, 'partition', CAST(NULL AS INT), 'offset', CAST(NULL AS BIGINT)) AS kafka,
-  zip_with(array_sort(collect_list(CASE WHEN opens_range THEN seqno END)),
-           array_sort(collect_list(CASE WHEN closes_range THEN seqno END)),
-           (a, b) -> named_struct('first', a, 'last', b)) AS records,
+  CAST(arrays_zip(sort_array(collect_list(CASE WHEN opens_range THEN seqno END)),
+                  sort_array(collect_list(CASE WHEN closes_range THEN seqno END)))
+       AS array<struct<first: bigint, last: bigint>>) AS records,
   count(*) AS count, 'the config names no such topic' AS reason
 FROM marked GROUP BY topic, block

@@ -10,9 +10,9 @@ in_flight AS (
     min_by(ingested, seqno) FILTER (WHERE member) AS since,
     count_if(member AND NOT carried) + coalesce(sum(earlier_count), 0) AS count,
     concat(flatten(collect_list(earlier)),
-      zip_with(array_sort(collect_list(CASE WHEN member AND NOT carried AND opens_range THEN seqno END)),
-               array_sort(collect_list(CASE WHEN member AND NOT carried AND closes_range THEN seqno END)),
-               (a, b) -> named_struct('first', a, 'last', b))) AS records,
+      CAST(arrays_zip(sort_array(collect_list(CASE WHEN member AND NOT carried AND opens_range THEN seqno END)),
+                      sort_array(collect_list(CASE WHEN member AND NOT carried AND closes_range THEN seqno END)))
+           AS array<struct<first: bigint, last: bigint>>)) AS records,
     {{state}} AS state, min(place) AS place, CASE WHEN bool_or(fate = 'held') THEN true END AS held,
     min(CASE WHEN fate = 'held' THEN settled_as END) AS held_as,
     min_by(bad, seqno) FILTER (WHERE bad IS NOT NULL) AS bad

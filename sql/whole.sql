@@ -4,9 +4,9 @@
 -- Out: of each transaction that is settled now its row in staging.
 WITH whole AS (
   SELECT txn, completes_at, count(*) AS count,
-    zip_with(array_sort(collect_list(CASE WHEN opens_range THEN seqno END)),
-             array_sort(collect_list(CASE WHEN closes_range THEN seqno END)),
-             (a, b) -> named_struct('first', a, 'last', b)) AS records
+    CAST(arrays_zip(sort_array(collect_list(CASE WHEN opens_range THEN seqno END)),
+                    sort_array(collect_list(CASE WHEN closes_range THEN seqno END)))
+         AS array<struct<first: bigint, last: bigint>>) AS records
   FROM settling WHERE fate = 'whole' AND NOT carried GROUP BY txn, completes_at
 )
 SELECT CASE WHEN q.seqno IS NOT NULL THEN 'quarantined'

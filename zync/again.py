@@ -10,9 +10,9 @@ from deltalake import DeltaTable
 
 from zync.config import RESERVED_TOPIC, Config
 from zync.errors import UsageError
+from zync.frames import read_parquet
 from zync.ingest.raw import DECISIONS, RAW_SCHEMA, first_seqno, next_seqno, stored_position
 from zync.lake import data_files, dataset, existing_table, open_table
-from zync.spark import read_parquet
 from zync.sql import statement
 from zync.staging.commit import owned
 from zync.staging.table import spark_schema

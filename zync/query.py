@@ -6,9 +6,10 @@ from zync.config import Config
 from zync.deliver import snapshots, tables
 from zync.errors import UsageError
 from zync.etl.rules import VIEW_COLUMNS, as_json, bind_lookups, bind_views
+from zync.frames import read_parquet
 from zync.lake import data_files, open_table
 from zync.places import locate
-from zync.spark import message_of, read_parquet
+from zync.spark import message_of
 from zync.sql import literal, name, statement
 from zync.staging.table import spark_schema
 from zync.transactions.decode import RAW_COLUMNS, decode

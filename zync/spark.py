@@ -1,4 +1,4 @@
-"""The Spark session, made here or the caller's own; and what zync asks of Spark beyond its API."""
+"""The Spark session, made here or the caller's own: its settings, by how much there is to do, and its errors."""
 
 import contextlib
 import logging
@@ -7,17 +7,15 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from zync import jars, startup
 from zync.errors import INTERRUPTED, ZyncError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql import SparkSession
 
 DATA_EXCEPTIONS = ("22", "P0")
 """SQLSTATE classes of errors that the data is at fault for: data exceptions, and errors raised by a rule."""
@@ -74,16 +72,28 @@ TINY = 5_000
 one task does all sooner than two that wait for each other."""
 
 _EXCLUDED = "spark.sql.optimizer.excludedRules"
-_PLAIN = {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage": "false", _EXCLUDED: ""}
+_HASHED_LISTS = "spark.sql.execution.useObjectHashAggregateExec"
+_PLAIN = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    _HASHED_LISTS: "true",
+    _EXCLUDED: "",
+}
 _INTERPRETED = {**_PLAIN, "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 _COMPILED = {**_PLAIN, "spark.sql.codegen.factoryMode": "FALLBACK"}
 _LARGE = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
+    # With more groups than a few they are sorted all the same, and what was done till then was for nothing.
+    _HASHED_LISTS: "false",
     # It counts the uses of a column for each qualifier by itself, and by chance has values parsed four times over.
     _EXCLUDED: "org.apache.spark.sql.catalyst.optimizer.CollapseProject",
 }
+_LASTING = ("-XX:+UseParallelGC",)
+"""JVM options for what goes on: Java's own choice of collector takes a fifth more time of a first sync of a million."""
+_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
+"""The JVM's options that choose a collector: it refuses to start with two of them."""
 _CALLED_OFTEN = (
     "org.apache.spark.api.python.PythonUtils",
     "org.apache.spark.sql.api.python.PythonSQLUtils",
@@ -141,6 +151,7 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool) -> "S
         found = [str(jar) for jar in (*jars.fetch(jars.DELTA), *_avro())]
         settings["spark.jars"] = ",".join(found)
         settings.setdefault("spark.driver.extraClassPath", os.pathsep.join(found))
+    given = properties.get("spark.driver.extraJavaOptions", "")
     options = f"-Dlog4j2.configurationFile=file:{Path(__file__).parent}/log4j2.properties"
     settings["spark.executor.extraJavaOptions"] = (
         f"{_AVRO_LIMITS} {settings.get('spark.executor.extraJavaOptions', '')}"
@@ -148,8 +159,9 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool) -> "S
     options += f" {_AVRO_LIMITS}"
     if settings["spark.master"].startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else whichever python3 is first in PATH runs rules
-        options += f" {startup.jvm_options()} {' '.join(jars.QUICK) if brief else ''}"
-    given = properties.get("spark.driver.extraJavaOptions", "")
+        chosen = _COLLECTOR.search(given)
+        ours = [one for one in (jars.QUICK if brief else _LASTING) if not (chosen and _COLLECTOR.match(one))]
+        options += f" {startup.jvm_options()} {' '.join(ours)}"
     settings["spark.driver.extraJavaOptions"] = f"{options} {given}".strip()
     builder = SparkSession.builder
     for key, value in settings.items():
@@ -238,68 +250,6 @@ def _quiet() -> Iterator[None]:
         os.close(nowhere)
 
 
-class Keeper:
-    """Lets Spark keep rows that are used more than once, and the session its views, until this context ends.
-
-    A view that stays holds the rows kept under it; so each sync would hold on to the one before.
-    """
-
-    def __init__(self, spark: "SparkSession") -> None:
-        self._spark = spark
-        self._kept: list[Any] = []
-
-    def __enter__(self) -> "Keeper":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        while self._kept:
-            self._kept.pop().unpersist(False)  # noqa: FBT003 - nobody waits for it
-        self._spark._jsparkSession.sessionState().catalog().clearTempTables()  # noqa: SLF001
-
-    def keep(self, frame: "DataFrame") -> "DataFrame":
-        """The rows of `frame`, as a plan that begins at them; they are made when they are asked for, if not sooner.
-
-        `persist` keeps plans, finds them by comparing, and packs rows by column, which costs more than it saves. A
-        checkpoint keeps the rows themselves, but forgets where they came from: here it does not, so that what a lost
-        executor kept is made anew.
-        """
-        kept = frame.localCheckpoint(eager=False)
-        rows = kept._jdf.queryExecution().logical().rdd()  # noqa: SLF001
-        getattr(rows, "checkpointData_$eq")(jvm_class(self._spark, "scala.Option").empty())
-        self._kept.append(rows)
-        return kept
-
-
-def together(rows: "DataFrame", *columns: str, tiny: bool) -> "DataFrame":
-    """The rows, those with equal `columns` in one task: where all are a `tiny` number, in the same."""
-    return rows.coalesce(1) if tiny else rows.repartition(*columns)
-
-
-def beside(rows: "DataFrame", *, tiny: bool) -> "DataFrame":
-    """The rows, few enough for each task to have them all; `tiny`: for the one task that there is."""
-    return rows.coalesce(1).hint("shuffle_hash") if tiny else rows.hint("broadcast")
-
-
-def read_parquet(spark: "SparkSession", files: list[str], schema: "str | StructType") -> "DataFrame":
-    """The rows of exactly those files: a table's files at one version, as the caller found them in its log."""
-    return spark.read.schema(schema).parquet(*files) if files else local(spark, [], schema)
-
-
-def with_leaves(kind: "DataType", change: "Callable[[DataType], DataType]") -> "DataType":
-    """The type with each type in it that holds no others as `change` says."""
-    from pyspark.sql.types import ArrayType, MapType, StructField, StructType  # noqa: PLC0415
-
-    if isinstance(kind, ArrayType):
-        return ArrayType(with_leaves(kind.elementType, change), kind.containsNull)
-    if isinstance(kind, MapType):
-        return MapType(kind.keyType, with_leaves(kind.valueType, change), kind.valueContainsNull)
-    if isinstance(kind, StructType):
-        return StructType(
-            [StructField(one.name, with_leaves(one.dataType, change), one.nullable) for one in kind.fields]
-        )
-    return change(kind)
-
-
 def message_of(error: BaseException) -> str:
     """What a Spark error says in one line: no Java, no plan, no stack."""
     from pyspark.errors import PySparkException  # noqa: PLC0415
@@ -321,19 +271,3 @@ def is_data_error(error: BaseException) -> bool:
         return True
     state = error.getSqlState() if isinstance(error, PySparkException) else None
     return bool(state) and str(state).startswith(DATA_EXCEPTIONS)
-
-
-def local(spark: "SparkSession", rows: "pa.Table | list[tuple[Any, ...]]", schema: "str | StructType") -> "DataFrame":
-    """The driver's own rows as a DataFrame that is part of the plan itself.
-
-    Spark's way for lists takes them through Python workers, which costs half a second a sync.
-    """
-    import pyarrow as pa  # noqa: PLC0415
-    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415
-    from pyspark.sql.types import StructType  # noqa: PLC0415
-
-    if not isinstance(rows, pa.Table):
-        struct = StructType.fromDDL(schema) if isinstance(schema, str) else schema
-        arrow = to_arrow_schema(cast("StructType", struct), timezone="UTC")
-        rows = pa.Table.from_pylist([dict(zip(arrow.names, row, strict=True)) for row in rows], schema=arrow)
-    return spark.createDataFrame(rows, schema)

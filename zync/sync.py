@@ -12,9 +12,10 @@ from deltalake import DeltaTable
 
 from zync.config import Config
 from zync.errors import UsageError
+from zync.frames import Keeper
 from zync.ingest.raw import next_seqno, positions, trimmed
 from zync.lake import ensure_table, existing_table, open_table
-from zync.spark import SMALL, Keeper, pace, session
+from zync.spark import SMALL, pace, session
 from zync.stages import conclude_and_commit, read_new, recall, transform_and_write
 from zync.staging.commit import checkpoint, owned, reclaim
 from zync.staging.table import STAGING_SCHEMA

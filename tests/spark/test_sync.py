@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,18 @@ from deltalake import DeltaTable
 
 from tests.conftest import rows
 from tests.spark.conftest import Pipeline
+from zync import spark as session
+from zync import under_way
 from zync.config import Limits, Lookup, OutputRule, Topic, Transactions
 from zync.errors import DataError, UsageError, ZyncError
+from zync.frames import Keeper
 from zync.ingest.load import load
 from zync.metrics import SyncMetrics
-from zync.spark import Keeper
 from zync.staging import cursor as cursor_stage
 from zync.sync import Syncer
 from zync.yaml import load as read_config
+
+_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 def test_the_demo_gives_the_worked_example(demo: Path, spark: Any) -> None:
@@ -51,6 +56,29 @@ def test_the_demo_gives_the_worked_example(demo: Path, spark: Any) -> None:
             '{"customerID":2,"menuID":100,"qty":1,"total":5.99}',
         ),
     ]
+
+
+@pytest.fixture
+def many_partitions(spark: Any) -> Iterator[None]:
+    """As many as Spark's own default, which a session that is not zync's has."""
+    few = spark.conf.get(_PARTITIONS)
+    spark.conf.set(_PARTITIONS, "200")
+    yield
+    spark.conf.set(_PARTITIONS, few)
+
+
+@pytest.mark.usefixtures("many_partitions")
+def test_a_large_sync_writes_few_files_however_many_partitions_the_session_has(
+    pipeline: Pipeline, txn: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (under_way, session):
+        monkeypatch.setattr(module, "SMALL", 0)
+        monkeypatch.setattr(module, "TINY", 0)
+    pipeline.load(*((topic, txn(n, 2, x=n)) for topic in ("a", "b") for n in range(1000)))
+    outcome = pipeline.sync()
+    assert (outcome.transactions, outcome.outputs) == (1000, {"out": 2000})
+    assert [value["x"] for value in pipeline.values()] == [n // 2 for n in range(2000)]
+    assert len(DeltaTable(str(pipeline.staging)).file_uris()) <= 4
 
 
 def test_a_sync_with_nothing_new_writes_nothing(pipeline: Pipeline, txn: Any) -> None:

@@ -8,8 +8,9 @@ from zync.deliver.target import PLACE, VALIDITY, Target
 from zync.deliver.writer import Writer
 from zync.errors import ZyncError
 from zync.etl.rules import JSON_OPTIONS
+from zync.frames import Keeper, read_parquet
 from zync.lake import data_files, open_table
-from zync.spark import Keeper, message_of, read_parquet
+from zync.spark import message_of
 from zync.sql import literal, name, options, statement
 from zync.staging.table import spark_schema
 

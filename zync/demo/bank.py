@@ -28,7 +28,9 @@ from zync.output import amount
 SUMS = {"accounts": "abalance", "tellers": "tbalance", "branches": "bbalance", "history": "delta"}
 """Of each table the column whose sum must be that of the others, for each transfer changes all four alike."""
 KEYS = {"accounts": "aid", "tellers": "tid", "branches": "bid"}
-_FIRST_SECONDS = 180
+_PATIENCE = 180
+"""Seconds without a new snapshot after which zync is said to hang: its Sparks start, or a slow machine is busy."""
+_LAST_LINES = 10
 _ACCOUNTS = 2000
 _TPC_B = r"""
 \set aid random(1, {accounts})
@@ -44,7 +46,6 @@ INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) VALUES (:tid, :bid, :a
 END;
 """
 """What `pgbench --show-script=tpcb-like` shows, of one branch with so many accounts: a short snapshot to begin with."""
-_LAST_SECONDS = 120
 _SHOW_EACH = 5
 """Of the looks at one snapshot so many make a line."""
 Say = Callable[[str], None]
@@ -190,7 +191,7 @@ def _watch(folder: Path, servers: str, bank: Source, seconds: float, say: Say) -
         )
     try:
         say("Waiting for the first transfers in zync's tables (two Sparks start) ...")
-        _await(lambda: (consistent_sums(folder) or ({}, 0, 0))[2] > 0, _FIRST_SECONDS, running, folder)
+        _await(lambda _: True, running, folder)
         say("Sums of all accounts, tellers, branches and of history, which each transfer changes alike:\n")
         say(f"  {'rows as they arrive':44}   zync's tables, at the newest snapshot")
         until, looks, broken, shown = time.monotonic() + seconds, 0, [0, 0], -1
@@ -210,7 +211,7 @@ def _watch(folder: Path, servers: str, bank: Source, seconds: float, say: Say) -
         bank.end()
         truth = bank.truth()
         say(f"No more transfers; the bank itself says {truth:,} now.")
-        _await(lambda: set((consistent_sums(folder) or ({},))[0].values()) == {truth}, _LAST_SECONDS, running, folder)
+        _await(lambda sums: set(sums.values()) == {truth}, running, folder)
         say(f"zync's four tables say {truth:,}, too: all transfers are there, whole and once.")
     finally:
         reader.over.set()
@@ -227,10 +228,16 @@ def _line(sums: dict[str, int]) -> str:
     return " ".join(f"{one:9,}" for one in sums.values()) + " " + verdict
 
 
-def _await(wanted: Callable[[], bool], seconds: float, running: "subprocess.Popen[bytes]", folder: Path) -> None:
-    until = time.monotonic() + seconds
-    while not wanted():
-        if running.poll() is not None or time.monotonic() > until:
-            msg = f"zync run does not get on: see {folder / 'run.log'}"
+def _await(wanted: Callable[[dict[str, int]], bool], running: "subprocess.Popen[bytes]", folder: Path) -> None:
+    """Returns once zync's tables have such sums; while there are new snapshots, that may take as long as it likes."""
+    log, seen, since = folder / "run.log", -1, time.monotonic()
+    while not ((there := consistent_sums(folder)) and wanted(there[0])):
+        if there and there[1] != seen:
+            seen, since = there[1], time.monotonic()
+        ended = running.poll()
+        if ended is not None or time.monotonic() > since + _PATIENCE:
+            what = f"made no new snapshot in {_PATIENCE} s" if ended is None else f"ended with exit code {ended}"
+            last = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:])
+            msg = f"zync run {what}; the last lines of {log}:\n{last}"
             raise ZyncError(msg)
         time.sleep(0.2)

@@ -10,7 +10,7 @@ from zync.config import Config, DeliveredTable, OutputRule, Topic
 from zync.etl.columns import Made, columns_by_topic
 from zync.etl.rules import VIEW_COLUMNS, bind_lookups, bind_views, run_rules
 from zync.etl.transform import made_alike
-from zync.spark import read_parquet
+from zync.frames import read_parquet
 from zync.transactions.decode import RAW_COLUMNS, decode
 from zync.transactions.done import Done, understand
 

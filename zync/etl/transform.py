@@ -8,8 +8,9 @@ from zync.config import Config
 from zync.errors import DataError, UsageError
 from zync.etl.columns import Made, on_record
 from zync.etl.rules import ORDER, RuleError, bind_views, output_rows, run_rule, run_rules
+from zync.frames import Keeper, local
 from zync.output import amount
-from zync.spark import Keeper, is_data_error, local
+from zync.spark import is_data_error
 from zync.sql import literal, statement
 
 if TYPE_CHECKING:

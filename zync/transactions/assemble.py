@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from zync.config import Config
-from zync.spark import Keeper, local, together
+from zync.frames import Keeper, local, together
 from zync.sql import literal, statement, try_eval
 from zync.transactions.done import Done
 from zync.transactions.runs import one_by_one

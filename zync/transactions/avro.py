@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from zync.errors import UsageError, ZyncError
+from zync.frames import with_leaves
 from zync.registry import Schema
-from zync.spark import jvm_class, message_of, with_leaves
+from zync.spark import jvm_class, message_of
 from zync.sql import try_eval
 
 if TYPE_CHECKING:

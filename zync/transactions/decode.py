@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, cast
 
 from zync.config import Config
 from zync.errors import UsageError
-from zync.spark import jvm_class, message_of, with_leaves
+from zync.frames import with_leaves
+from zync.spark import jvm_class, message_of
 from zync.sql import expression, name, statement, try_eval
 from zync.transactions.debezium import with_body
 from zync.transactions.done import Done

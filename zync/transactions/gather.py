@@ -8,8 +8,9 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from zync.config import Config
+from zync.frames import beside, local, read_parquet
 from zync.lake import DataFile, data_files
-from zync.spark import SMALL, TINY, beside, local, read_parquet
+from zync.spark import SMALL, TINY
 from zync.sql import statement
 from zync.transactions import runs
 from zync.transactions.decode import RAW_COLUMNS, decode

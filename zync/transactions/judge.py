@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zync.etl.transform import Failure, check_limit
-from zync.spark import TINY, local, pace
+from zync.frames import local
+from zync.spark import TINY, pace
 from zync.transactions.assemble import (
     Assembled,
     Decision,

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 AGAIN = """CASE WHEN bool_or(a3 <> a4) THEN
-    zip_with(array_sort(collect_list(CASE WHEN NOT member AND opens_range THEN seqno END)),
-             array_sort(collect_list(CASE WHEN NOT member AND closes_range THEN seqno END)),
-             (a, b) -> named_struct('first', a, 'last', b)) END"""
+    CAST(arrays_zip(sort_array(collect_list(CASE WHEN NOT member AND opens_range THEN seqno END)),
+                    sort_array(collect_list(CASE WHEN NOT member AND closes_range THEN seqno END)))
+         AS array<struct<first: bigint, last: bigint>>) END"""
 """Where, of a transaction in flight, those records are that were sent again (in sql/in_flight.sql, not `member`)."""
 
 

@@ -1,0 +1,89 @@
+"""Rows in Spark: kept, read, brought together, or the driver's own; what zync asks of a DataFrame beyond its API."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from zync.spark import jvm_class
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
+
+
+class Keeper:
+    """Lets Spark keep rows that are used more than once, and the session its views, until this context ends.
+
+    A view that stays holds the rows kept under it; so each sync would hold on to the one before.
+    """
+
+    def __init__(self, spark: "SparkSession") -> None:
+        self._spark = spark
+        self._kept: list[Any] = []
+
+    def __enter__(self) -> "Keeper":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._kept:
+            self._kept.pop().unpersist(False)  # noqa: FBT003 - nobody waits for it
+        self._spark._jsparkSession.sessionState().catalog().clearTempTables()  # noqa: SLF001
+
+    def keep(self, frame: "DataFrame") -> "DataFrame":
+        """The rows of `frame`, as a plan that begins at them; they are made when they are asked for, if not sooner.
+
+        `persist` keeps plans, finds them by comparing, and packs rows by column, which costs more than it saves. A
+        checkpoint keeps the rows themselves, but forgets where they came from: here it does not, so that what a lost
+        executor kept is made anew.
+        """
+        kept = frame.localCheckpoint(eager=False)
+        rows = kept._jdf.queryExecution().logical().rdd()  # noqa: SLF001
+        getattr(rows, "checkpointData_$eq")(jvm_class(self._spark, "scala.Option").empty())
+        self._kept.append(rows)
+        return kept
+
+
+def together(rows: "DataFrame", *columns: str, tiny: bool) -> "DataFrame":
+    """The rows, those with equal `columns` in one task: where all are a `tiny` number, in the same."""
+    return rows.coalesce(1) if tiny else rows.repartition(*columns)
+
+
+def beside(rows: "DataFrame", *, tiny: bool) -> "DataFrame":
+    """The rows, few enough for each task to have them all; `tiny`: for the one task that there is."""
+    return rows.coalesce(1).hint("shuffle_hash") if tiny else rows.hint("broadcast")
+
+
+def read_parquet(spark: "SparkSession", files: list[str], schema: "str | StructType") -> "DataFrame":
+    """The rows of exactly those files: a table's files at one version, as the caller found them in its log."""
+    return spark.read.schema(schema).parquet(*files) if files else local(spark, [], schema)
+
+
+def with_leaves(kind: "DataType", change: "Callable[[DataType], DataType]") -> "DataType":
+    """The type with each type in it that holds no others as `change` says."""
+    from pyspark.sql.types import ArrayType, MapType, StructField, StructType  # noqa: PLC0415
+
+    if isinstance(kind, ArrayType):
+        return ArrayType(with_leaves(kind.elementType, change), kind.containsNull)
+    if isinstance(kind, MapType):
+        return MapType(kind.keyType, with_leaves(kind.valueType, change), kind.valueContainsNull)
+    if isinstance(kind, StructType):
+        return StructType(
+            [StructField(one.name, with_leaves(one.dataType, change), one.nullable) for one in kind.fields]
+        )
+    return change(kind)
+
+
+def local(spark: "SparkSession", rows: "pa.Table | list[tuple[Any, ...]]", schema: "str | StructType") -> "DataFrame":
+    """The driver's own rows as a DataFrame that is part of the plan itself.
+
+    Spark's way for lists takes them through Python workers, which costs half a second a sync.
+    """
+    import pyarrow as pa  # noqa: PLC0415
+    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415
+    from pyspark.sql.types import StructType  # noqa: PLC0415
+
+    if not isinstance(rows, pa.Table):
+        struct = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+        arrow = to_arrow_schema(cast("StructType", struct), timezone="UTC")
+        rows = pa.Table.from_pylist([dict(zip(arrow.names, row, strict=True)) for row in rows], schema=arrow)
+    return spark.createDataFrame(rows, schema)
