@@ -20,7 +20,7 @@ from zync.frames import read_parquet
 from zync.lake import data_files, existing_table
 from zync.registry import Schema
 from zync.spark import pace, session
-from zync.transactions.decode import RAW_COLUMNS, decode
+from zync.transactions.decode import RAW_COLUMNS, Decoder
 from zync.transactions.done import take_apart
 from zync.transactions.protobuf import compiled, pool_of
 
@@ -113,10 +113,10 @@ def _decoding(
 
     def decoding(_: int) -> float:
         started = time.monotonic()
-        decode(spark, _rows(spark, raw), pipeline, done).write.format("noop").mode("overwrite").save()
+        Decoder(spark, pipeline, done).decode(_rows(spark, raw)).write.format("noop").mode("overwrite").save()
         return time.monotonic() - started
 
-    bad = decode(spark, _rows(spark, raw), pipeline, done).where("fault IS NOT NULL OR bad IS NOT NULL")
+    bad = Decoder(spark, pipeline, done).decode(_rows(spark, raw)).where("fault IS NOT NULL OR bad IS NOT NULL")
     if some := bad.select("fault", "bad").take(1):
         msg = f"what was to be measured does not decode: {some}"
         raise RuntimeError(msg)

@@ -17,7 +17,7 @@ from zync.spark import session
 from zync.staging.commit import commit, write
 from zync.staging.table import STAGING_SCHEMA
 from zync.sync import Outcome, Syncer
-from zync.transactions.decode import RAW_COLUMNS, decode
+from zync.transactions.decode import RAW_COLUMNS, Decoder
 from zync.transactions.done import take_apart
 
 ROUNDS = 3
@@ -42,7 +42,7 @@ def run(folder: Path) -> list[Result]:
         table = existing_table(raw.location, "this benchmark")
         files = data_files(table, "seqno")
         rows = read_parquet(spark, [one.uri for one in files], RAW_COLUMNS)
-        decoded = decode(spark, rows, pipeline, take_apart(spark, pipeline.transactions.done))
+        decoded = Decoder(spark, pipeline, take_apart(spark, pipeline.transactions.done)).decode(rows)
         decoded = decoded.where("fault IS NULL AND bad IS NULL").selectExpr(  # or Spark would leave out decode's checks
             "CAST(txn AS BIGINT) AS seqno", "seqno AS record_seqno", "txn", "topic", "kafka", "key", "value", "headers"
         )

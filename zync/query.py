@@ -12,7 +12,7 @@ from zync.places import locate
 from zync.spark import message_of
 from zync.sql import literal, name, statement
 from zync.staging.table import spark_schema
-from zync.transactions.decode import RAW_COLUMNS, decode
+from zync.transactions.decode import RAW_COLUMNS, Decoder
 from zync.transactions.done import understand
 from zync.transactions.known import SETTLED_KINDS
 
@@ -30,7 +30,7 @@ def query(spark: "SparkSession", config: Config, text: str) -> "DataFrame":
     raw = _bind(spark, "raw", config, RAW_COLUMNS)
     _bind(spark, "staging", config, spark_schema())
     if config.topics:
-        decoded = decode(spark, raw, config, understand(spark, config))
+        decoded = Decoder(spark, config, understand(spark, config)).decode(raw)
         structs = [column for column in decoded.columns if column.startswith("as_")]
         same = [column for column in VIEW_COLUMNS if "seqno" not in column]
         members = spark.sql(statement("members", settled_kinds=", ".join(map(literal, SETTLED_KINDS))))

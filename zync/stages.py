@@ -17,7 +17,7 @@ from zync.sql import options, statement
 from zync.staging.commit import add_rows, commit, discard, read_back, write
 from zync.staging.cursor import conclude
 from zync.staging.table import STAGING_SCHEMA
-from zync.transactions.decode import RAW_COLUMNS, decode
+from zync.transactions.decode import RAW_COLUMNS
 from zync.transactions.gather import reread
 from zync.transactions.order import held, places
 from zync.under_way import Sync, there
@@ -40,7 +40,7 @@ def read_new(sync: Sync) -> Sync:
     if sync.changed and known.in_flight.num_rows:
         rows = rows.unionByName(reread(sync.spark, sync.raw, known.in_flight))
         known = replace(known, in_flight=known.in_flight.slice(0, 0))
-    return replace(sync, known=known, identified=decode(sync.spark, rows, sync.config, sync.done))
+    return replace(sync, known=known, identified=sync.decoder.decode(rows))
 
 
 def recall(sync: Sync) -> Sync:
@@ -68,7 +68,7 @@ def transform_and_write(sync: Sync) -> Sync:
     if discarded := there(sync.assembled).summary.discarded:
         gone = local(sync.spark, [(seqno,) for seqno in discarded], "completes_at bigint")
         records = records.join(gone.hint("broadcast"), "completes_at", "left_anti")
-    structs = [column for column in records.columns if column.startswith("as_")]
+    structs = [f"as_{number}" for number, one in enumerate(sync.config.topics.values()) if one.schema]
     records = records.selectExpr(
         "completes_at AS seqno", "seqno AS record_seqno", *(c for c in VIEW_COLUMNS if "seqno" not in c), *structs
     )

@@ -19,6 +19,7 @@ from zync.spark import SMALL, pace, session
 from zync.stages import conclude_and_commit, read_new, recall, transform_and_write
 from zync.staging.commit import checkpoint, owned, reclaim
 from zync.staging.table import STAGING_SCHEMA
+from zync.transactions.decode import Decoder
 from zync.transactions.done import understand
 from zync.transactions.judge import judge
 from zync.transactions.known import Known, read_cursor, read_known
@@ -68,6 +69,7 @@ class Syncer:
     def __init__(self, config: Config, raw: str, staging: str, spark: "SparkSession") -> None:
         self.config, self.raw, self.staging, self.spark = config, raw, staging, spark
         self.done = understand(spark, config)
+        self.decoder = Decoder(spark, config, self.done)
         self.known: Known | None = None
         self._staging_version = -1
 
@@ -90,7 +92,7 @@ class Syncer:
         staging = staging or ensure_table(self.staging, STAGING_SCHEMA, "zync staging: whole transactions")
         gone = trimmed(raw, cursor.head, head)
         with Keeper(self.spark) as keeper:
-            sync = Sync(self.spark, keeper, self.config, self.done, raw, staging, known, head, gone)
+            sync = Sync(self.spark, keeper, self.config, self.done, self.decoder, raw, staging, known, head, gone)
             pace(self.spark, self.config.spark, sync.records)
             self.known = None  # until it is over: what a failed sync leaves is read anew
             for stage in STAGES:

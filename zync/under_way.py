@@ -14,6 +14,7 @@ from zync.ingest.raw import DECISIONS, stored_position
 from zync.spark import SMALL, TINY
 from zync.staging.commit import Written
 from zync.transactions.assemble import Assembled
+from zync.transactions.decode import Decoder
 from zync.transactions.done import Done
 from zync.transactions.known import Known
 
@@ -34,6 +35,7 @@ class Sync:
     keeper: Keeper
     config: Config
     done: Done
+    decoder: Decoder
     raw: DeltaTable
     staging: DeltaTable
     known: Known

@@ -11,7 +11,7 @@ from zync.etl.columns import Made, columns_by_topic
 from zync.etl.rules import VIEW_COLUMNS, bind_lookups, bind_views, run_rules
 from zync.etl.transform import made_alike
 from zync.frames import read_parquet
-from zync.transactions.decode import RAW_COLUMNS, decode
+from zync.transactions.decode import RAW_COLUMNS, Decoder
 from zync.transactions.done import Done, understand
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def rules_over_nothing(
     spark: "SparkSession", config: Config, done: Done
 ) -> "tuple[DataFrame, list[tuple[OutputRule, DataFrame]]]":
     """No records, decoded, and what each rule makes of them: the columns that it has, and their types."""
-    empty = decode(spark, read_parquet(spark, [], RAW_COLUMNS), config, done)
+    empty = Decoder(spark, config, done).decode(read_parquet(spark, [], RAW_COLUMNS))
     structs = [column for column in empty.columns if column.startswith("as_")]
     same = [column for column in VIEW_COLUMNS if "seqno" not in column]
     bind_views(spark, empty.selectExpr("seqno", "seqno AS record_seqno", *same, *structs), config)

@@ -15,7 +15,7 @@ from zync.sql import literal
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_BODY = (
+BODY = (
     "CASE WHEN variant_get(value, '$.schema', 'variant') IS NOT NULL "
     "AND variant_get(value, '$.payload', 'variant') IS NOT NULL "
     "THEN variant_get(value, '$.payload', 'variant') ELSE value END"
@@ -29,7 +29,7 @@ def with_body(records: "DataFrame") -> "DataFrame":
     """
     from pyspark.sql import functions as sf  # noqa: PLC0415
 
-    return records.withColumn("body", sf.expr(_BODY))
+    return records.withColumn("body", sf.expr(BODY))
 
 
 def field(path: str, kind: str) -> str:

@@ -6,8 +6,8 @@ from zync.config import Config
 from zync.errors import UsageError
 from zync.frames import with_leaves
 from zync.spark import jvm_class, message_of
-from zync.sql import expression, name, statement, try_eval
-from zync.transactions.debezium import with_body
+from zync.sql import expression, statement, try_eval
+from zync.transactions.debezium import BODY
 from zync.transactions.done import Done
 from zync.transactions.formats import unpack
 from zync.transactions.topics import by_topic, claimed_by, configured
@@ -28,54 +28,53 @@ _DIGITS = 38
 """The most that a decimal of Spark can have."""
 
 
-def decode(spark: "SparkSession", rows: "DataFrame", config: Config, done: Done) -> "DataFrame":
-    """The rows of raw `rows`, decoded and identified.
+class Decoder:
+    """Decodes and identifies rows of raw as the config says: once made, for as many syncs as there are."""
 
-    Columns: those of sql/decode.sql without value_text; `txn` (never null: a record by itself is called by its
-    place in Kafka), `alone`, `fault` (why the record can be in no transaction; null if it can), `bad` (what is
-    wrong with a record that has an id), `record_id`, `p0`… (what it brings to `done`), and for topics with a
-    schema their struct, `as_<index>`.
-    """
-    from pyspark.sql import functions as sf  # noqa: PLC0415
+    def __init__(self, spark: "SparkSession", config: Config, done: Done) -> None:
+        """UsageError where an id or a schema of the config is none."""
+        from pyspark.sql import functions as sf  # noqa: PLC0415
 
-    unpack(spark, rows, config).createOrReplaceTempView("new_records")
-    decoded = spark.sql(statement("decode"))
-    if done.preset:
-        decoded = with_body(decoded)
-    expressions = [
-        ("id", by_topic(config, {t: _as_string(spark, one.id, t, "id") for t, one in config.topics.items()}, _DECIDED))
-    ]
-    if any(topic.record_id for topic in config.topics.values()):
-        named = {
-            t: _as_string(spark, one.record_id, t, "record_id") if one.record_id else "CAST(NULL AS STRING)"
-            for t, one in config.topics.items()
-        }
-        expressions.append(("record_id", by_topic(config, named)))
-    decoded = decoded.withColumn(
-        "found", try_eval(spark, sf.struct(*(sf.expr(text).alias(column) for column, text in expressions)))
-    )
-    if done.parts:
+        self.spark, self.config = spark, config
+        ids = {t: _as_string(spark, one.id, t, "id") for t, one in config.topics.items()}
+        found = [f"{by_topic(config, ids, _DECIDED)} AS id"]
+        recorded = any(topic.record_id for topic in config.topics.values())
+        if recorded:
+            named = {
+                t: _as_string(spark, one.record_id, t, "record_id") if one.record_id else "CAST(NULL AS STRING)"
+                for t, one in config.topics.items()
+            }
+            found.append(f"{by_topic(config, named)} AS record_id")
         parts = [sf.expr(part).alias(column) for column, part in done.parts.items()]
-        decoded = decoded.withColumn("parts", try_eval(spark, sf.struct(*parts)))
-    else:
-        decoded = decoded.withColumn("parts", sf.lit(True))
-    structs = []
-    for index, (topic, one) in enumerate(config.topics.items()):
-        if one.schema:
-            structs.append(f"as_{index}")
-            decoded = decoded.withColumn(f"as_{index}", _struct(spark, config, topic))
-    decoded.createOrReplaceTempView("decoded")
-    return spark.sql(
-        statement(
+        with_schema = [(number, topic) for number, topic in enumerate(config.topics) if config.topics[topic].schema]
+        structs = {f"as_{number}": _struct(spark, config, topic) for number, topic in with_schema}
+        self._asked = [
+            try_eval(spark, sf.struct(*map(sf.expr, found))).alias("found"),
+            (try_eval(spark, sf.struct(*parts)) if parts else sf.lit(True)).alias("parts"),
+            *(struct.alias(column) for column, struct in structs.items()),
+        ]
+        self._decode = statement("decode", body=f", {BODY} AS body" if done.preset else "")
+        self._identify = statement(
             "identify",
             configured=configured(config),
             single=claimed_by(config, [t for t, one in config.topics.items() if one.null_id == "single"]),
-            record_id="found.record_id" if len(expressions) > 1 else "CAST(NULL AS STRING)",
-            unfit=" OR ".join(f"{name(one)}.unfit" for one in structs) or "false",
+            record_id="found.record_id" if recorded else "CAST(NULL AS STRING)",
+            unfit=" OR ".join(f"{one}.unfit" for one in structs) or "false",
             parts="".join(f", parts.{column}" for column in done.parts),
-            structs="".join(f", {name(one)}.value AS {name(one)}" for one in structs),
+            structs="".join(f", {one}.value AS {one}" for one in structs),
         )
-    )
+
+    def decode(self, rows: "DataFrame") -> "DataFrame":
+        """The rows of raw `rows`, decoded and identified.
+
+        Columns: those of sql/decode.sql without value_text; `txn` (never null: a record by itself is called by its
+        place in Kafka), `alone`, `fault` (why the record can be in no transaction; null if it can), `bad` (what is
+        wrong with a record that has an id), `record_id`, `p0`… (what it brings to `done`), and for topics with a
+        schema their struct, `as_<index>`.
+        """
+        unpack(self.spark, rows, self.config).createOrReplaceTempView("new_records")
+        self.spark.sql(self._decode).select("*", *self._asked).createOrReplaceTempView("decoded")
+        return self.spark.sql(self._identify)
 
 
 def _as_string(spark: "SparkSession", text: str, topic: str, field: str) -> str:

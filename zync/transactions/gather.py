@@ -7,14 +7,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from zync.config import Config
 from zync.frames import beside, local, read_parquet
 from zync.lake import DataFile, data_files
 from zync.spark import SMALL, TINY
 from zync.sql import statement
 from zync.transactions import runs
-from zync.transactions.decode import RAW_COLUMNS, decode
-from zync.transactions.done import Done
+from zync.transactions.decode import RAW_COLUMNS, Decoder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,7 +25,7 @@ _MANY_ROWS = 1_000_000
 """Seqnos that no task can have a table of; and rows that take longer to read than code that skips them to compile."""
 
 
-def gather(spark: "SparkSession", raw: DeltaTable, wanted: pa.Table, config: Config, done: Done) -> "DataFrame":
+def gather(spark: "SparkSession", raw: DeltaTable, wanted: pa.Table, decoder: Decoder) -> "DataFrame":
     """The records of the `wanted` transactions: (txn, completes_at, records as ranges).
 
     Only files that hold some of those ranges are read, however old the transactions are, and little is decoded beside
@@ -37,7 +35,7 @@ def gather(spark: "SparkSession", raw: DeltaTable, wanted: pa.Table, config: Con
     if "state" in wanted.column_names:
         ranges = pa.concat_tables([ranges, runs.sent_again(wanted["state"])])
     rows = _only(spark, raw, ranges)
-    decode(spark, rows, config, done).createOrReplaceTempView("identified")
+    decoder.decode(rows).createOrReplaceTempView("identified")
     finishing = local(spark, wanted.select(["txn", "completes_at"]), "txn string, completes_at bigint")
     if _count(ranges) <= TINY:
         finishing = beside(finishing, tiny=True)
@@ -52,7 +50,7 @@ def reread(spark: "SparkSession", raw: DeltaTable, in_flight: pa.Table) -> "Data
 
 
 def regather(
-    spark: "SparkSession", raw: DeltaTable, ranges: list[tuple[str, int, int, int]], config: Config, done: Done
+    spark: "SparkSession", raw: DeltaTable, ranges: list[tuple[str, int, int, int]], decoder: Decoder
 ) -> "DataFrame":
     """The records with seqnos in (txn, completes_at, first, last), as records of that transaction, which they complete.
 
@@ -60,7 +58,7 @@ def regather(
     """
     wanted = local(spark, ranges, "redriven string, completes_at bigint, first bigint, last bigint").hint("broadcast")
     places = pa.table({"first": [one[2] for one in ranges], "last": [one[3] for one in ranges]})
-    records = decode(spark, _only(spark, raw, places), config, done).where("decision IS NULL")
+    records = decoder.decode(_only(spark, raw, places)).where("decision IS NULL")
     within = (records["seqno"] >= wanted["first"]) & (records["seqno"] <= wanted["last"])
     joined = records.join(wanted, within).drop("first", "last")
     return joined.selectExpr(

@@ -57,7 +57,7 @@ def judge(sync: Sync) -> Sync:
         wanted = _wanted(in_flight, completes_at)
         sync = replace(sync, earlier=_count(in_flight))
         pace(sync.spark, sync.config.spark, sync.records)
-        earlier = gather(sync.spark, sync.raw, wanted, sync.config, sync.done)
+        earlier = gather(sync.spark, sync.raw, wanted, sync.decoder)
         earlier = sync.keeper.keep(earlier.selectExpr("*", "'whole' AS fate"))
         sync = replace(sync, settling=settling.unionByName(earlier, allowMissingColumns=True))
     if sync.tiny:
@@ -121,7 +121,7 @@ def _with_met(sync: Sync) -> "DataFrame":
 def _records_of(sync: Sync, in_flight: pa.Table) -> "DataFrame":
     """The records of those transactions that are in flight, read again."""
     wanted = _wanted(in_flight, pa.nulls(in_flight.num_rows, pa.int64()))
-    earlier = gather(sync.spark, sync.raw, wanted, sync.config, sync.done)
+    earlier = gather(sync.spark, sync.raw, wanted, sync.decoder)
     return earlier.drop("completes_at", "opens_range", "closes_range")
 
 
@@ -160,7 +160,7 @@ def _look_again(sync: Sync, assembled: Assembled) -> Assembled:
         waiting = sync.known.in_flight.filter(held(sync.known.in_flight))
         waiting = waiting.filter(pc.is_in(waiting["txn"], txns))
         wanted = pa.concat_tables([wanted, _wanted(waiting, places(waiting)).select(wanted.column_names)])
-    earlier = gather(sync.spark, sync.raw, wanted, sync.config, sync.done)
+    earlier = gather(sync.spark, sync.raw, wanted, sync.decoder)
     earlier = earlier.drop("completes_at", "opens_range", "closes_range")
     return look_again(sync.spark, assembled, earlier, sync.config, sync.done, sync.keeper)
 
@@ -184,7 +184,7 @@ def _revisit(sync: Sync, assembled: Assembled) -> "tuple[Assembled, DataFrame]":
         if one.action == "redrive"
         for part in one.records or ()
     ]
-    records = sync.keeper.keep(regather(sync.spark, sync.raw, ranges, sync.config, sync.done))
+    records = sync.keeper.keep(regather(sync.spark, sync.raw, ranges, sync.decoder))
     bad = [(row["completes_at"], row["bad"]) for row in records.where("bad IS NOT NULL").toLocalIterator()]
     summary = replace(
         assembled.summary,
