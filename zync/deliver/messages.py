@@ -66,6 +66,7 @@ def messages(
     rows: pa.Table, targets: Mapping[str, str], transactions: list[Transaction], encoder: Encoder
 ) -> Iterable[Message]:
     """The rows of those transactions as messages."""
-    topics = [targets[topic] for topic in rows["topic"].to_pylist()]
+    topic = rows["topic"].combine_chunks().dictionary_encode()
+    topics = np.array([targets[one] for one in topic.dictionary.to_pylist()], object)[topic.indices].tolist()
     headers = chain.from_iterable(repeat(one.headers, one.rows) for one in transactions)
     return zip(topics, encoder.encoded(rows, "key"), encoder.encoded(rows, "value"), headers, strict=True)

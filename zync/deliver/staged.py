@@ -89,14 +89,12 @@ def _cuts(places: pa.Table, at_once: int) -> Iterator[Place]:
     """The last place of each run of about so many rows; a transaction is never cut."""
     counted = places.group_by(list(_PLACE)).aggregate([([], "count_all")])
     counted = counted.sort_by([(name, "ascending") for name in _PLACE])
-    last, count = None, 0
-    for *place, rows in zip(*(column.to_pylist() for column in counted.columns), strict=True):
-        last, count = Place(*place), count + rows
-        if count >= at_once:
-            yield last
-            last, count = None, 0
-    if last:
-        yield last
+    upto = np.cumsum(counted["count_all"].to_numpy())  # rows up to each place, and with it
+    begun = cut = 0
+    while cut < len(upto):
+        last = min(int(np.searchsorted(upto, begun + at_once)), len(upto) - 1)
+        yield Place(*(counted[name][last].as_py() for name in _PLACE))
+        begun, cut = int(upto[last]), last + 1
 
 
 def _rows(rows: ds.FileSystemDataset, after: Place, last: Place) -> pa.Table:
