@@ -23,7 +23,8 @@ from zync.yaml import load as load_config
 
 CLIENTS = 4
 EACH = int(os.environ.get("ZYNC_TEST_CDC_TRANSACTIONS", "50"))
-MANY = 20_000
+MANY = 100 * EACH + 1000
+"""Rows of one large transaction."""
 
 SCHEMA = """
 CREATE TABLE branches (bid int PRIMARY KEY, balance int);
@@ -55,7 +56,7 @@ UPDATE big SET id = -3 WHERE id = 3;
 DELETE FROM big WHERE id = 4;
 """
 CONFIG = """\
-kafka: {{bootstrap.servers: "{broker}"}}
+kafka: {{bootstrap.servers: "{broker}", topic.metadata.refresh.interval.ms: 1000, session.timeout.ms: 6000}}
 transactions: {{preset: debezium, topic: {prefix}.transaction}}
 outputs: [{{topic: rows, sql: rows.sql}}]
 """

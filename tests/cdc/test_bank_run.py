@@ -45,7 +45,11 @@ def folder(tmp_path: Path) -> Path:
 def broker(folder: Path) -> Iterator[str]:
     kafka = DevKafka(folder / ".zync" / "broker")
     servers = kafka.start()
-    (folder / "zync.yaml").write_text((folder / "zync.yaml").read_text().replace("localhost:9092", servers))
+    (folder / "zync.yaml").write_text(
+        (folder / "zync.yaml")
+        .read_text()
+        .replace('"localhost:9092"', f'"{servers}", topic.metadata.refresh.interval.ms: 1000')
+    )
     yield servers
     kafka.stop()
 

@@ -1,6 +1,7 @@
 """What an operator sees of a transaction that is stuck, and what happens when it is decided."""
 
 import json
+import shutil
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,17 @@ from zync.sync import Syncer
 SHORT = "15023"
 
 
+@pytest.fixture(scope="module")
+def synced(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Path:
+    folder = tmp_path_factory.mktemp("stuck")
+    sync_in_cuts(folder, read("copy360_kill9_midoffset"), 1, spark)
+    return folder
+
+
 @pytest.fixture
-def stuck(tmp_path: Path, spark: Any) -> Path:
+def stuck(tmp_path: Path, synced: Path) -> Path:
     """A lake in which one transaction lacks 74 of its rows for good."""
-    sync_in_cuts(tmp_path, read("copy360_kill9_midoffset"), 1, spark)
-    return tmp_path
+    return shutil.copytree(synced, tmp_path / "lake")
 
 
 def test_a_stuck_transaction_says_what_it_waits_for(stuck: Path) -> None:

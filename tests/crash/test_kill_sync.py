@@ -26,7 +26,7 @@ kafka: {{bootstrap.servers: "{broker}"}}
 topics: {{{a}: {{id: "value:txn"}}, {b}: {{id: "value:txn"}}}}
 transactions: {{done: "count(*) = max(value:n::int)"}}
 outputs: [{{topic: out, sql: out.sql, key: [txn]}}]
-spark: {{spark.driver.extraJavaOptions: "-XX:TieredStopAtLevel=1"}}  # each sync is a session's first
+spark: {{spark.driver.extraJavaOptions: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}}  # each sync is a session's first
 """
 _RULE = "SELECT seqno, record_seqno AS _order, txn, value:x::int AS x FROM records"
 
