@@ -56,7 +56,7 @@ UPDATE big SET id = -3 WHERE id = 3;
 DELETE FROM big WHERE id = 4;
 """
 CONFIG = """\
-kafka: {{bootstrap.servers: "{broker}", topic.metadata.refresh.interval.ms: 1000, session.timeout.ms: 6000}}
+kafka: {{bootstrap.servers: "{broker}", session.timeout.ms: 6000}}
 transactions: {{preset: debezium, topic: {prefix}.transaction}}
 outputs: [{{topic: rows, sql: rows.sql}}]
 """

@@ -1,10 +1,13 @@
 """What comes into being while it runs is read from its beginning."""
 
+import uuid
+
 from confluent_kafka.admin import NewPartitions
 
 from tests.conftest import TopicMaker, produce, start
 from tests.kafka.conftest import Lake, wait_until
 from zync.ingest.batch import Source
+from zync.lake import open_table
 
 
 def test_new_partitions_and_newly_matching_topics_are_picked_up_while_running(lake: Lake, topic: TopicMaker) -> None:
@@ -29,6 +32,20 @@ def test_new_partitions_and_newly_matching_topics_are_picked_up_while_running(la
         process.kill()
     assert lake.values() == [b"1", b"2", b"3"]
     assert lake.positions().next == {Source(first, 0): 1, Source(first, 2): 1, Source(f"{first}-22", 0): 1}
+
+
+def test_the_first_topics_are_not_waited_for_as_long_as_later_ones(lake: Lake, topic: TopicMaker) -> None:
+    name = f"soon-{uuid.uuid4().hex[:8]}"
+    lake.config(topic_metadata_refresh_interval_ms=3_600_000)
+    process = start("sync-from", "kafka", "raw", "--topic", f"^{name}", "--commit-every", "50ms", cwd=lake.folder)
+    try:
+        wait_until(lambda: open_table(str(lake.raw)) is not None)
+        for number in (1, 2):
+            topic.create(f"{name}-{number}")
+            produce(lake.broker, [(f"{name}-{number}", 0, b"%d" % number)])
+            wait_until(lambda number=number: lake.count() == number)
+    finally:
+        process.kill()
 
 
 def test_a_regex_finds_neither_kafkas_topics_nor_zyncs_own(lake: Lake, topic: TopicMaker) -> None:

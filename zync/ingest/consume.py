@@ -48,6 +48,7 @@ _MEASURE_SECONDS = 1.0
 _STATISTICS_MS = 2000
 _PATIENCE_SECONDS = 30.0
 _REFRESH = "topic.metadata.refresh.interval.ms"
+_SOON_SECONDS = 1.0
 _ENDS = (
     KafkaError._FATAL,  # noqa: SLF001 - an error may be of this code and not say that it is `fatal()`
     KafkaError._AUTHENTICATION,  # noqa: SLF001
@@ -197,6 +198,7 @@ class _Run:
         self.held = Assignment(self.consumer, brokers, table, ingest.on_gap)
         self.committer = Committer(ingest.location, brokers, timed=metrics is not None)
         self.look_every = float({**_DEFAULTS, **ingest.kafka}[_REFRESH]) / 1000
+        self.look_in = min(_SOON_SECONDS, self.look_every)
         self.patience = min(_PATIENCE_SECONDS, float(ingest.kafka.get("max.poll.interval.ms", 300_000)) / 1000 / 3)
 
     def run(self) -> Ingested:
@@ -232,9 +234,12 @@ class _Run:
             )
 
     def look_for_topics(self) -> None:
-        """Every so often, takes in topics that are new and match a ^regex (Python's, librdkafka knows others)."""
+        """Every so often, takes in topics that are new and match a ^regex (Python's, librdkafka knows others).
+
+        More often while there is none, and after one came, which may be the first of many.
+        """
         regexes = [one for one in self.ingest.topics if one.startswith("^")]
-        if not regexes or not 0 < self.look_every < time.monotonic() - self.looked_for_topics:
+        if not regexes or not 0 < self.look_in < time.monotonic() - self.looked_for_topics:
             return
         self.looked_for_topics = time.monotonic()
         try:
@@ -244,6 +249,9 @@ class _Run:
             return
         if found != self.subscribed:
             self.subscribe(found)
+            self.look_in = min(_SOON_SECONDS, self.look_every)
+        elif found:
+            self.look_in = min(2 * self.look_in, self.look_every)
 
     def say_what_it_waits_for(self) -> None:
         """Says once that the group gives this process no partition, which may be so for a while after a kill -9."""
