@@ -174,7 +174,7 @@ class DeliveredTable:
 
     apply: upsert (one row for each key, the newest; by default where the rules have a key), append (all rows), or
     history (a row for each version of a key, with where it holds).
-    schema_changes: what to do when the rules select a column more than there is.
+    schema_changes: what to do when the rules select a column more than there is, or a wider type of one.
     """
 
     apply: Literal["upsert", "append", "history"] | None = None

@@ -17,7 +17,7 @@ from tests.conftest import start
 from tests.deliver.conftest import Row, Staging, row
 from tests.kafka.conftest import wait_until
 from zync.config import Config
-from zync.deliver import snapshots, tables, writer
+from zync.deliver import apply, snapshots, tables, writer
 from zync.deliver.snapshots import Snapshot
 from zync.errors import OwnedError, UsageError, ZyncError
 from zync.lake import open_table
@@ -270,6 +270,79 @@ def test_columns_may_come_and_types_may_not_change(lake: Lake) -> None:
     lake.staging.sync([[account(3, "3")]])
     with pytest.raises(UsageError, match=r"make 'id' a smallint, and the table at .* has it as int"):
         lake.deliver()
+
+
+@pytest.mark.parametrize("layout", ["cluster_by", "partition_by"])
+def test_a_wider_type_rewrites_the_table_once_as_if_made_anew(
+    lake: Lake, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wider = ACCOUNTS.replace("id::int", "id::bigint").replace("decimal(10, 2)", "decimal(12, 3)")
+    laid_out = f"deliver: {{tables: {{accounts: {{{layout}: [id]CHANGES}}}}}}\n"
+    lake.config(laid_out.replace("CHANGES", ""))
+    lake.staging.sync([[account(1, "1.25", "a"), account(2, "2"), account(3, "3")], [account(2, None)]])
+    before = lake.deliver()
+    old = lake.rows("accounts")
+    lake.staging.sync([[account(3, "3.5"), account(4_000_000_000, "4.125")]])
+    lake.config(laid_out.replace("CHANGES", ", schema_changes: fail"), wider)
+    with pytest.raises(UsageError, match=r"make 'id' a bigint, .* has it as int: schema_changes is fail"):
+        lake.deliver()
+    lake.config(laid_out.replace("CHANGES", ""), wider)
+    with monkeypatch.context() as cut:
+        cut.setattr(apply._Apply, "upsert", _interrupt)  # noqa: SLF001
+        with pytest.raises(KeyboardInterrupt):
+            lake.deliver()
+    table = DeltaTable(str(lake.folder / "accounts"))
+    assert table.transaction_version(f"zync/delivered/{before.staging}") == before.sync
+    lake.deliver()
+    table.update_incremental()
+    replaced = "CREATE OR REPLACE TABLE AS SELECT"
+    assert [one["operation"] for one in table.history(3)] == ["MERGE", replaced, "WRITE"]
+    found = [(one["id"], str(one["balance"]), one["note"]) for one in lake.rows("accounts")]
+    assert found == [(1, "1.250", "a"), (3, "3.500", None), (4_000_000_000, "4.125", None)]
+    assert lake.rows("accounts", before.versions["accounts"]) == old
+    detail = lake.spark.sql(f"DESCRIBE DETAIL delta.`{lake.folder / 'accounts'}`").collect()[0]
+    assert [detail["clusteringColumns"], detail["partitionColumns"]][layout == "partition_by"] == ["id"]
+
+    lake.staging.sync([[account(2, "5"), account(1, None)]])
+    lake.deliver()
+    table.update_incremental()
+    assert [one["operation"] for one in table.history(2)] == ["MERGE", "MERGE"]
+    assert table.version() == before.versions["accounts"] + 3
+    widened, known = lake.rows("accounts"), DeltaTable(str(lake.folder / "accounts")).schema()
+    lake.folder.rename(lake.folder.with_name("widened"))
+    lake.deliver()
+    assert lake.rows("accounts") == widened
+    assert DeltaTable(str(lake.folder / "accounts")).schema() == known
+
+
+def _interrupt(_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_which_types_are_wider() -> None:
+    from pyspark.sql.types import _parse_datatype_string  # noqa: PLC0415
+
+    def wider(was: str, to: str, *, is_key: bool = False) -> bool:
+        return writer.is_wider(_kind(to), _kind(was), is_key=is_key)
+
+    def _kind(text: str) -> Any:
+        return _parse_datatype_string(text)
+
+    for was, to in (
+        ("tinyint", "smallint"),
+        ("int", "bigint"),
+        ("int", "decimal(10, 0)"),
+        ("bigint", "decimal(21, 2)"),
+    ):
+        assert wider(was, to)
+        assert not wider(to, was)
+    assert wider("int", "double")
+    assert not wider("int", "double", is_key=True)
+    assert wider("decimal(10, 2)", "decimal(12, 3)")
+    assert not wider("decimal(10, 2)", "decimal(12, 3)", is_key=True)
+    assert wider("decimal(10, 2)", "decimal(12, 2)", is_key=True)
+    for was, to in (("bigint", "double"), ("float", "double"), ("decimal(10, 2)", "decimal(10, 3)"), ("int", "string")):
+        assert not wider(was, to)
 
 
 def test_tables_are_laid_out_as_the_config_says(lake: Lake) -> None:

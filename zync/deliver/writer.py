@@ -15,6 +15,7 @@ from zync.sql import name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
 
 MANY = 64
@@ -39,19 +40,31 @@ class Writer:
         return f"{folder}/_deleted/{topic}"
 
     def fit_columns(self) -> None:
-        """Gives the table the columns that rules select by now. UsageError where types differ, or that is unwanted."""
+        """Gives the table the columns and wider types that rules select by now.
+
+        A wider type rewrites the table, in a commit of its own: Delta can widen in place, but then not all can read it.
+        UsageError where a type is another one otherwise, or a change is unwanted.
+        """
         from pyspark.sql.types import StructType  # noqa: PLC0415
 
         target = self.target
-        there = {one.name: one.dataType for one in self.spark.read.format("delta").load(target.location).schema.fields}
+        rows = self.spark.read.format("delta").load(target.location)
+        there = {one.name: one.dataType for one in rows.schema.fields}
+        wider = {}
         for one in target.columns.fields:
-            if there.get(one.name, one.dataType) != one.dataType:
+            was = there.get(one.name, one.dataType)
+            if was == one.dataType:
+                continue
+            widens = is_wider(one.dataType, was, is_key=one.name in target.key)
+            if not widens or target.said.schema_changes == "fail":
+                fails = "schema_changes is fail: " if widens else ""
                 msg = (
                     f"the rules of output {target.topic} make {one.name!r} a {one.dataType.simpleString()}, and the "
-                    f"table at {target.location} has it as {there[one.name].simpleString()}: cast it in the rule, or "
+                    f"table at {target.location} has it as {was.simpleString()}: {fails}cast it in the rule, or "
                     "take the folder of the tables away, to have all made anew"
                 )
                 raise UsageError(msg)
+            wider[one.name] = one.dataType
         more = [one for one in target.columns.fields if one.name not in there]
         if more and target.said.schema_changes == "fail":
             msg = (
@@ -59,22 +72,25 @@ class Writer:
                 "does not have, and schema_changes is fail"
             )
             raise UsageError(msg)
+        if wider:
+            self._rewrite(rows.withColumns({column: rows[name(column)].cast(kind) for column, kind in wider.items()}))
         if more:
             with self._tagged():
                 self.spark.sql(f"ALTER TABLE delta.{name(target.location)} ADD COLUMNS ({StructType(more).toDDL()})")
 
+    def _rewrite(self, rows: "DataFrame") -> None:
+        """Puts `rows`, of other types, in place of those that the table has: one commit, which keeps Delta's txn."""
+        rows.createOrReplaceTempView("rewritten")
+        with self._tagged():  # a DataFrame's overwrite would lose the clustering
+            table = f"delta.{name(self.target.location)} USING DELTA{self._layout}"
+            self.spark.sql(f"CREATE OR REPLACE TABLE {table} AS SELECT * FROM rewritten")  # noqa: S608 - names are quoted
+
     def fill(self, rows: "DataFrame") -> None:
         """The first rows of a table, which is made if it is not there."""
-        said = self.target.said
         if open_table(self.target.location) is None:
-            laid_out = ""
-            for clause, columns in (("PARTITIONED BY", said.partition_by), ("CLUSTER BY", said.cluster_by)):
-                laid_out += f" {clause} ({', '.join(map(name, columns))})" if columns else ""
             with self._tagged():
-                columns_said = rows.schema.toDDL()
-                self.spark.sql(
-                    f"CREATE TABLE delta.{name(self.target.location)} ({columns_said}) USING DELTA{laid_out}"
-                )
+                table = f"delta.{name(self.target.location)} ({rows.schema.toDDL()}) USING DELTA{self._layout}"
+                self.spark.sql(f"CREATE TABLE {table}")
         self.append(rows, self.target.location)
 
     def append(self, rows: "DataFrame", location: str) -> None:
@@ -101,6 +117,12 @@ class Writer:
                     self.spark.sql(f"OPTIMIZE delta.{name(location)}").collect()
 
     @property
+    def _layout(self) -> str:
+        said = self.target.said
+        clauses = (("PARTITIONED BY", said.partition_by), ("CLUSTER BY", said.cluster_by))
+        return "".join(f" {clause} ({', '.join(map(name, columns))})" for clause, columns in clauses if columns)
+
+    @property
     def _tag(self) -> str:
         return json.dumps({"zync": {"sync": self.upto}})
 
@@ -114,3 +136,29 @@ class Writer:
         finally:
             for key in settings:
                 self.spark.conf.unset(key)
+
+
+_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
+_EXACT_IN_DOUBLE = ("byte", "short", "integer")
+
+
+def is_wider(to: "DataType", was: "DataType", *, is_key: bool) -> bool:
+    """Whether all values of type `was`, and how they are written, are the same in the type `to`, but for zeros.
+
+    So not float to double: 0.1 becomes 0.10000000149. A key's text has to be the same to the letter, for it is what
+    deleted rows are remembered by: no decimal of more decimals.
+    """
+    from pyspark.sql.types import DecimalType  # noqa: PLC0415
+
+    def digits(kind: "DataType") -> tuple[int, int] | None:
+        """How many before and after the point."""
+        if isinstance(kind, DecimalType):
+            return kind.precision - kind.scale, kind.scale
+        return (_DIGITS[kind.typeName()], 0) if kind.typeName() in _DIGITS else None
+
+    if to.typeName() == "double":
+        return was.typeName() in _EXACT_IN_DOUBLE and not is_key
+    more, less = digits(to), digits(was)
+    if more is None or less is None or (isinstance(was, DecimalType) and not isinstance(to, DecimalType)):
+        return False
+    return more[0] >= less[0] and (more[1] == less[1] if is_key else more[1] >= less[1])
