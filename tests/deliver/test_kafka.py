@@ -5,6 +5,7 @@ import os
 import random
 import re
 import signal
+import threading
 import time
 import uuid
 from pathlib import Path
@@ -15,6 +16,7 @@ from confluent_kafka import Producer
 from tests.conftest import TopicMaker, start, zync
 from tests.deliver.conftest import Seen, Staging, assert_all_there, assert_whole, committed, row
 from tests.kafka.conftest import get, wait_until
+from zync.deliver.sender import Sender
 from zync.devkafka import DevKafka, free_port
 from zync.errors import OwnedError, UsageError, ZyncError
 from zync.status import status
@@ -204,6 +206,20 @@ def test_a_row_that_kafka_does_not_take_is_named(
     seen = committed(staging.broker, *names)
     assert_whole(seen, staging)
     assert {one.seqno for one in seen} == {1, 2}
+
+
+@pytest.mark.parametrize("then", ["commit", "send"])
+def test_it_is_named_by_whatever_call_hears_of_it_first(
+    staging: Staging, names: list[str], topic: TopicMaker, then: str
+) -> None:
+    name = names[0]
+    topic.create(name, max_message_bytes="1000")
+    sender = Sender({"bootstrap.servers": staging.broker}, name, threading.Event())
+    sender.send([(name, '{"id":1}', "x" * 5000, [])])
+    time.sleep(1)  # the broker has refused it, and nobody asked yet
+    with pytest.raises(ZyncError, match=rf'topic {name}, key {{"id":1}}.*too large'):
+        sender.commit() if then == "commit" else sender.send([(name, '{"id":2}', "x", [])])
+    sender.close()
 
 
 def test_the_first_deliverer_is_fenced_by_the_second(staging: Staging, names: list[str]) -> None:

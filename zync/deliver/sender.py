@@ -33,6 +33,7 @@ _LASTING = (
 )
 """What no second try mends."""
 _ABORT_SECONDS = 5
+_REPORT_SECONDS = 1.0
 _DEFAULTS = {
     "linger.ms": "5",
     "batch.num.messages": "10000",
@@ -89,7 +90,8 @@ class Sender:
                     if self._stopped_long_ago():
                         raise AgainError(_NO_ANSWER) from None
                 except KafkaException as error:
-                    self._refused = self._refused or (error.args[0], _place(topic, key))
+                    if error.args[0].code() != KafkaError._STATE:  # noqa: SLF001 - that is of a message before this one
+                        self._refused = self._refused or (error.args[0], _place(topic, key))
                     raise self._judged(error) from error
         poll(0)
 
@@ -153,10 +155,17 @@ class Sender:
                 f"another sync-to took over the delivery {self._name}, or this one was suspended for longer than "
                 "transaction.timeout.ms. What was not committed is not in Kafka"
             )
+        self._hear_why()
         refused, where = self._refused or (found, "")
         if refused.code() in _LASTING:
             return ZyncError(f"{where or self._name}: {refused.str()}. Nothing of that transaction is in Kafka")
         return AgainError(f"{where}: {refused.str()}" if where else text)
+
+    def _hear_why(self) -> None:
+        """Takes the report of the message that was refused, which may come after the error that it makes elsewhere."""
+        last = time.monotonic() + _REPORT_SECONDS
+        while not self._refused and time.monotonic() < last:
+            self._producer.poll(0.1)
 
     def _on_delivery(self, error: KafkaError | None, message: Any) -> None:
         self._refused = self._refused or (error and (error, _place(message.topic(), message.key())))
