@@ -302,6 +302,34 @@ def test_avro_that_does_not_fit_the_topics_schema_is_set_aside(pipeline: Pipelin
     assert reasons(pipeline) == ["value does not fit the schema"] * 3
 
 
+def test_no_digit_of_a_decimal_is_lost_to_the_topics_schema(pipeline: Pipeline) -> None:
+    inner = "STRUCT<d: DECIMAL(38, 2)>"
+    schema = f"d DECIMAL(38, 10), s STRUCT<l: ARRAY<{inner}>>, m MAP<STRING, DECIMAL(9, 1)>, f DOUBLE"
+    pipeline.change(topics={"a": Topic("key", null_id="single", schema=schema)})
+    pipeline.rules(out="SELECT seqno, value.* FROM a")
+    kept = [
+        ('{"d": 1.12345678900}', {"d": 1.123456789}),
+        ('{"d": 1e-5}', {"d": 0.00001}),
+        ('{"d": 15e-1, "f": 1e300}', {"d": 1.5, "f": 1e300}),
+        ('{"d": "2.5"}', {"d": 2.5}),
+        ('{"s": {"l": [{"d": 1.50}, null, {}]}, "m": {"y": 2.0, "x": 1.5, "z": null}}', None),
+    ]
+    bad = [
+        '{"d": 1.12345678901}',
+        '{"d": 1.12345678900000000000001}',
+        '{"d": 1e-11}',
+        '{"d": "true"}',
+        '{"d": 1234567890123456789012345678.5, "s": {"l": [{"d": 1}, {"d": 1.505}]}}',
+        '{"m": {"x": 1.25, "a": 1.5}}',
+    ]
+    put(pipeline, *(("a", None, value) for value, _ in kept), *(("a", None, value) for value in bad))
+    pipeline.sync()
+    assert reasons(pipeline) == ["value does not fit the schema"] * len(bad)
+    nothing = dict.fromkeys(("d", "s", "m", "f"))
+    last = {"s": {"l": [{"d": 1.5}, None, {"d": None}]}, "m": {"y": 2.0, "x": 1.5, "z": None}}
+    assert pipeline.values() == [{**nothing, **(found or last)} for _, found in kept]
+
+
 def test_a_registry_that_is_away_stops_the_sync_and_sets_nothing_aside(
     pipeline: Pipeline, registry: RunningRegistry
 ) -> None:

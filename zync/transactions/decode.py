@@ -1,10 +1,10 @@
 """Stage decode: rows of raw to records with their transaction id, or with the reason why they have none."""
 
+from functools import reduce
 from typing import TYPE_CHECKING, cast
 
 from zync.config import Config
 from zync.errors import UsageError
-from zync.frames import with_leaves
 from zync.spark import jvm_class, message_of
 from zync.sql import expression, statement, try_eval
 from zync.transactions.debezium import BODY
@@ -23,9 +23,6 @@ RAW_COLUMNS = (
 
 _DECIDED = "variant_get(value, '$.txn', 'string')"
 """The transaction that an operator's decision is about."""
-
-_DIGITS = 38
-"""The most that a decimal of Spark can have."""
 
 
 class Decoder:
@@ -89,19 +86,20 @@ def _struct(spark: "SparkSession", config: Config, topic: str) -> "Column":
     one, claimed = config.topics[topic], sf.expr(claimed_by(config, [topic]))
     schema, text = schema_of(spark, topic, str(one.schema)), config.is_text(one)
 
-    def parsed(as_: StructType) -> "Column":
-        if not text:
-            return try_eval(spark, sf.when(claimed, sf.variant_get("value", "$", _sql(spark, as_))))
-        whole = StructType([*as_.fields, StructField("_unfit", StringType())])
-        found = sf.from_json("value_text", whole, {"columnNameOfCorruptRecord": "_unfit", "mode": "PERMISSIVE"})
-        return sf.when(claimed, found)
+    def cast_to(kind: "StructType") -> "Column":
+        return try_eval(spark, sf.when(claimed, sf.variant_get("value", "$", _sql(spark, kind))))
 
-    mine, widest = parsed(schema), cast("StructType", _widest(schema, integers=not text))
+    if text:
+        whole = StructType([*schema.fields, StructField("_unfit", StringType())])
+        found = sf.from_json("value_text", whole, {"columnNameOfCorruptRecord": "_unfit", "mode": "PERMISSIVE"})
+        mine = sf.when(claimed, found)
+        unfit = mine["_unfit"].isNotNull()
+    else:
+        mine = cast_to(schema)
+        unfit = claimed & sf.expr("value IS NOT NULL") & mine.isNull()
     value = sf.struct(*(mine.getField(field.name).alias(field.name) for field in schema.fields))
-    unfit = mine["_unfit"].isNotNull() if text else claimed & sf.expr("value IS NOT NULL") & mine.isNull()
-    if widest != schema:  # both ways round decimals in silence: compare with all the digits that there are
-        wide = sf.struct(*(parsed(widest).getField(field.name).alias(field.name) for field in schema.fields))
-        unfit = unfit | (sf.to_json(value.cast(widest)) != sf.to_json(wide))
+    if texts := _texts(schema, integers=not text):
+        unfit = unfit | _rounded(schema, texts, mine, cast_to(cast("StructType", texts)))
     return sf.struct(unfit.alias("unfit"), sf.when(mine.isNotNull(), value).alias("value"))
 
 
@@ -110,19 +108,56 @@ def _sql(spark: "SparkSession", kind: "StructType") -> str:
     return str(jvm_class(spark, "org.apache.spark.sql.types.DataType").fromJson(kind.json()).sql())
 
 
-def _widest(kind: "DataType", *, integers: bool) -> "DataType":
-    """The type with decimals of all the fractional digits that leave room for as many others as it has.
+def _texts(kind: "DataType", *, integers: bool) -> "DataType | None":
+    """Of a type those numbers that are rounded in silence, as text; null where it has none.
 
-    `integers`: whether such numbers, too, are to show what fractional digits there are.
+    `integers`: whether those of whole numbers are, too, and not refused.
     """
-    from pyspark.sql.types import DecimalType, IntegralType  # noqa: PLC0415
+    from pyspark.sql.types import (  # noqa: PLC0415
+        ArrayType,
+        DecimalType,
+        IntegralType,
+        MapType,
+        StringType,
+        StructField,
+        StructType,
+    )
 
-    def wide(leaf: "DataType") -> "DataType":
-        if integers and isinstance(leaf, IntegralType):
-            return DecimalType(_DIGITS, _DIGITS // 2 - 1)
-        return DecimalType(_DIGITS, _DIGITS - leaf.precision + leaf.scale) if isinstance(leaf, DecimalType) else leaf
+    if isinstance(kind, StructType):
+        found = ((one.name, _texts(one.dataType, integers=integers)) for one in kind.fields)
+        fields = [StructField(name, its) for name, its in found if its]
+        return StructType(fields) if fields else None
+    if isinstance(kind, ArrayType):
+        its = _texts(kind.elementType, integers=integers)
+        return its and ArrayType(its)
+    if isinstance(kind, MapType):
+        its = _texts(kind.valueType, integers=integers)
+        return its and MapType(StringType(), its)
+    return StringType() if isinstance(kind, (DecimalType, IntegralType) if integers else DecimalType) else None
 
-    return with_leaves(kind, wide)
+
+def _rounded(kind: "DataType", texts: "DataType", mine: "Column", text: "Column") -> "Column":
+    """Whether a number in `mine`, of type `kind`, lost a digit that it has in `text`, of type `texts` (`_texts`)."""
+    from pyspark.sql import functions as sf  # noqa: PLC0415
+    from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType  # noqa: PLC0415
+
+    if isinstance(kind, StructType) and isinstance(texts, StructType):
+        fields = (
+            _rounded(kind[one.name].dataType, one.dataType, mine.getField(one.name), text.getField(one.name))
+            for one in texts.fields
+        )
+        return reduce(lambda some, more: some | more, fields)
+    if isinstance(kind, ArrayType) and isinstance(texts, ArrayType):
+        of, its = kind.elementType, texts.elementType
+        found = sf.exists(sf.zip_with(mine, text, lambda one, same: _rounded(of, its, one, same)), lambda one: one)
+    elif isinstance(kind, MapType) and isinstance(texts, MapType):
+        of, its = kind.valueType, texts.valueType
+        found = sf.exists(sf.map_keys(mine), lambda key: _rounded(of, its, mine[key], text[key]))
+    else:
+        most = kind.scale if isinstance(kind, DecimalType) else 0
+        digits = sf.length(sf.rtrim(sf.regexp_extract(text, r"\.([0-9]*)", 1), sf.lit("0")))
+        found = sf.when(text.rlike("[eE]"), text.try_cast("double") != mine.cast("double")).otherwise(digits > most)
+    return sf.coalesce(found, sf.lit(False))
 
 
 def schema_of(spark: "SparkSession", topic: str, text: str):  # type: ignore[no-untyped-def]  # noqa: ANN201
