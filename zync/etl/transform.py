@@ -19,6 +19,16 @@ if TYPE_CHECKING:
 _MANY_PIECES = 8
 _BUCKET = 1 << 16
 """Turns whose rows are numbered by one task, where there is more than one to do it."""
+_ROW = (
+    "'output' AS kind",
+    "seqno",
+    "named_struct('topic', topic, 'partition', 0, 'offset', first + place - 1) AS kafka",
+    "key",
+    "value",
+    "head",
+    "position",
+)
+"""Staging's columns of an output row, by its place in its bucket and the bucket's first offset."""
 
 
 @dataclass(frozen=True)
@@ -57,16 +67,18 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
     rules = run_rules(spark, config)
     for made in made_alike(rules):
         rows = _placed(made.coalesce(1) if tiny else made, places)
+        rows = rows.selectExpr("*", f"{f'turn DIV {_BUCKET}' if spread else '0L'} AS bucket")
+        (rows.repartition("bucket") if spread else rows).createOrReplaceTempView("made")
+        rows = spark.sql(statement("number"))
         if spread:
-            rows = keeper.keep(rows.selectExpr("*", f"turn DIV {_BUCKET} AS bucket").repartition("topic", "bucket"))
+            rows = keeper.keep(rows)
             bound = local(spark, _first_offsets(rows, offsets), "topic string, bucket bigint, first bigint")
             rows = rows.join(bound.hint("broadcast"), ["topic", "bucket"])
         else:
             topics = dict.fromkeys(rule.topic for rule, _ in rules)
             firsts = " ".join(f"WHEN {literal(topic)} THEN {offsets.get(topic, 0)}L" for topic in topics)
-            rows = rows.selectExpr("*", "0L AS bucket", f"CASE topic {firsts} END AS first")
-        rows.createOrReplaceTempView("made")
-        rows = spark.sql(statement("number"))
+            rows = rows.selectExpr("*", f"CASE topic {firsts} END AS first")
+        rows = rows.selectExpr(*_ROW)
         numbered = rows if numbered is None else numbered.unionAll(rows)
     return numbered, on_record(rules)
 
