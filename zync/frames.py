@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 
+_ADAPTIVE = "spark.sql.adaptive.enabled"
+
+
 class Keeper:
     """Lets Spark keep rows that are used more than once, and the session its views, until this context ends.
 
@@ -29,23 +32,31 @@ class Keeper:
             self._kept.pop().unpersist(False)  # noqa: FBT003 - nobody waits for it
         self._spark._jsparkSession.sessionState().catalog().clearTempTables()  # noqa: SLF001
 
-    def keep(self, frame: "DataFrame") -> "DataFrame":
+    def keep(self, frame: "DataFrame", *, adaptive: bool = True) -> "DataFrame":
         """The rows of `frame`, as a plan that begins at them; they are made when they are asked for, if not sooner.
+
+        `adaptive`: Spark may change that plan as it goes, as pays where rules join. Where it may not, Spark knows
+        which of the kept rows are together, and does not move them once more to group them.
 
         `persist` keeps plans, finds them by comparing, and packs rows by column, which costs more than it saves. A
         checkpoint keeps the rows themselves, but forgets where they came from: here it does not, so that what a lost
         executor kept is made anew.
         """
-        kept = frame.localCheckpoint(eager=False)
+        before = str(self._spark.conf.get(_ADAPTIVE))
+        self._spark.conf.set(_ADAPTIVE, str(adaptive and before == "true").lower())
+        try:
+            kept = frame.localCheckpoint(eager=False)
+        finally:
+            self._spark.conf.set(_ADAPTIVE, before)
         rows = kept._jdf.queryExecution().logical().rdd()  # noqa: SLF001
         getattr(rows, "checkpointData_$eq")(jvm_class(self._spark, "scala.Option").empty())
         self._kept.append(rows)
         return kept
 
 
-def together(rows: "DataFrame", *columns: str, tiny: bool) -> "DataFrame":
-    """The rows, those with equal `columns` in one task: where all are a `tiny` number, in the same."""
-    return rows.coalesce(1) if tiny else rows.repartition(*columns)
+def together(rows: "DataFrame", column: str, tasks: int) -> "DataFrame":
+    """The rows, in so many tasks, those with an equal `column` in one."""
+    return rows.repartition(tasks, column) if tasks > 1 else rows.coalesce(1)
 
 
 def beside(rows: "DataFrame", *, tiny: bool) -> "DataFrame":

@@ -88,7 +88,10 @@ _LARGE = {
     # With more groups than a few they are sorted all the same, and what was done till then was for nothing.
     _HASHED_LISTS: "false",
     # It counts the uses of a column for each qualifier by itself, and by chance has values parsed four times over.
-    _EXCLUDED: "org.apache.spark.sql.catalyst.optimizer.CollapseProject",
+    # And the other makes Spark forget how kept rows are spread, whose columns it calls by other ids then.
+    _EXCLUDED: ",".join(
+        f"org.apache.spark.sql.catalyst.optimizer.{one}" for one in ("CollapseProject", "RemoveRedundantAliases")
+    ),
 }
 _LASTING = ("-XX:+UseParallelGC",)
 """JVM options for what goes on: Java's own choice of collector takes a fifth more time of a first sync of a million."""

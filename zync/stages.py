@@ -132,8 +132,8 @@ def _bookkeeping(sync: Sync) -> "DataFrame":
     decided.createOrReplaceTempView("decided")
     needed = {
         "whole": True,
-        "in_flight": bool(summary.fates & {"pending", "held"}),  # as the first of what is a duplicate there is, too
-        "single": bool(summary.fates & {"alone", "late", "duplicate", "said", "void"}),
+        "in_flight": summary.flying > 0,  # as the first of what is a duplicate there is, too
+        "single": summary.single > 0,
         "dropped": any(one.action == "drop" for one in summary.decisions),
         "ignored": summary.ignored > 0,
     }

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+_RECORDS_A_TASK = 200_000
+
+
 @dataclass(frozen=True)
 class Sync:
     """One sync under way: what is known of it by now. Each stage fills in its part.
@@ -78,6 +81,16 @@ class Sync:
     def tiny(self) -> bool:
         """Whether they are so few that one task does each thing."""
         return self.small and self.records <= TINY
+
+    def tasks(self, more: int = 0) -> int:
+        """How many tasks put the records, and so many `more`, together: as many as Spark shuffles to, or fewer.
+
+        They say how many files of bookkeeping there are, too.
+        """
+        if self.tiny and more <= TINY:
+            return 1
+        most = int(str(self.spark.conf.get("spark.sql.shuffle.partitions")))
+        return min(most, max(2, (self.records + more) // _RECORDS_A_TASK))
 
     @property
     def stateful(self) -> bool:

@@ -54,13 +54,14 @@ class Decision:
 class Summary:
     """Counts of records by fate, and what else decides how the sync goes on. `ingested` is in microseconds.
 
-    `fates`: those that there are, at least.
+    `flying`: in flight after this sync; `single`: those that have a row of their own in staging, unless ignored.
     `late_before`: those of the late ones whose transaction an earlier sync settled. `torn`: transactions whose state is
     not enough (see sql/runs.sql). `open`: where in the order of commit the first stands that is not whole; `turns`: of
     those that are, where they do.
     """
 
-    fates: frozenset[str] = frozenset()
+    flying: int = 0
+    single: int = 0
     late: int = 0
     late_before: int = 0
     duplicate: int = 0
@@ -142,21 +143,22 @@ def assemble(  # noqa: PLR0913 - each is a thing known by now
     keeper: Keeper,
     *,
     decided: bool,
-    tiny: bool,
+    tasks: int,
     by_run: bool = False,
 ) -> Assembled:
     """Every record of `rows` (from `with_state` or `without_state`) with its fate; see sql/judge.sql.
 
     `settled`: (txn, settled_at), one row a transaction. `decided`: there may be decisions of operators among the rows.
-    `tiny`: so few rows that one task does it all. `by_run`: by sql/runs.sql, of a preset's transactions that are
-    `torn`, all of whose records are among `rows`.
+    `tasks`: so many do it. `by_run`: by sql/runs.sql, of a preset's transactions that are `torn`, all of whose records
+    are among `rows`.
     The records of an id that was forgotten within this very sync are assembled once more, until none is left.
     """
     rounds: list[DataFrame] = []
     summaries: list[Summary] = []
     again = 1
     while again:
-        one = keeper.keep(_assemble_once(spark, rows, settled, config, done, decided=decided, tiny=tiny, by_run=by_run))
+        one = _assemble_once(spark, rows, settled, config, done, decided=decided, tasks=tasks, by_run=by_run)
+        one = keeper.keep(one, adaptive=False)
         rounds.append(one)
         summary, again = _summarize(spark, one, config)
         summaries.append(summary)
@@ -181,8 +183,15 @@ def late_before(assembled: Assembled) -> "DataFrame":
     return assembled.rows.where("fate = 'late' AND settled_at IS NULL")
 
 
-def look_again(
-    spark: "SparkSession", assembled: Assembled, earlier: "DataFrame", config: Config, done: Done, keeper: Keeper
+def look_again(  # noqa: PLR0913 - each is a thing known by now
+    spark: "SparkSession",
+    assembled: Assembled,
+    earlier: "DataFrame",
+    config: Config,
+    done: Done,
+    keeper: Keeper,
+    *,
+    tasks: int,
 ) -> Assembled:
     """`assembled`, where late records that only repeat what their transaction has are told from those that do not.
 
@@ -196,7 +205,7 @@ def look_again(
         late.select(*(one for one in rows.columns if one in late.columns)), allowMissingColumns=True
     )
     nothing = local(spark, [], "txn string, settled_at bigint")
-    judged = _assemble_once(spark, rows, nothing, config, done, by_run=True).where("NOT reread")
+    judged = _assemble_once(spark, rows, nothing, config, done, tasks=tasks, by_run=True).where("NOT reread")
     judged = keeper.keep(
         judged.withColumns(
             {
@@ -211,7 +220,6 @@ def look_again(
     others = assembled.rows.where("NOT (fate = 'late' AND settled_at IS NULL)")
     summary = replace(
         assembled.summary,
-        fates=assembled.summary.fates | fates.keys(),
         late=assembled.summary.late - assembled.summary.late_before + fates.get("late", 0),
         duplicate=assembled.summary.duplicate + fates.get("duplicate", 0),
         ignored=assembled.summary.ignored + fates.get("said", 0),
@@ -226,13 +234,13 @@ def _assemble_once(  # noqa: PLR0913 - each is a thing known by now
     config: Config,
     done: Done,
     *,
+    tasks: int,
     decided: bool = False,
-    tiny: bool = False,
     by_run: bool = False,
 ) -> "DataFrame":
     from pyspark.sql import functions as sf  # noqa: PLC0415
 
-    rows = together(rows, "txn", tiny=tiny)
+    rows = together(rows, "txn", tasks)
     (one_by_one(rows) if by_run else rows).createOrReplaceTempView("identified")
     settled.createOrReplaceTempView("settled")
     remember = str(config.transactions.remember)
@@ -271,9 +279,13 @@ def _windowed(done: Done) -> Iterator[str]:
 def _summarize(spark: "SparkSession", rows: "DataFrame", config: Config) -> tuple[Summary, int]:
     rows.createOrReplaceTempView("assembled")
     in_order = str(config.transactions.order == "commit").lower()
-    row: dict[str, Any] = spark.sql(statement("summarize", in_order=in_order)).collect()[0].asDict(recursive=True)
+    counts, lists = spark.sql(statement("counts")), spark.sql(statement("lists", in_order=in_order))
+    row: dict[str, Any] = {"ingested": None, "open": None}
+    for one in counts.unionByName(lists, allowMissingColumns=True).collect():
+        row |= {name: value for name, value in one.asDict(recursive=True).items() if value is not None}
     return Summary(
-        fates=frozenset(row["fates"]),
+        flying=row["flying"],
+        single=row["single"],
         late=row["late"],
         late_before=row["late_before"],
         duplicate=row["duplicate"],
@@ -292,7 +304,8 @@ def _summarize(spark: "SparkSession", rows: "DataFrame", config: Config) -> tupl
 
 def _sum(summaries: list[Summary]) -> Summary:
     return Summary(
-        fates=frozenset[str]().union(*(one.fates for one in summaries)),
+        flying=sum(one.flying for one in summaries),
+        single=sum(one.single for one in summaries),
         late=sum(one.late for one in summaries),
         late_before=sum(one.late_before for one in summaries),
         duplicate=sum(one.duplicate for one in summaries),

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from zync.etl.transform import Failure, check_limit
 from zync.frames import local
-from zync.spark import TINY, pace
+from zync.spark import pace
 from zync.transactions.assemble import (
     Assembled,
     Decision,
@@ -93,7 +93,7 @@ def _in_turn(sync: Sync) -> Sync:
     bad = zip(places(going).to_pylist(), going["reason"].to_pylist(), strict=True)
     summary = replace(
         summary,
-        fates=summary.fates | {"held"} if newly else summary.fates,
+        flying=summary.flying + newly,
         completed=summary.completed - newly + going.num_rows,
         finishing=(
             *(one for one in summary.finishing if one.completes_at < first_open or one.completes_at in at_once),
@@ -135,7 +135,7 @@ def _assemble(sync: Sync, rows: "DataFrame", read_again: int, *, by_run: bool = 
         sync.done,
         sync.keeper,
         decided=sync.decided,
-        tiny=sync.tiny and read_again <= TINY,
+        tasks=sync.tasks(read_again),
         by_run=by_run,
     )
 
@@ -162,7 +162,7 @@ def _look_again(sync: Sync, assembled: Assembled) -> Assembled:
         wanted = pa.concat_tables([wanted, _wanted(waiting, places(waiting)).select(wanted.column_names)])
     earlier = gather(sync.spark, sync.raw, wanted, sync.decoder)
     earlier = earlier.drop("completes_at", "opens_range", "closes_range")
-    return look_again(sync.spark, assembled, earlier, sync.config, sync.done, sync.keeper)
+    return look_again(sync.spark, assembled, earlier, sync.config, sync.done, sync.keeper, tasks=sync.tasks())
 
 
 def _revisit(sync: Sync, assembled: Assembled) -> "tuple[Assembled, DataFrame]":

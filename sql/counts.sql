@@ -1,0 +1,14 @@
+-- In: `assembled`. Out: one row that counts its records by what becomes of them; times are in microseconds.
+SELECT
+  count_if(fate = 'again') AS again,
+  count_if(fate IN ('pending', 'held')) AS flying,
+  count_if(fate IN ('alone', 'late', 'duplicate', 'said', 'void')) AS single,
+  count_if(fate = 'late') AS late,
+  count_if(fate = 'late' AND settled_at IS NULL) AS late_before,
+  count_if(fate = 'duplicate') AS duplicate,
+  count_if(fate IN ('said', 'void') OR fate = 'alone' AND fault = 'ignored') AS ignored,
+  count_if(fate = 'alone' AND fault <> 'ignored') AS faulty,
+  count_if(completing AND fault IS NULL) AS completed,
+  unix_micros(max(ingested)) AS ingested,
+  min(CASE WHEN fate = 'pending' THEN place END) AS open
+FROM assembled
