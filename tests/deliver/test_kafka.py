@@ -218,7 +218,7 @@ def test_it_is_named_by_whatever_call_hears_of_it_first(
     sender.send([(name, '{"id":1}', "x" * 5000, [])])
     time.sleep(1)  # the broker has refused it, and nobody asked yet
     with pytest.raises(ZyncError, match=rf'topic {name}, key {{"id":1}}.*too large'):
-        sender.commit() if then == "commit" else sender.send([(name, '{"id":2}', "x", [])])
+        sender.commit(lambda: None) if then == "commit" else sender.send([(name, '{"id":2}', "x", [])])
     sender.close()
 
 

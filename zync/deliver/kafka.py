@@ -232,12 +232,12 @@ class _Run:
         encoder = Encoder(self.delivery.config, table)
         while not self.stop.is_set():
             newest = table.transaction_version(SYNC) or 0
-            for group in self.groups(table, encoder):
-                self.send(group, sender)
+            groups = self.groups(table, encoder)
+            group = next(groups, None)
+            while group and not self.stop.is_set():
+                group = self.send(group, sender, groups)
                 self.measure(self.progress.sync, newest)
-                if self.stop.is_set():
-                    break
-            else:
+            if group is None:
                 self.measure(newest, newest)
             self.speak(at_once=True)
             if self.delivery.until_caught_up:
@@ -266,10 +266,10 @@ class _Run:
                 record: Message = (self.said.progress_topic, self.name, progress.as_json(), [])
                 yield _Group(progress, len(transactions), counts, chain(sent, [record]))
 
-    def send(self, group: "_Group", sender: Sender) -> None:
-        """Sends a Kafka transaction: when this returns, all of it is there."""
+    def send(self, group: "_Group", sender: Sender, groups: Iterator["_Group"]) -> "_Group | None":
+        """Sends a Kafka transaction: when this returns, all of it is there. The next one, made while Kafka commits."""
         sender.send(group.messages)
-        seconds = sender.commit()
+        following, seconds = sender.commit(lambda: next(groups, None))
         self.reached(group.progress)
         self.attempts = 0
         self.done.transactions += group.transactions
@@ -281,6 +281,7 @@ class _Run:
             self.metrics.transactions(group.transactions)
             self.metrics.committed(group.rows, seconds)
         self.speak()
+        return following
 
     def with_events(self, sent: Iterable[Message], transactions: list[Transaction]) -> Iterator[Message]:
         """The messages of those transactions, with what announces and ends each."""

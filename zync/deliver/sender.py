@@ -5,7 +5,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -44,6 +44,7 @@ _DEFAULTS = {
 _OURS = {"partitioner": "murmur2_random", "delivery.report.only.error": True, "enable.idempotence": "true"}
 """Partitions as the Java clients choose them, so that topics written by either can be joined by partition."""
 
+T = TypeVar("T")
 Headers = list[tuple[str, bytes]]
 Message = tuple[str, str | bytes | None, str | bytes | None, Headers]
 """Topic, key, value, headers."""
@@ -72,7 +73,7 @@ class Sender:
             )
         except KafkaException as error:
             raise bad_property(error) from error
-        self._wait(self._producer.init_transactions)
+        self._wait(self._producer.init_transactions, lambda: None)
 
     def send(self, messages: Iterable[Message]) -> None:
         """Sends messages in the transaction under way, which begins if there is none."""
@@ -95,12 +96,14 @@ class Sender:
                     raise self._judged(error) from error
         poll(0)
 
-    def commit(self) -> float:
-        """Commits the transaction under way: when this returns, all of it is there. How many seconds that took."""
-        started = time.monotonic()
-        self._wait(self._producer.commit_transaction)
+    def commit(self, meanwhile: Callable[[], T]) -> tuple[T, float]:
+        """Commits the transaction under way: when this returns, all of it is there.
+
+        What `meanwhile` gives, which is called while Kafka is at it, and how many seconds the commit took.
+        """
+        found, seconds = self._wait(self._producer.commit_transaction, meanwhile)
         self._open = False
-        return time.monotonic() - started
+        return found, seconds
 
     def close(self) -> None:
         """Ends the transaction under way, if there is one, as if it had not been."""
@@ -109,24 +112,35 @@ class Sender:
                 self._producer.abort_transaction(_ABORT_SECONDS)
         self._producer.purge()
 
-    def _wait(self, call: Callable[[], Any]) -> None:
-        """Calls what waits for the brokers, in another thread, for this one to hear signals meanwhile."""
+    def _wait(self, call: Callable[[], Any], meanwhile: Callable[[], T]) -> tuple[T, float]:
+        """Calls what waits for the brokers, in another thread, for this one to do something else and to hear signals.
+
+        What `meanwhile` gives, and how many seconds the call took.
+        """
         failed: list[BaseException] = []
+        started = time.monotonic()
+        ended = started
 
         def work() -> None:
+            nonlocal ended
             try:
                 self._patiently(call)
             except BaseException as error:  # noqa: BLE001 - it is raised over there
                 failed.append(error)
+            ended = time.monotonic()
 
         thread = threading.Thread(target=work, name="kafka", daemon=True)
         thread.start()
-        while thread.is_alive():
-            thread.join(0.1)
-            if self._stopped_long_ago():
-                raise AgainError(_NO_ANSWER)
-        if failed:
-            raise failed[0]
+        try:
+            found = meanwhile()
+        finally:
+            while thread.is_alive():
+                thread.join(0.1)
+                if self._stopped_long_ago():
+                    raise AgainError(_NO_ANSWER)
+            if failed:
+                raise failed[0]
+        return found, ended - started
 
     def _stopped_long_ago(self) -> bool:
         """Whether it is for too long that nobody wants this any more."""
