@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from confluent_kafka import TopicPartition
 
 from tests.conftest import TopicMaker, produce, start, zync
 from tests.kafka.conftest import Lake, wait_until
+from tests.kafka.harms import delete_below, make_anew
 from zync.errors import GapError
 from zync.ingest.batch import Source
 from zync.ingest.raw import Gap
@@ -14,17 +14,6 @@ from zync.ingest.raw import Gap
 
 def numbers(topic: str, numbers: range, partition: int = 0) -> list[tuple[str, int, bytes]]:
     return [(topic, partition, b"%d" % number) for number in numbers]
-
-
-def delete_below(topic: TopicMaker, name: str, offset: int, partition: int = 0) -> None:
-    for future in topic.admin.delete_records([TopicPartition(name, partition, offset)]).values():
-        future.result(20)
-
-
-def make_anew(topic: TopicMaker, name: str) -> None:
-    topic.admin.delete_topics([name])[name].result(20)
-    wait_until(lambda: name not in topic.admin.list_topics(timeout=10).topics)
-    topic.create(name)
 
 
 def test_records_deleted_before_they_were_read_stop_it_and_nothing_is_written(lake: Lake, topic: TopicMaker) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,35 +17,19 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.conftest import ZYNC, TopicMaker, produce, start, zync
 from tests.kafka.conftest import Lake, wait_until
+from tests.kafka.harms import MB, call, disk, full, kill_and_start_again, paused, read_only
 from zync.devkafka import DevKafka
 
-MB = 1_000_000
-
-
-def call(*args: str | Path) -> None:
-    subprocess.run(list(map(str, args)), check=True, capture_output=True)
-
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A small disk for the lake alone, as root may have one."""
-    image, folder = tmp_path / "disk.img", tmp_path / "lake"
-    folder.mkdir()
-    with image.open("wb") as file:
-        file.truncate(100 * MB)
-    try:
-        call("mkfs.ext4", "-q", "-m", "0", image)
-        call("mount", "-o", "loop", image, folder)
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"no disk can be mounted here: {error}")
-    yield folder
-    call("umount", "-l", folder)
-
-
-@pytest.fixture
-def small(disk: Path, broker: str) -> Lake:
-    """A lake on that disk."""
-    return Lake(disk.parent, broker)
+def small(tmp_path: Path, broker: str) -> Iterator[Lake]:
+    """A lake on a small disk of its own."""
+    with ExitStack() as mounted:
+        try:
+            mounted.enter_context(disk(tmp_path / "lake", 100 * MB))
+        except OSError as error:
+            pytest.skip(f"no disk can be mounted here: {error}")
+        yield Lake(tmp_path, broker)
 
 
 def stall(lake: Lake, name: str) -> None:
@@ -80,12 +65,6 @@ def assert_whole(lake: Lake, name: str, count: int) -> None:
     """Each record is in raw once, in order, and `verify` finds nothing."""
     assert lake.offsets(name) == list(range(count))
     zync("verify", "raw", cwd=lake.folder)
-
-
-def fill(path: Path) -> None:
-    with path.open("wb", 0) as file:
-        while True:
-            file.write(bytes(4096))
 
 
 def random(count: int, size: int) -> list[bytes]:
@@ -152,19 +131,16 @@ def test_a_full_disk_ends_it_with_a_message_and_with_room_again_it_goes_on(small
     small.config()
     produce(small.broker, [(name, 0, value) for value in random(10, 1000)])
     running = begin(small, name)
-    filler = small.folder / "lake" / "filler"
     try:
         wait_until(lambda: small.count() == 10)
-        with pytest.raises(OSError, match="No space left"):
-            fill(filler)
-        produce(small.broker, [(name, 0, value) for value in random(100, 10_000)])
-        assert running.wait(60) == 1
+        with full(small.folder / "lake"):
+            produce(small.broker, [(name, 0, value) for value in random(100, 10_000)])
+            assert running.wait(60) == 1
     finally:
         running.kill()
     (line,) = [line for line in said(small).splitlines() if line.startswith("zync: ")]
     assert "cannot be written" in line
     assert "No space left" in line
-    filler.unlink()
     zync("verify", "raw", cwd=small.folder)
     zync("sync-from", "kafka", "raw", "--topic", name, "--until-caught-up", cwd=small.folder)
     assert_whole(small, name, 110)
@@ -176,12 +152,9 @@ def test_a_lake_that_may_not_be_written_to_ends_it_with_a_message(small: Lake, t
     produce(small.broker, [(name, 0, b"1")])
     zync("sync-from", "kafka", "raw", "--topic", name, "--until-caught-up", cwd=small.folder)
     produce(small.broker, [(name, 0, b"2")])
-    call("mount", "-o", "remount,ro", small.folder / "lake")
-    try:
+    with read_only(small.folder / "lake"):
         args = ("sync-from", "kafka", "raw", "--topic", name, "--until-caught-up")
         done = zync(*args, cwd=small.folder, check=False)
-    finally:
-        call("mount", "-o", "remount,rw", small.folder / "lake")
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert "Read-only file system" in line
@@ -203,16 +176,11 @@ def test_a_broker_that_is_harmed_while_records_come_costs_time_only(tmp_path: Pa
         produced.start()
         running = begin(lake, "t", "--topic", "t")
         wait_until(lambda: lake.count() > 100)
-        pid = kafka.pid()
-        assert pid
         if harm == "killed":
-            os.kill(pid, signal.SIGKILL)
-            wait_until(lambda: kafka.pid() is None)
-            kafka.start(int(lake.broker.rpartition(":")[2]))
+            kill_and_start_again(kafka)
         else:
-            os.kill(pid, signal.SIGSTOP)
-            time.sleep(10)
-            os.kill(pid, signal.SIGCONT)
+            with paused(kafka.pid()):
+                time.sleep(10)
         produced.join()
         wait_until(lambda: lake.count() >= 1000, 180)
         end(lake, running)
