@@ -11,10 +11,12 @@ import pytest
 
 from tests.conftest import TopicMaker, produce, start, zync
 from tests.kafka.conftest import Lake, get, wait_until
+from tests.kafka.harms import kill_and_start_again
 from zync.config import Transactions
 from zync.devkafka import DevKafka, free_port
 from zync.errors import UsageError
-from zync.ingest.broker import Brokers
+from zync.ingest.batch import Source
+from zync.ingest.broker import Bounds, Brokers
 
 
 def refused(lake: Lake, *args: str, code: int) -> str:
@@ -161,5 +163,20 @@ def test_which_topic_it_is_is_asked_until_the_broker_is_back(tmp_path: Path) -> 
         back.start()
         assert brokers.topic_ids(["t"], patience=60) == known != {}
         back.join()
+    finally:
+        kafka.stop()
+
+
+def test_a_partition_whose_leader_was_elected_anew_is_asked_for_its_ends_all_the_same(tmp_path: Path) -> None:
+    """As after a broker was killed: the library would ask by the election that it knows."""
+    kafka, source = DevKafka(tmp_path / "broker"), Source("t", 0)
+    servers = kafka.start()
+    try:
+        TopicMaker(servers).create("t")
+        produce(servers, [("t", 0, b"1")])
+        brokers = Brokers({"bootstrap.servers": servers})
+        before = brokers.bounds([source])
+        kill_and_start_again(kafka)
+        assert brokers.bounds([source]) == before == {source: Bounds(0, 1)}
     finally:
         kafka.stop()

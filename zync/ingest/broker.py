@@ -5,6 +5,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,6 +18,7 @@ from zync.errors import UsageError, ZyncError
 from zync.ingest.batch import Source
 
 _TIMEOUT = 15.0
+_LOOK_SECONDS = 5.0
 _INTERNAL = re.compile(r"__(consumer_offsets|transaction_state|share_group_state)$")
 _OURS = (RESERVED_TOPIC, PROGRESS_TOPIC)
 _REFUSALS = (KafkaError._AUTHENTICATION, KafkaError._SSL)  # noqa: SLF001 - the library's public names
@@ -161,7 +163,7 @@ class Brokers:
     def _answers(
         self, ask: "Callable[[], Mapping[Any, Future[Any]]]", but: int | None = None, patience: float = 0.0
     ) -> dict[Any, Any]:
-        """The answers, without those whose error is `but`; asked again while a partition has no leader."""
+        """The answers, without those whose error is `but`; asked again while a partition has no leader, or another."""
         started = time.monotonic()
         while True:
             found = {}
@@ -178,6 +180,9 @@ class Brokers:
                     msg = f"Kafka at {self.servers} does not answer: {reason(error)}"
                     raise ZyncError(msg) from error
                 time.sleep(0.1)
+                if code in _PASSING:  # the library asks by the leaders that it knows, until told to look again
+                    with suppress(KafkaException):
+                        self.admin.list_topics(timeout=_LOOK_SECONDS)
             else:
                 return found
 
