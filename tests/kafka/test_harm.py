@@ -157,6 +157,7 @@ def test_a_lake_that_may_not_be_written_to_ends_it_with_a_message(small: Lake, t
         done = zync(*args, cwd=small.folder, check=False)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
+    assert line.startswith(f"zync: raw at {small.raw} cannot be written: ")
     assert "Read-only file system" in line
     zync("sync-from", "kafka", "raw", "--topic", name, "--until-caught-up", cwd=small.folder)
     assert_whole(small, name, 2)

@@ -192,10 +192,14 @@ class Appender:
             yield
             return
         path = Path(self.location)
-        with locked(path.parent / f".{path.name}.lock", _TURN_SECONDS) as ours:
-            if not ours:
-                self._no_turns_until = time.monotonic() + _TURN_TRUST_SECONDS
-            yield
+        try:
+            with locked(path.parent / f".{path.name}.lock", _TURN_SECONDS) as ours:
+                if not ours:
+                    self._no_turns_until = time.monotonic() + _TURN_TRUST_SECONDS
+                yield
+        except OSError as error:
+            msg = f"raw at {self.location} cannot be written: {first_line(error)}"
+            raise ZyncError(msg) from error
 
     def _checkpoint(self, table: DeltaTable) -> None:
         """Every so many versions, leaves a checkpoint and lets go of the handle, which grows slower with age."""
