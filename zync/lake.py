@@ -23,6 +23,7 @@ from zync.errors import UsageError, ZyncError
 from zync.places import locate
 
 _ENTRY = re.compile(r"\d{20}\.json")
+_CAUSE = re.compile(r"\s*\n\s*(?:\x1b\[\d+m)*↳(?:\x1b\[\d+m)*\s*")  # on a line of its own, with a red arrow
 _CHECKPOINT = re.compile(r"\d{20}\.checkpoint.*\.parquet")
 CHECKPOINT_EVERY = 100
 REMEMBERED = timedelta(days=30)
@@ -107,8 +108,8 @@ def ensure_table(location: str, schema: pa.Schema, description: str) -> DeltaTab
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an exception says."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    """The first line of what an exception says, and the causes that delta-rs puts below it."""
+    return (_CAUSE.sub(": ", str(error).strip()).splitlines() or [type(error).__name__])[0]
 
 
 def commit_properties(app_transactions: dict[str, int], **metadata: str) -> CommitProperties:

@@ -40,13 +40,15 @@ def disk(folder: Path, size: int) -> Iterator[None]:
 
 
 @contextmanager
-def full(folder: Path) -> Iterator[None]:
-    """No room on the disk mounted there."""
+def full(folder: Path, but: int = 0) -> Iterator[None]:
+    """No room on the disk mounted there, but for so many bytes."""
     filler = folder / "filler"
     try:
         with filler.open("wb", 0) as file:
             for size in (10 * MB, 4096):
                 _take(file.fileno(), size)
+            file.truncate(os.fstat(file.fileno()).st_size - but)
+            os.fsync(file.fileno())  # or what was let go is not there yet
         yield
     finally:
         filler.unlink(missing_ok=True)

@@ -16,9 +16,13 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.conftest import ZYNC, TopicMaker, produce, start, zync
-from tests.kafka.conftest import Lake, wait_until
+from tests.kafka.conftest import Lake, batch, wait_until
 from tests.kafka.harms import MB, call, disk, full, kill_and_start_again, paused, read_only
 from zync.devkafka import DevKafka
+from zync.errors import ZyncError
+from zync.ingest.append import Appender
+from zync.ingest.batch import Source
+from zync.ingest.raw import stored_position
 
 
 @pytest.fixture
@@ -144,6 +148,26 @@ def test_a_full_disk_ends_it_with_a_message_and_with_room_again_it_goes_on(small
     zync("verify", "raw", cwd=small.folder)
     zync("sync-from", "kafka", "raw", "--topic", name, "--until-caught-up", cwd=small.folder)
     assert_whole(small, name, 110)
+
+
+def test_at_whatever_a_commit_runs_out_of_room_the_message_says_so_and_nothing_is_there_twice(small: Lake) -> None:
+    """The rows, the log's entry, or neither: each has a message of its own."""
+    small.table()
+    source, landed, said = Source("t", 0), 0, set[str]()
+    for blocks in range(8):
+        with full(small.folder / "lake", 4096 * blocks):
+            for _ in range(3):
+                try:
+                    begin = stored_position(small.table(), source)
+                    landed += Appender(small.raw).append(batch((source, begin, (begin or 0) + 200))).rows
+                except ZyncError as error:
+                    said.add(str(error))
+    assert small.offsets("t") == [*range(landed)]
+    assert landed
+    assert len(said) > 1
+    for one in said:
+        assert one.startswith(f"raw at {small.raw} cannot be written: ")
+        assert one.endswith("No space left on device (os error 28)")
 
 
 def test_a_lake_that_may_not_be_written_to_ends_it_with_a_message(small: Lake, topic: TopicMaker) -> None:
