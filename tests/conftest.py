@@ -54,7 +54,7 @@ def topic(broker: str) -> Iterator["TopicMaker"]:
 class TopicMaker:
     def __init__(self, broker: str) -> None:
         self.broker = broker
-        self.admin = AdminClient({"bootstrap.servers": broker})
+        self.admin = AdminClient({"bootstrap.servers": broker, "log_level": 0})
 
     def __call__(self, name: str = "t", partitions: int = 1, **config: str) -> str:
         """A new topic, and its name."""
