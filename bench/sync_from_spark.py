@@ -13,7 +13,7 @@ from zync import jars
 from zync.spark import session
 
 PARTITIONS = 4
-ROUNDS = 3
+ROUNDS = 6
 
 KAFKA_SOURCE = (
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",

@@ -89,14 +89,12 @@ def write(rows: "DataFrame", table: DeltaTable, folder: str, number: int) -> Non
 
     Columns of staging that `rows` does not have are null.
     """
-    rows = rows.selectExpr("*", f"{number}L AS sync")
-    there = set(rows.columns)
-    rows = rows.selectExpr(
-        *(
-            field.name if field.name in there else f"CAST(NULL AS {field.dataType.simpleString()}) AS {field.name}"
-            for field in spark_schema()
-        )
+    there = {name: name for name in rows.columns} | {"sync": f"{number}L"}
+    columns = (
+        f"{there.get(field.name, f'CAST(NULL AS {field.dataType.simpleString()})')} AS {field.name}"
+        for field in spark_schema()
     )
+    rows = rows.selectExpr(*columns)
     location = table.table_uri.rstrip("/")
     rows.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").parquet(f"{location}/{folder}")
 
