@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-_RECORDS_A_TASK = 200_000
+_RECORDS_A_TASK = 250_000
+"""Some 200 MB as Spark has them, which a task can sort in memory."""
 
 
 @dataclass(frozen=True)
@@ -83,14 +84,10 @@ class Sync:
         return self.small and self.records <= TINY
 
     def tasks(self, more: int = 0) -> int:
-        """How many tasks put the records, and so many `more`, together: as many as Spark shuffles to, or fewer.
-
-        They say how many files of bookkeeping there are, too.
-        """
+        """How many tasks put the records, and so many `more`, together; so many files of bookkeeping there are, too."""
         if self.tiny and more <= TINY:
             return 1
-        most = int(str(self.spark.conf.get("spark.sql.shuffle.partitions")))
-        return min(most, max(2, (self.records + more) // _RECORDS_A_TASK))
+        return max(2, (self.records + more) // _RECORDS_A_TASK)
 
     @property
     def stateful(self) -> bool:
