@@ -101,9 +101,11 @@ class Sender:
 
         What `meanwhile` gives, which is called while Kafka is at it, and how many seconds the commit took.
         """
-        found, seconds = self._wait(self._producer.commit_transaction, meanwhile)
-        self._open = False
-        return found, seconds
+        return self._wait(self._commit, meanwhile)
+
+    def _commit(self) -> None:
+        self._producer.commit_transaction()
+        self._open = False  # even where what is done meanwhile fails
 
     def close(self) -> None:
         """Ends the transaction under way, if there is one, as if it had not been."""
