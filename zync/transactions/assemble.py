@@ -1,85 +1,18 @@
 """Stage assemble: which transaction completes with which record, what is late, and what stays in flight."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zync.config import Config
 from zync.frames import Keeper, local, together
 from zync.sql import literal, statement, try_eval
 from zync.transactions.done import Done
 from zync.transactions.runs import one_by_one
-from zync.transactions.set_aside import REVISITS, Ranges
+from zync.transactions.summary import Summary, summarize, total
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-
-@dataclass(frozen=True)
-class Finishing:
-    """A transaction that was in flight before and completes now: its earlier records have to be read again."""
-
-    txn: str
-    first: int
-    completes_at: int
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What an operator decided of a transaction; it acts at `seqno`, the decision's own.
-
-    `acts`: whether it does. `flying`: whether the transaction is in flight there, so that it cannot be about one of
-    that id which is in quarantine. `settles`: the seqno of the transaction that it settles. `records`, of a redrive or
-    drop: those that it is about, as ranges; null until it is known which those in quarantine are.
-    """
-
-    acts: bool
-    flying: bool
-    settles: int | None
-    txn: str
-    seqno: int
-    action: str
-    who: str
-    why: str
-    records: Ranges | None = None
-
-    @property
-    def revisits(self) -> str | None:
-        """`records`, as the state of staging's row has them."""
-        return None if self.records is None else json.dumps({REVISITS: self.records})
-
-
-@dataclass(frozen=True)
-class Summary:
-    """Counts of records by fate, and what else decides how the sync goes on. `ingested` is in microseconds.
-
-    `flying`: in flight after this sync; `single`: those that have a row of their own in staging, unless ignored.
-    `late_before`: those of the late ones whose transaction an earlier sync settled. `torn`: transactions whose state is
-    not enough (see sql/runs.sql). `open`: where in the order of commit the first stands that is not whole; `turns`: of
-    those that are, where they do.
-    """
-
-    flying: int = 0
-    single: int = 0
-    late: int = 0
-    late_before: int = 0
-    duplicate: int = 0
-    ignored: int = 0
-    faulty: int = 0
-    completed: int = 0
-    ingested: int | None = None
-    finishing: tuple[Finishing, ...] = ()
-    tainted: tuple[tuple[int, str], ...] = ()
-    torn: tuple[str, ...] = ()
-    open: int | None = None
-    turns: tuple[int, ...] = ()
-    decisions: tuple[Decision, ...] = ()
-
-    @property
-    def discarded(self) -> list[int]:
-        """The seqnos of transactions that are not to go out."""
-        return [one.settles for one in self.decisions if one.acts and one.settles and one.action in ("discard", "drop")]
 
 
 @dataclass(frozen=True)
@@ -160,22 +93,22 @@ def assemble(  # noqa: PLR0913 - each is a thing known by now
         one = _assemble_once(spark, rows, settled, config, done, decided=decided, tasks=tasks, by_run=by_run)
         one = keeper.keep(one, adaptive=False)
         rounds.append(one)
-        summary, again = _summarize(spark, one, config)
+        summary, again = summarize(spark, one, config)
         summaries.append(summary)
         settled = settled.limit(0)
         rows = one.where("fate = 'again'").select(*rows.columns)
     whole = rounds[0].where("fate <> 'again'") if len(rounds) > 1 else rounds[0]
     for one in rounds[1:]:
         whole = whole.unionByName(one.where("fate <> 'again'"))
-    return Assembled(whole, _sum(summaries))
+    return Assembled(whole, total(summaries))
 
 
 def instead(spark: "SparkSession", assembled: Assembled, others: Assembled, config: Config) -> Assembled:
     """`assembled`, where the transactions that are torn are as `others` says."""
     torn = local(spark, [(txn,) for txn in assembled.summary.torn], "txn string").hint("broadcast")
     rest = assembled.rows.join(torn, "txn", "left_anti")
-    summary, _ = _summarize(spark, rest, config)
-    return Assembled(rest.unionByName(others.rows, allowMissingColumns=True), _sum([summary, others.summary]))
+    summary, _ = summarize(spark, rest, config)
+    return Assembled(rest.unionByName(others.rows, allowMissingColumns=True), total([summary, others.summary]))
 
 
 def late_before(assembled: Assembled) -> "DataFrame":
@@ -274,49 +207,3 @@ def _windowed(done: Done) -> Iterator[str]:
     for number, one in enumerate(done.aggregates):
         over = one.over(f"p{number}", "so_far")
         yield f"coalesce({over}, 0) AS a{number}, " if one.counts else f"{over} AS a{number}, "
-
-
-def _summarize(spark: "SparkSession", rows: "DataFrame", config: Config) -> tuple[Summary, int]:
-    rows.createOrReplaceTempView("assembled")
-    in_order = str(config.transactions.order == "commit").lower()
-    counts, lists = spark.sql(statement("counts")), spark.sql(statement("lists", in_order=in_order))
-    row: dict[str, Any] = {"ingested": None, "open": None}
-    for one in counts.unionByName(lists, allowMissingColumns=True).collect():
-        row |= {name: value for name, value in one.asDict(recursive=True).items() if value is not None}
-    return Summary(
-        flying=row["flying"],
-        single=row["single"],
-        late=row["late"],
-        late_before=row["late_before"],
-        duplicate=row["duplicate"],
-        ignored=row["ignored"],
-        faulty=row["faulty"],
-        completed=row["completed"],
-        ingested=row["ingested"],
-        finishing=tuple(Finishing(**one) for one in row["finishing"]),
-        tainted=tuple(sorted((one["seqno"], one["error"]) for one in row["tainted"])),
-        torn=tuple(row["torn"]),
-        open=row["open"],
-        turns=tuple(row["turns"]),
-        decisions=tuple(Decision(**one) for one in row["decisions"]),
-    ), row["again"]
-
-
-def _sum(summaries: list[Summary]) -> Summary:
-    return Summary(
-        flying=sum(one.flying for one in summaries),
-        single=sum(one.single for one in summaries),
-        late=sum(one.late for one in summaries),
-        late_before=sum(one.late_before for one in summaries),
-        duplicate=sum(one.duplicate for one in summaries),
-        ignored=sum(one.ignored for one in summaries),
-        faulty=sum(one.faulty for one in summaries),
-        completed=sum(one.completed for one in summaries),
-        ingested=max((one.ingested for one in summaries if one.ingested), default=None),
-        finishing=tuple(finishing for one in summaries for finishing in one.finishing),
-        tainted=tuple(tainted for one in summaries for tainted in one.tainted),
-        torn=tuple(torn for one in summaries for torn in one.torn),
-        open=min((one.open for one in summaries if one.open), default=None),
-        turns=tuple(turn for one in summaries for turn in one.turns),
-        decisions=tuple(decision for one in summaries for decision in one.decisions),
-    )

@@ -11,8 +11,6 @@ from zync.frames import local
 from zync.spark import pace
 from zync.transactions.assemble import (
     Assembled,
-    Decision,
-    Finishing,
     assemble,
     instead,
     late_before,
@@ -24,6 +22,7 @@ from zync.transactions.gather import gather, regather
 from zync.transactions.known import IN_FLIGHT_COLUMNS, read_settled
 from zync.transactions.order import decided, held, places
 from zync.transactions.set_aside import read_set_aside, seqnos
+from zync.transactions.summary import Decision, Finishing
 from zync.under_way import Sync, there
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ import json
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zync.transactions.assemble import Decision
+from zync.transactions.summary import Decision
 
 HELD = '"held":true'
 """What the state says of such a transaction."""
