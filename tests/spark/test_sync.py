@@ -13,12 +13,13 @@ from deltalake import DeltaTable
 from tests.conftest import rows
 from tests.spark.conftest import Pipeline
 from zync import spark as session
-from zync import under_way
+from zync import stages, under_way
 from zync.config import Limits, Lookup, OutputRule, Topic, Transactions
 from zync.errors import DataError, UsageError, ZyncError
 from zync.frames import Keeper
 from zync.ingest.load import load
 from zync.metrics import SyncMetrics
+from zync.staging import commit
 from zync.staging import cursor as cursor_stage
 from zync.sync import Syncer
 from zync.yaml import load as read_config
@@ -67,13 +68,16 @@ def many_partitions(spark: Any) -> Iterator[None]:
     spark.conf.set(_PARTITIONS, few)
 
 
-@pytest.mark.usefixtures("many_partitions")
-def test_a_large_sync_writes_few_files_however_many_partitions_the_session_has(
-    pipeline: Pipeline, txn: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every sync is done as a large one is."""
     for module in (under_way, session):
         monkeypatch.setattr(module, "SMALL", 0)
         monkeypatch.setattr(module, "TINY", 0)
+
+
+@pytest.mark.usefixtures("many_partitions", "large")
+def test_a_large_sync_writes_few_files_however_many_partitions_the_session_has(pipeline: Pipeline, txn: Any) -> None:
     pipeline.load(*((topic, txn(n, 2, x=n)) for topic in ("a", "b") for n in range(1000)))
     outcome = pipeline.sync()
     assert (outcome.transactions, outcome.outputs) == (1000, {"out": 2000})
@@ -483,6 +487,24 @@ def test_a_session_keeps_nothing_of_the_syncs_it_made(pipeline: Pipeline, txn: A
     assert [one for one in names if not one.startswith("Delta Table State")] == []  # of deliveries, in the same session
     views = pipeline.spark.sql("SHOW VIEWS").collect()
     assert views == []  # a view holds the rows kept under it, and what is kept next comes with a copy of the views
+
+
+@pytest.mark.usefixtures("large")
+def test_a_large_sync_does_not_move_its_records_once_more_to_group_them(
+    pipeline: Pipeline, txn: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans: list[str] = []
+
+    def write(rows: Any, *where: Any) -> None:
+        plans.append(rows._jdf.queryExecution().executedPlan().toString())  # noqa: SLF001
+        commit.write(rows, *where)
+
+    monkeypatch.setattr(stages, "write", write)
+    pipeline.load(*((topic, txn(n, 2, x=n)) for topic in ("a", "b") for n in range(10)))
+    assert pipeline.sync().transactions == 10
+    (plan,) = plans
+    assert "collect_list" in plan
+    assert "Exchange hashpartitioning" not in plan
 
 
 def test_kept_rows_that_are_lost_are_made_anew(spark: Any) -> None:
