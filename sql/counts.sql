@@ -1,4 +1,5 @@
--- In: `assembled`. Out: one row that counts its records by what becomes of them; times are in microseconds.
+-- In: `assembled`. Out: one row that counts its records by what becomes of them, and those that are `listed`, which
+--     sql/lists.sql looks at; times are in microseconds.
 SELECT
   count_if(fate = 'again') AS again,
   count_if(fate IN ('pending', 'held')) AS flying,
@@ -9,6 +10,7 @@ SELECT
   count_if(fate IN ('said', 'void') OR fate = 'alone' AND fault = 'ignored') AS ignored,
   count_if(fate = 'alone' AND fault <> 'ignored') AS faulty,
   count_if(completing AND fault IS NULL) AS completed,
+  count_if({{listed}}) AS listed,
   unix_micros(max(ingested)) AS ingested,
   min(CASE WHEN fate = 'pending' THEN place END) AS open
 FROM assembled

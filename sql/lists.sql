@@ -1,7 +1,7 @@
 -- In: `assembled`. Out: one row with lists of what is to be looked at one by one: decisions, transactions that were in
 --     flight before and finish, those with a bad record, those that sql/runs.sql is to judge, and where in the order of
 --     commit the whole ones stand.
--- By itself, for Spark takes each row through slower code where there is a list to collect.
+-- Not among sql/counts.sql, for Spark takes each row through slower code where there is a list to collect.
 SELECT
   collect_list(CASE WHEN fate IN ('decision', 'void') THEN named_struct(
     'acts', fate = 'decision', 'flying', flying, 'settles', settled_as, 'txn', txn, 'seqno', seqno,
@@ -13,4 +13,4 @@ SELECT
   collect_set(CASE WHEN torn THEN txn END) AS torn,
   collect_list(CASE WHEN {{in_order}} AND completing AND fate <> 'alone' THEN settled_as END) AS turns
 FROM assembled
-WHERE fate IN ('decision', 'void') OR carried OR bad IS NOT NULL OR torn OR {{in_order}} AND completing
+WHERE {{listed}}

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+_PAYLOAD = ("kafka", "headers", "key", "value", "ingested", "fault", "bad", "earlier", "earlier_count")
+"""What no window looks at of a record; and its structs. As one column: each window copies each column by itself."""
+
+
 @dataclass(frozen=True)
 class Assembled:
     """`rows`: every record with its fate, and their summary."""
@@ -91,7 +95,7 @@ def assemble(  # noqa: PLR0913 - each is a thing known by now
     again = 1
     while again:
         one = _assemble_once(spark, rows, settled, config, done, decided=decided, tasks=tasks, by_run=by_run)
-        one = keeper.keep(one, adaptive=False)
+        one = _unpacked(keeper.keep(one, adaptive=False))
         rounds.append(one)
         summary, again = summarize(spark, one, config)
         summaries.append(summary)
@@ -139,14 +143,16 @@ def look_again(  # noqa: PLR0913 - each is a thing known by now
     )
     nothing = local(spark, [], "txn string, settled_at bigint")
     judged = _assemble_once(spark, rows, nothing, config, done, tasks=tasks, by_run=True).where("NOT reread")
-    judged = keeper.keep(
-        judged.withColumns(
-            {
-                "fate": sf.expr("coalesce(known, 'late')"),
-                "completes_at": sf.lit(None).cast("bigint"),
-                "completing": sf.lit(False),
-                "settled_at": sf.lit(0),  # by an earlier sync
-            }
+    judged = _unpacked(
+        keeper.keep(
+            judged.withColumns(
+                {
+                    "fate": sf.expr("coalesce(known, 'late')"),
+                    "completes_at": sf.lit(None).cast("bigint"),
+                    "completing": sf.lit(False),
+                    "settled_at": sf.lit(0),  # by an earlier sync
+                }
+            )
         )
     )
     fates = {row["fate"]: row["count"] for row in judged.groupBy("fate").count().collect()}
@@ -173,8 +179,8 @@ def _assemble_once(  # noqa: PLR0913 - each is a thing known by now
 ) -> "DataFrame":
     from pyspark.sql import functions as sf  # noqa: PLC0415
 
-    rows = together(rows, "txn", tasks)
-    (one_by_one(rows) if by_run else rows).createOrReplaceTempView("identified")
+    rows = _packed(one_by_one(rows) if by_run else rows)
+    together(rows, "txn", tasks).createOrReplaceTempView("identified")
     settled.createOrReplaceTempView("settled")
     remember = str(config.transactions.remember)
     first = "min(CASE WHEN lane = 'txn' THEN {} END) OVER (PARTITION BY txn)"
@@ -201,6 +207,17 @@ def _assemble_once(  # noqa: PLR0913 - each is a thing known by now
     )
     aggregated.createOrReplaceTempView("aggregated")
     return spark.sql(statement("judge", remember=remember, began=began, place=place))
+
+
+def _packed(rows: "DataFrame") -> "DataFrame":
+    payload = [one for one in rows.columns if one in _PAYLOAD or one.startswith("as_")]
+    return rows.selectExpr(
+        *(one for one in rows.columns if one not in payload), f"struct({', '.join(payload)}) AS payload"
+    )
+
+
+def _unpacked(rows: "DataFrame") -> "DataFrame":
+    return rows.selectExpr("* EXCEPT (payload)", "payload.*")
 
 
 def _windowed(done: Done) -> Iterator[str]:

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+_LISTED = "fate IN ('decision', 'void') OR carried OR bad IS NOT NULL OR torn"
+_NONE_LISTED: dict[str, Any] = {"decisions": [], "finishing": [], "tainted": [], "torn": [], "turns": []}
+
+
 @dataclass(frozen=True)
 class Finishing:
     """A transaction that was in flight before and completes now: its earlier records have to be read again."""
@@ -81,11 +85,11 @@ class Summary:
 def summarize(spark: "SparkSession", rows: "DataFrame", config: Config) -> tuple[Summary, int]:
     """The summary of records with their fates (sql/judge.sql), and how many are to be assembled once more."""
     rows.createOrReplaceTempView("assembled")
-    in_order = str(config.transactions.order == "commit").lower()
-    counts, lists = spark.sql(statement("counts")), spark.sql(statement("lists", in_order=in_order))
-    row: dict[str, Any] = {"ingested": None, "open": None}
-    for one in counts.unionByName(lists, allowMissingColumns=True).collect():
-        row |= {name: value for name, value in one.asDict(recursive=True).items() if value is not None}
+    in_order = config.transactions.order == "commit"
+    listed = _LISTED + (" OR completing" if in_order else "")
+    row = _only_row(spark.sql(statement("counts", listed=listed)))
+    slots = {"listed": listed, "in_order": str(in_order).lower()}
+    row |= _only_row(spark.sql(statement("lists", **slots))) if row["listed"] else _NONE_LISTED
     return Summary(
         flying=row["flying"],
         single=row["single"],
@@ -103,6 +107,11 @@ def summarize(spark: "SparkSession", rows: "DataFrame", config: Config) -> tuple
         turns=tuple(row["turns"]),
         decisions=tuple(Decision(**one) for one in row["decisions"]),
     ), row["again"]
+
+
+def _only_row(frame: "DataFrame") -> dict[str, Any]:
+    (row,) = frame.collect()
+    return row.asDict(recursive=True)
 
 
 def total(summaries: list[Summary]) -> Summary:
