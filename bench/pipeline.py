@@ -14,7 +14,7 @@ from zync.ingest.append import Appender
 from zync.ingest.batch import RECORD_SCHEMA, TIMESTAMP, Batch, Slice, Source
 from zync.ingest.raw import ensure_raw
 
-_COMMIT_ROWS = 200_000
+_COMMIT_ROWS = 100_000
 _RULE = """\
 SELECT seqno, value:row.id::int AS account, value:row.balance::decimal(12, 2) AS balance,
   value:row.currency::string AS currency, value:op::string AS op
@@ -43,11 +43,11 @@ class Raw:
         self._next: Counter[str] = Counter()
 
     def append(self, values: Iterable[bytes]) -> None:
-        """Appends the values as records of topic `t`, in commits of at most 200,000."""
+        """Appends the values as records of topic `t`, in commits of at most 100,000, as sync-from makes them."""
         self.append_of(("t", value) for value in values)
 
     def append_of(self, records: Iterable[tuple[str, bytes]]) -> None:
-        """Appends (topic, value), in commits of at most 200,000."""
+        """Appends (topic, value), in such commits."""
         source = iter(records)
         while some := list(itertools.islice(source, _COMMIT_ROWS)):
             topics, values = zip(*some, strict=True)
