@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 
 _LISTED = "fate IN ('decision', 'void') OR carried OR bad IS NOT NULL OR torn"
+"""What sql/lists.sql looks at, one by one; in the order of commit also what completes."""
 _NONE_LISTED: dict[str, Any] = {"decisions": [], "finishing": [], "tainted": [], "torn": [], "turns": []}
 
 
