@@ -143,18 +143,15 @@ def look_again(  # noqa: PLR0913 - each is a thing known by now
     )
     nothing = local(spark, [], "txn string, settled_at bigint")
     judged = _assemble_once(spark, rows, nothing, config, done, tasks=tasks, by_run=True).where("NOT reread")
-    judged = _unpacked(
-        keeper.keep(
-            judged.withColumns(
-                {
-                    "fate": sf.expr("coalesce(known, 'late')"),
-                    "completes_at": sf.lit(None).cast("bigint"),
-                    "completing": sf.lit(False),
-                    "settled_at": sf.lit(0),  # by an earlier sync
-                }
-            )
-        )
+    judged = judged.withColumns(
+        {
+            "fate": sf.expr("coalesce(known, 'late')"),
+            "completes_at": sf.lit(None).cast("bigint"),
+            "completing": sf.lit(False),
+            "settled_at": sf.lit(0),  # by an earlier sync
+        }
     )
+    judged = _unpacked(keeper.keep(judged))
     fates = {row["fate"]: row["count"] for row in judged.groupBy("fate").count().collect()}
     others = assembled.rows.where("NOT (fate = 'late' AND settled_at IS NULL)")
     summary = replace(
