@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -88,10 +87,10 @@ class Batch:
 
 def last_offsets(rows: pa.RecordBatch) -> dict[Source, int]:
     """Each partition's last offset among rows of RECORD_SCHEMA, in order of first appearance."""
-    topic, partition, offset = (rows["kafka"].field(index) for index in range(3))
-    changes = pc.or_(pc.not_equal(topic[1:], topic[:-1]), pc.not_equal(partition[1:], partition[:-1]))
-    ends = [*np.flatnonzero(changes), rows.num_rows - 1] if rows.num_rows else []  # of runs of one partition
-    return {Source(topic[end].as_py(), partition[end].as_py()): offset[end].as_py() for end in ends}
+    kafka = rows["kafka"]
+    place = pa.table([kafka.field(index) for index in range(3)], ["topic", "partition", "offset"])
+    last = place.group_by(["topic", "partition"], use_threads=False).aggregate([("offset", "last")])
+    return {Source(one["topic"], one["partition"]): one["offset_last"] for one in last.to_pylist()}
 
 
 def _not_from(rows: pa.RecordBatch, sources: list[Source]) -> pa.Array:
