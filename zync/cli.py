@@ -84,9 +84,10 @@ def main() -> None:
     except Exception as error:
         if debugging():
             raise
-        Output().error(
-            f"unexpected {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''} (--debug)"
-        )
+        from zync.spark import message_of
+
+        said = message_of(error) if "pyspark" in sys.modules else next(iter(str(error).splitlines()), "")
+        Output().error(f"unexpected {type(error).__name__}: {said} (--debug)")
         sys.exit(1)
 
 

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 from zync.config import Config
 from zync.deliver import snapshots, tables
-from zync.errors import UsageError
+from zync.errors import UsageError, ZyncError
 from zync.etl.rules import VIEW_COLUMNS, as_json, bind_lookups, bind_views
 from zync.frames import read_parquet
 from zync.lake import data_files, open_table
 from zync.places import locate
-from zync.spark import message_of
+from zync.spark import is_data_error, message_of, spark_errors
 from zync.sql import literal, name, statement
 from zync.staging.table import spark_schema
 from zync.transactions.decode import RAW_COLUMNS, Decoder
@@ -17,7 +17,7 @@ from zync.transactions.done import understand
 from zync.transactions.known import SETTLED_KINDS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
     from pyspark.sql.types import StructType
 
 
@@ -55,12 +55,10 @@ def query_tables(spark: "SparkSession", config: Config, text: str) -> "DataFrame
 
 
 def _run(spark: "SparkSession", text: str) -> "DataFrame":
-    from pyspark.errors import PySparkException  # noqa: PLC0415
-
     try:
         spark._jsparkSession.sessionState().sqlParser().parseQuery(text.strip().rstrip(";"))  # noqa: SLF001
         return spark.sql(text.strip().rstrip(";"))
-    except PySparkException as error:
+    except spark_errors() as error:
         msg = f"the query cannot run: {message_of(error)}"
         raise UsageError(msg) from error
 
@@ -74,15 +72,23 @@ def _bind(spark: "SparkSession", table_name: str, config: Config, columns: "str 
 
 
 def rows_of(result: "DataFrame") -> list[str]:
-    """The result's rows, each as a JSON object."""
-    return [row[0] for row in result.selectExpr(as_json(result.columns)).collect()]
+    """The result's rows, each as a JSON object. Raises as `table_of`."""
+    return [row[0] for row in _collect(result, as_json(result.columns))]
 
 
 def table_of(result: "DataFrame") -> str:
-    """The result as a table for people."""
+    """The result as a table for people. UsageError where the query fails on a value; ZyncError where it fails else."""
     rows: list[list[Any]] = [result.columns]
     cast = [f"CAST({name(column)} AS STRING)" for column in result.columns]
-    rows += [["null" if value is None else value for value in row] for row in result.selectExpr(*cast).collect()]
+    rows += [["null" if value is None else value for value in row] for row in _collect(result, *cast)]
     widths = [max(len(row[index]) for row in rows) for index in range(len(result.columns))]
     lines = ["  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+
+
+def _collect(result: "DataFrame", *columns: str) -> "list[Row]":
+    try:
+        return result.selectExpr(*columns).collect()
+    except spark_errors() as error:
+        msg = f"the query failed: {message_of(error)}"
+        raise (UsageError if is_data_error(error) else ZyncError)(msg) from error

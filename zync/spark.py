@@ -253,10 +253,41 @@ def _quiet() -> Iterator[None]:
         os.close(nowhere)
 
 
+def spark_errors() -> tuple[type[Exception], ...]:
+    """What PySpark raises when a query fails; the latter where it does not know better (`_within`)."""
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    return PySparkException, Py4JJavaError
+
+
+def _within(error: BaseException) -> BaseException:
+    """Spark's error, where it is the cause of one of Java's, which PySpark does not look into.
+
+    So it is for what fails in rows that are to be broadcast: a thread of their own makes them.
+    """
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415
+    from pyspark.errors.exceptions.captured import UnknownException, convert_exception  # noqa: PLC0415
+
+    if not isinstance(error, Py4JJavaError):
+        return error
+    cause = error.java_exception
+    found = None
+    while cause is not None:
+        converted = convert_exception(cause)
+        if not isinstance(converted, UnknownException):
+            return converted
+        if found is None and cause.getClass().getName().startswith("org.apache.spark."):
+            found = converted
+        cause = cause.getCause()
+    return found or error
+
+
 def message_of(error: BaseException) -> str:
     """What a Spark error says in one line: no Java, no plan, no stack."""
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
+    error = _within(error)
     raised = re.findall(r"^(\w[\w.]*: .*)$", str(error).split("JVM stacktrace")[0], re.MULTILINE)
     if "Python worker" in str(error) and raised:
         return " ".join(raised[-1].split())
@@ -270,6 +301,7 @@ def is_data_error(error: BaseException) -> bool:
     """Whether the data is at fault: a cast, a division by zero, a Python rule's exception; not the surroundings."""
     from pyspark.errors import PySparkException, PythonException  # noqa: PLC0415
 
+    error = _within(error)
     if isinstance(error, PythonException):
         return True
     state = error.getSqlState() if isinstance(error, PySparkException) else None

@@ -227,6 +227,21 @@ def test_a_transaction_that_a_rule_fails_on_is_set_aside_whole_and_others_go_on(
     assert outcome.cursor == outcome.head
 
 
+def test_so_is_one_that_it_fails_on_in_rows_that_are_broadcast(pipeline: Pipeline, txn: Any) -> None:
+    """There Spark wraps what was wrong in an exception of Java's."""
+    pipeline.rules(
+        out="SELECT seqno, n FROM (SELECT DISTINCT seqno FROM a) JOIN "
+        "(SELECT /*+ BROADCAST(b) */ seqno, 100 DIV value:x::int AS n FROM b) USING (seqno)"
+    )
+    pipeline.load(*[(topic, txn(t, 2, x=t)) for t in range(3) for topic in ("a", "b")])
+    outcome = pipeline.sync()
+    (aside,) = pipeline.of("quarantined")
+    assert (aside["txn"], aside["rule"]) == ("0", "out.sql")
+    assert aside["reason"].startswith("[DIVIDE_BY_ZERO]")
+    assert pipeline.values("out") == [{"n": 100}, {"n": 50}]
+    assert outcome.transactions == 2
+
+
 def test_too_many_failures_stop_the_sync_and_nothing_is_committed(pipeline: Pipeline, txn: Any) -> None:
     pipeline.rules(out="SELECT seqno, 1 DIV value:x::int AS x FROM records")
     pipeline.change(limits=Limits(max_quarantined=2))
