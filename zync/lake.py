@@ -26,9 +26,9 @@ _ENTRY = re.compile(r"\d{20}\.json")
 _CAUSE = re.compile(r"\s*\n\s*(?:\x1b\[\d+m)*↳(?:\x1b\[\d+m)*\s*")  # on a line of its own, with a red arrow
 _CHECKPOINT = re.compile(r"\d{20}\.checkpoint.*\.parquet")
 CHECKPOINT_EVERY = 100
+"""Commits between checkpoints: the log that a reader has to read is at most this long."""
 REMEMBERED = timedelta(days=30)
 """For so long a table's log says what was removed from it, as `ensure_table` makes tables."""
-"""Commits between checkpoints: the log that a reader has to read is at most this long."""
 
 
 def is_local(location: str) -> bool:

@@ -1,11 +1,12 @@
 """sync-to tables: each output topic as a typed table, exactly once, and versions of all tables that belong together."""
 
+import itertools
 import json
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,31 @@ def test_rows_have_the_rules_types_and_the_newest_of_a_key_is_there(lake: Lake) 
     assert lake.deliver() == snapshot
     told = status("nowhere", lake.staging.path, Config(lake=str(lake.folder.parent)))
     assert told.delivered == {"tables": {"sync": 2, "behind": 0}}
+
+
+@pytest.mark.parametrize("with_positions", [True, False])
+def test_of_what_was_deleted_only_that_is_read_which_may_be_newer(lake: Lake, *, with_positions: bool) -> None:
+    """Or each batch would read all that was ever deleted."""
+
+    def positions(first: int) -> Iterator[int | None]:
+        return itertools.count(first) if with_positions else itertools.repeat(None)
+
+    lake.staging.sync([[account(1, "1")], [account(2, "2")], [account(3, "3")]], positions=positions(100))
+    lake.deliver()
+    lake.staging.sync([[account(1, None), account(2, None)]], positions=positions(200))
+    lake.deliver()
+    (deleted,) = (lake.folder / "_deleted" / "accounts").glob("*.parquet")
+    taken_away = deleted.rename(lake.staging.folder / deleted.name)
+    lake.staging.sync([[account(1, "4")], [account(3, None)]], positions=positions(300))
+    lake.deliver()  # without it
+    assert [one["id"] for one in lake.rows("accounts")] == [1]
+    if with_positions:
+        lake.staging.sync([[account(2, "5"), account(3, "5")]], positions=positions(150))
+        with pytest.raises(ZyncError, match=r"could not be delivered"):
+            lake.deliver()
+        taken_away.rename(deleted)
+        lake.deliver()
+        assert [one["id"] for one in lake.rows("accounts")] == [1]
 
 
 def test_a_column_that_had_not_changed_keeps_its_value(lake: Lake) -> None:

@@ -4,13 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
 
+from zync.deliver.staged import first_place
 from zync.deliver.target import PLACE, VALIDITY, Target
 from zync.deliver.writer import Writer
 from zync.errors import ZyncError
 from zync.etl.rules import JSON_OPTIONS
-from zync.frames import Keeper, read_parquet
+from zync.frames import Keeper, local, read_parquet
 from zync.lake import data_files, open_table
-from zync.spark import message_of
+from zync.spark import message_of, spark_errors
 from zync.sql import literal, name, options, statement
 from zync.staging.table import spark_schema
 
@@ -32,12 +33,11 @@ def deliver(  # noqa: PLR0913 - each is a thing known by now
 
     `debezium`: rows come by its preset: positions are the source's, and values may be left out that had not changed.
     """
-    from pyspark.errors import PySparkException  # noqa: PLC0415
     from pyspark.sql.types import StructType  # noqa: PLC0415
 
-    files = [one.uri for one in data_files(staging, "sync", above=after, upto=upto)]
+    files = data_files(staging, "sync", above=after, upto=upto)
     mine = f"kind = 'output' AND kafka.topic = {literal(target.topic)} AND sync > {after} AND sync <= {upto}"
-    read_parquet(spark, files, spark_schema()).where(mine).createOrReplaceTempView("staged")
+    read_parquet(spark, [one.uri for one in files], spark_schema()).where(mine).createOrReplaceTempView("staged")
     key = StructType([target.columns[one] for one in target.key]).toDDL() or "none INT"
     types = {"key_type": literal(key), "value_type": literal(target.columns.toDDL()), "options": options(_FROM_JSON)}
     writer = Writer(spark, target, str(staging.metadata().id), upto)
@@ -48,12 +48,13 @@ def deliver(  # noqa: PLR0913 - each is a thing known by now
             if table is not None:
                 writer.fit_columns()
             spark.sql(statement("arrived", **types)).createOrReplaceTempView("arrived")
-            apply = _Apply(writer, keeper, types, is_new=is_new, debezium=debezium)
+            begin = first_place(staging, files, target.topic)
+            apply = _Apply(writer, keeper, types, begin, is_new=is_new, debezium=debezium)
             count = {"upsert": apply.upsert, "append": apply.append, "history": apply.history}[target.apply]()
             if count:
                 writer.compact()
             return count
-        except PySparkException as error:
+        except spark_errors() as error:
             msg = f"output {target.topic} could not be delivered to {target.location}: {message_of(error)}"
             raise ZyncError(msg) from error
 
@@ -61,8 +62,19 @@ def deliver(  # noqa: PLR0913 - each is a thing known by now
 class _Apply:
     """The ways to do it, over the view `arrived` (sql/arrived.sql). Each returns how many rows arrived."""
 
-    def __init__(self, writer: Writer, keeper: Keeper, types: dict[str, str], *, is_new: bool, debezium: bool) -> None:
-        self.writer, self.keeper, self.types, self.is_new, self.debezium = writer, keeper, types, is_new, debezium
+    def __init__(  # noqa: PLR0913 - each is a thing known by now
+        self,
+        writer: Writer,
+        keeper: Keeper,
+        types: dict[str, str],
+        begin: tuple[int, int],
+        *,
+        is_new: bool,
+        debezium: bool,
+    ) -> None:
+        """`begin`: a place (position, seqno) in the source's order that none of the rows is before."""
+        self.writer, self.keeper, self.types, self.begin = writer, keeper, types, begin
+        self.is_new, self.debezium = is_new, debezium
         self.spark, self.target = writer.spark, writer.target
         self.columns = self.target.columns.names
 
@@ -98,15 +110,17 @@ class _Apply:
         gone = rows.where("deleted").selectExpr("key", "struct(place.position, place.seqno) AS place")
         self.writer.append(gone, self.writer.deleted)
 
-    def bind_tombstones(self) -> None:
+    def bind_tombstones(self, where: str = "true") -> None:
+        """What was deleted before, as far as it counts; where nothing was, an empty table that plans leave out."""
         there = open_table(self.writer.deleted) is not None
         reader = self.spark.read.format("delta")
-        found = reader.load(self.writer.deleted) if there else self.spark.createDataFrame([], _TOMBSTONE)
+        found = reader.load(self.writer.deleted).where(where) if there else local(self.spark, [], _TOMBSTONE)
         found.createOrReplaceTempView("tombstones")
 
     def upsert(self) -> int:
         """One row a key, the newest in the source's order."""
-        self.bind_tombstones()
+        position, seqno = self.begin
+        self.bind_tombstones(f"place.position > {position} OR place.position = {position} AND place.seqno >= {seqno}")
         before, columns, keep = [], [], {}
         for index, column in enumerate(self.may_be_left_out()):
             given, known = f"v.{name(column)}", f"before_{index}"
@@ -142,7 +156,7 @@ class _Apply:
             last = ("max_by(deleted, place) AS deleted", "max(place) AS place")
             self.remember_deleted(arrived.groupBy("key", "place.seqno").agg(*map(expr, last)))
         keys = arrived.selectExpr(*(f"k.{name(one)}" for one in self.target.key)).distinct()
-        kept = self.spark.createDataFrame([], self.target.columns.toDDL() + ", _position BIGINT, _seqno BIGINT")
+        kept = local(self.spark, [], self.target.columns.toDDL() + ", _position BIGINT, _seqno BIGINT")
         if not self.is_new:
             rows = self.spark.read.format("delta").load(self.target.location)
             same = [rows[one].eqNullSafe(keys[one]) for one in self.target.key]

@@ -51,6 +51,15 @@ def staged(table: DeltaTable, after: Place) -> Iterator[pa.Table]:
         after = max(after, end)
 
 
+def first_place(table: DeltaTable, files: list[DataFile], topic: str) -> tuple[int, int]:
+    """A place (position, seqno) in the source's order that no output row of that topic in those files is before."""
+    mine = (ds.field("kind") == "output") & (ds.field("kafka", "topic") == topic)
+    rows = dataset(table, [one.path for one in files], STAGING_SCHEMA)
+    places = rows.to_table(columns=["position", "seqno"], filter=mine)
+    position, seqno = (pc.min(pc.fill_null(places[name], 0)).as_py() or 0 for name in ("position", "seqno"))
+    return position, seqno
+
+
 def _between(after: Place, last: Place) -> ds.Expression:
     """What is after the one and not after the other."""
     sync, turn, seqno = _PLACE.values()
