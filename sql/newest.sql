@@ -1,5 +1,6 @@
 -- In: `arrived`: rows of one output topic; `tombstones`: what was deleted before, and where in the source's order.
--- Out: one row a key, the newest by the source's order, if nothing that was deleted since is newer.
+-- Out: one row a key, the newest by the source's order, if nothing that was deleted since is newer. (As new is what
+--     this very row deleted: who was killed then had put that on record, and not yet done it.)
 --     (A column that Debezium left out, as it had not changed, has the value that it had before.)
 -- What is newest is found as text: that is less to sort than what is in it, and less has to be parsed. Keys as text
 -- begin alike, so they are sorted by their hashes first.
@@ -17,4 +18,4 @@ gone AS (SELECT key, max(place) AS place FROM tombstones GROUP BY key)
 SELECT newest.*
 FROM newest LEFT JOIN gone ON newest.key = gone.key
 WHERE gone.place IS NULL
-   OR gone.place < named_struct('position', newest.place.position, 'seqno', newest.place.seqno)
+   OR gone.place <= named_struct('position', newest.place.position, 'seqno', newest.place.seqno)

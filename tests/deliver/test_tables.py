@@ -217,6 +217,21 @@ def test_kill_9_of_the_real_process(lake: Lake) -> None:
     assert len(lake.rows("history")) == 6
 
 
+@pytest.mark.timeout(300)
+def test_kill_9_when_a_delete_is_on_record_and_not_done(lake: Lake) -> None:
+    lake.staging.sync([[account(1, "1"), account(2, "2")]])
+    lake.deliver()
+    lake.staging.sync([[account(2, None)]])
+    process = start("sync-to", "tables", "staging", cwd=lake.staging.folder, start_new_session=True)
+    try:
+        wait_until(lambda: _version(lake, "_deleted/accounts") >= 0, 120)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    lake.deliver()
+    assert [one["id"] for one in lake.rows("accounts")] == [1]
+
+
 def _version(lake: Lake, topic: str) -> int:
     table = open_table(str(lake.folder / topic))
     return table.version() if table else -1
