@@ -70,17 +70,15 @@ def read_parquet(spark: "SparkSession", files: list[str], schema: "str | StructT
 
 
 def with_leaves(kind: "DataType", change: "Callable[[DataType], DataType]") -> "DataType":
-    """The type with each type in it that holds no others as `change` says."""
+    """The type with each type in it that holds no others as `change` says; all in it may be null."""
     from pyspark.sql.types import ArrayType, MapType, StructField, StructType  # noqa: PLC0415
 
     if isinstance(kind, ArrayType):
-        return ArrayType(with_leaves(kind.elementType, change), kind.containsNull)
+        return ArrayType(with_leaves(kind.elementType, change))
     if isinstance(kind, MapType):
-        return MapType(kind.keyType, with_leaves(kind.valueType, change), kind.valueContainsNull)
+        return MapType(kind.keyType, with_leaves(kind.valueType, change))
     if isinstance(kind, StructType):
-        return StructType(
-            [StructField(one.name, with_leaves(one.dataType, change), one.nullable) for one in kind.fields]
-        )
+        return StructType([StructField(one.name, with_leaves(one.dataType, change)) for one in kind.fields])
     return change(kind)
 
 

@@ -360,6 +360,19 @@ def _interrupt(_: object) -> None:
     raise KeyboardInterrupt
 
 
+def test_what_is_nested_is_the_same_the_next_time(lake: Lake) -> None:
+    """Rules make lists and structs whose parts are never null, and no table says so of its own."""
+    note = "split(value:note::string, ',') AS note, named_struct('x', 1, 'of', array(seqno)) AS nested"
+    lake.config(accounts=f"SELECT seqno, value:id::int AS id, {note}")
+    for number in (1, 2, 3):
+        key, value = json.dumps({"id": number}), f'{{"id":{number},"note":["a","b"],"nested":{{"x":1,"of":[7]}}}}'
+        lake.staging.sync([[("accounts", key, value)]])
+        lake.deliver()
+    assert [(one["id"], one["note"], one["nested"]) for one in lake.rows("accounts")] == [
+        (number, ["a", "b"], {"x": 1, "of": [7]}) for number in (1, 2, 3)
+    ]
+
+
 def test_which_types_are_wider() -> None:
     from pyspark.sql.types import _parse_datatype_string  # noqa: PLC0415
 

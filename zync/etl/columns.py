@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zync.config import OutputRule
 from zync.errors import UsageError
 from zync.etl.rules import RESERVED
+from zync.frames import with_leaves
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -18,7 +19,7 @@ Made = Sequence[tuple[OutputRule, "DataFrame"]]
 
 
 class Columns(NamedTuple):
-    """Of an output topic: the columns of its rows in the order selected, all of which may be null; its key's."""
+    """Of an output topic: the columns of its rows in the order selected; its key's. All that is in them may be null."""
 
     value: "StructType"
     key: "StructType"
@@ -66,9 +67,10 @@ def _of_topic(made: list[tuple[OutputRule, "DataFrame"]]) -> Columns:
         for one in rows.schema.fields:
             if one.name in RESERVED:
                 continue
-            before = fields.setdefault(one.name, StructField(one.name, one.dataType))
-            if before.dataType != one.dataType:
-                kinds = f"{before.dataType.simpleString()} and another {one.dataType.simpleString()}"
+            kind = with_leaves(one.dataType, lambda leaf: leaf)
+            before = fields.setdefault(one.name, StructField(one.name, kind))
+            if before.dataType != kind:
+                kinds = f"{before.dataType.simpleString()} and another {kind.simpleString()}"
                 msg = f"{of} has column {one.name!r} as {kinds}: an output has one type for it"
                 raise UsageError(msg)
     return Columns(StructType(list(fields.values())), StructType([fields[name] for name in first.key]))
