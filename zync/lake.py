@@ -20,10 +20,12 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
 from zync.errors import UsageError, ZyncError
-from zync.places import locate
+from zync.places import for_spark, locate
 
 _ENTRY = re.compile(r"\d{20}\.json")
 _CAUSE = re.compile(r"\s*\n\s*(?:\x1b\[\d+m)*↳(?:\x1b\[\d+m)*\s*")  # on a line of its own, with a red arrow
+_NOT_IN_PATHS = re.compile(r"[][^|\\%{}*?]")
+"""delta-rs fails on the first of them; the last are wildcards to Spark."""
 _CHECKPOINT = re.compile(r"\d{20}\.checkpoint.*\.parquet")
 CHECKPOINT_EVERY = 100
 """Commits between checkpoints: the log that a reader has to read is at most this long."""
@@ -40,6 +42,9 @@ def open_table(location: str) -> DeltaTable | None:
     """The table at its newest version, or None where there is nothing. UsageError where there is something else."""
     if is_local(location):
         path = Path(location)
+        if odd := _NOT_IN_PATHS.search(location):
+            msg = f"{location}: delta-rs and Spark cannot both read a table with {odd[0]!r} in its path: name it otherwise"
+            raise UsageError(msg)
         names = {one.name for one in path.iterdir()} if path.is_dir() else set()
         if not names and not path.is_file():
             return None
@@ -127,7 +132,7 @@ NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_log
 
 @dataclass(frozen=True)
 class DataFile:
-    """A data file of a table: where it is, below the table, as a URI and in the log; and what the log says of it.
+    """A data file of a table: where it is, below the table, for Spark and in the log; and what the log says of it.
 
     `size` in bytes; `lowest` and `highest` of one column.
     """
@@ -149,7 +154,7 @@ def data_files(table: DeltaTable, column: str, above: int = -(2**63), upto: int 
     actions = pa.table(table.get_add_actions(flatten=True))
     if not actions.num_rows:
         return []
-    root = table.table_uri.rstrip("/")
+    root = for_spark(table.table_uri)
     names = set(actions.column_names)
     lows = actions[f"min.{column}"].to_pylist() if f"min.{column}" in names else [None] * actions.num_rows
     highs = actions[f"max.{column}"].to_pylist() if f"max.{column}" in names else [None] * actions.num_rows

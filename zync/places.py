@@ -16,6 +16,12 @@ def locate(table: str, lake: str) -> str:
     return text.rstrip("/") if "://" in text else str(Path(text).absolute())
 
 
+def for_spark(location: str) -> str:
+    """What `locate` or delta-rs gives, as Spark takes it: a local path as it is, not with its odd letters as %20."""
+    here = locate(location, "")
+    return here if "://" in here else f"file://{here}"
+
+
 def data_folder(name: str) -> Path:
     """The folder `sql` or `demo`: inside the wheel, or beside the package in a checkout."""
     here = Path(__file__).parent

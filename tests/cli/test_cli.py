@@ -85,6 +85,9 @@ def test_without_a_config_or_a_table_the_message_says_what_makes_it(tmp_path: Pa
     (tmp_path / "lake" / "raw").mkdir(parents=True)
     (tmp_path / "lake" / "raw" / "something").write_text("")
     assert "is not a Delta table" in one_line(zync("cat", "raw", cwd=tmp_path, check=False), 2)
+    for odd in "[|^{*":
+        refused = zync("load", "raw", "-", "--lake", f"a{odd}b", cwd=tmp_path, input="", check=False)
+        assert repr(odd) in one_line(refused, 2)
 
 
 @pytest.mark.parametrize(

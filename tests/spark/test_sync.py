@@ -19,6 +19,7 @@ from zync.errors import DataError, UsageError, ZyncError
 from zync.frames import Keeper
 from zync.ingest.load import load
 from zync.metrics import SyncMetrics
+from zync.query import query
 from zync.staging import commit
 from zync.staging import cursor as cursor_stage
 from zync.sync import Syncer
@@ -240,6 +241,17 @@ def test_so_is_one_that_it_fails_on_in_rows_that_are_broadcast(pipeline: Pipelin
     assert aside["reason"].startswith("[DIVIDE_BY_ZERO]")
     assert pipeline.values("out") == [{"n": 100}, {"n": 50}]
     assert outcome.transactions == 2
+
+
+def test_a_folder_may_have_an_odd_name(tmp_path: Path, spark: Any, txn: Any) -> None:
+    (tmp_path / "my lake #1, ü").mkdir()
+    pipeline = Pipeline(tmp_path / "my lake #1, ü", spark)
+    pipeline.load(("a", txn(1)), ("a", txn(2, 2)))
+    pipeline.sync()
+    pipeline.load(("a", txn(2, 2)))
+    assert pipeline.sync().transactions == 1
+    assert [row["txn"] for row in pipeline.of("done")] == ["1", "2"]
+    assert query(spark, pipeline.config, "SELECT count(*) FROM raw").collect()[0][0] == 3
 
 
 def test_too_many_failures_stop_the_sync_and_nothing_is_committed(pipeline: Pipeline, txn: Any) -> None:

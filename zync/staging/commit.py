@@ -36,7 +36,7 @@ from zync.lake import (
     open_table,
     table_files,
 )
-from zync.places import locate
+from zync.places import for_spark, locate
 from zync.staging.table import STAGING_SCHEMA, SYNC, spark_schema
 from zync.transactions.known import read_cursor
 
@@ -95,8 +95,8 @@ def write(rows: "DataFrame", table: DeltaTable, folder: str, number: int) -> Non
         for field in spark_schema()
     )
     rows = rows.selectExpr(*columns)
-    location = table.table_uri.rstrip("/")
-    rows.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").parquet(f"{location}/{folder}")
+    location = f"{for_spark(table.table_uri)}/{folder}"
+    rows.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").parquet(location)
 
 
 def read_back(table: DeltaTable, folder: str) -> Written:
