@@ -11,11 +11,11 @@ from deltalake import DeltaTable
 from zync.config import RESERVED_TOPIC, Config
 from zync.errors import UsageError
 from zync.frames import read_parquet
-from zync.ingest.raw import DECISIONS, RAW_SCHEMA, first_seqno, next_seqno, stored_position
-from zync.lake import data_files, dataset, existing_table, open_table
+from zync.ingest.raw import DECISIONS, RAW_SCHEMA, existing_raw, first_seqno, next_seqno, stored_position
+from zync.lake import data_files, dataset, open_table
 from zync.sql import statement
 from zync.staging.commit import owned
-from zync.staging.table import spark_schema
+from zync.staging.table import existing_staging, spark_schema
 from zync.sync import Outcome, Syncer
 from zync.transactions.judge import REVISITING
 from zync.transactions.known import read_cursor
@@ -59,7 +59,7 @@ def replay(
     if open_table(into) is not None:
         msg = f"{into} is there already: a replay makes a staging anew, name one that is not there"
         raise UsageError(msg)
-    raw_table = existing_table(raw, "zync sync-from kafka raw")
+    raw_table = existing_raw(raw)
     last = next_seqno(raw_table) - 1
     last = last if upto is None else min(upto, last)
     outputs: dict[str, int] = {}
@@ -132,7 +132,7 @@ class TopicDiff:
 def diff(spark: "SparkSession", one: str, other: str, limit: int) -> dict[str, TopicDiff]:
     """By output topic, what is not the same in two stagings; at most `limit` examples each. Empty: nothing differs."""
     for name, location in (("one", one), ("other", other)):
-        table = existing_table(location, "zync sync raw staging")
+        table = existing_staging(location)
         files = [file.uri for file in data_files(table, "seqno")]
         read_parquet(spark, files, spark_schema()).createOrReplaceTempView(name)
     different = spark.sql(statement("diff"))

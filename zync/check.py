@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from zync.config import Config
-from zync.lake import data_files, dataset, existing_table
+from zync.lake import data_files, dataset
 from zync.spark import delete_at_end
-from zync.staging.table import STAGING_SCHEMA
+from zync.staging.table import STAGING_SCHEMA, existing_staging
 from zync.sync import Syncer
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _cuts(location: str) -> list[int]:
 def _rows(location: str, kind: str, columns: list[str]) -> pa.Table:
     if not Path(location).exists():
         return pa.schema([STAGING_SCHEMA.field(name) for name in columns]).empty_table()
-    table = existing_table(location, "zync sync raw staging")
+    table = existing_staging(location)
     paths = [file.path for file in data_files(table, "seqno")]
     return dataset(table, paths, STAGING_SCHEMA).to_table(columns=columns, filter=ds.field("kind") == kind)
 

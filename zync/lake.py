@@ -43,7 +43,7 @@ def open_table(location: str) -> DeltaTable | None:
     if is_local(location):
         path = Path(location)
         if odd := _NOT_IN_PATHS.search(location):
-            msg = f"{location}: delta-rs and Spark cannot both read a table with {odd[0]!r} in its path: name it otherwise"
+            msg = f"{location}: delta-rs and Spark cannot read a table with {odd[0]!r} in its path: name it otherwise"
             raise UsageError(msg)
         names = {one.name for one in path.iterdir()} if path.is_dir() else set()
         if not names and not path.is_file():
@@ -81,6 +81,15 @@ def existing_table(location: str, made_by: str) -> DeltaTable:
     table = open_table(location)
     if table is None:
         msg = f"there is no table at {location} yet: `{made_by}` makes it"
+        raise UsageError(msg)
+    return table
+
+
+def of_kind(table: DeltaTable, schema: pa.Schema, kind: str) -> DeltaTable:
+    """That very table; UsageError where it is no table of that kind, as it lacks columns of its schema."""
+    there = {one.name for one in table.schema().fields}
+    if missing := [name for name in schema.names if name not in there]:
+        msg = f"{locate(table.table_uri, '')} is no {kind}: it has no column {missing[0]}. Were tables mixed up?"
         raise UsageError(msg)
     return table
 

@@ -17,8 +17,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from zync.errors import UsageError, ZyncError
-from zync.ingest.raw import positions
-from zync.lake import existing_table
+from zync.ingest.raw import existing_raw, positions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -116,7 +115,7 @@ class IngestMetrics(Metrics, Collector):
             if not behind or source in self._newest:
                 seconds.add_metric(of, max(0.0, time.time() - self._newest[source]) if behind else 0.0)
         yield from (offsets, seconds)
-        stored = positions(existing_table(self._location, "zync sync-from kafka raw"))
+        stored = positions(existing_raw(self._location))
         yield GaugeMetricFamily("zync_ingest_gaps", "Gaps on record in raw.", len(stored.gaps))
         yield GaugeMetricFamily("zync_raw_head_seqno", "The largest seqno in raw.", stored.seqno - 1)
 

@@ -18,10 +18,10 @@ from deltalake import DeltaTable
 from zync.cat import shown
 from zync.config import Config
 from zync.errors import UsageError
-from zync.ingest.raw import RAW_SCHEMA
-from zync.lake import data_files, dataset, existing_table
+from zync.ingest.raw import RAW_SCHEMA, existing_raw
+from zync.lake import data_files, dataset
 from zync.output import amount
-from zync.staging.table import STAGING_SCHEMA
+from zync.staging.table import STAGING_SCHEMA, existing_staging
 from zync.transactions.known import read_known
 from zync.transactions.missing import Seen, missing
 from zync.transactions.set_aside import REVISITS, id_of, read_set_aside
@@ -75,7 +75,7 @@ def transactions(
     if state is not None and state not in STATES:
         msg = f"there is no state {state!r}: states are {', '.join(STATES)}"
         raise UsageError(msg)
-    raw_table = existing_table(raw, "zync sync-from kafka raw")
+    raw_table = existing_raw(raw)
     found = find(staging, [state] if state else STATES, older)
     if older is None and topic is None:
         return _with_places(found[:limit], raw_table)
@@ -90,7 +90,7 @@ def find(staging: str, states: Collection[str], older: timedelta | None = None) 
 
     `older`: without those in flight that began later. Of the others staging does not know when they began.
     """
-    found = sorted(_all(existing_table(staging, "zync sync raw staging"), states), key=lambda one: one.seqno)
+    found = sorted(_all(existing_staging(staging), states), key=lambda one: one.seqno)
     now = datetime.now(UTC)
     return [one for one in found if older is None or one.since is None or now - one.since >= older]
 
@@ -100,7 +100,7 @@ def show(raw: str, staging: str, txn: str, config: Config) -> dict[str, Any]:
 
     UsageError where staging knows of no such transaction that is not done.
     """
-    raw_table, table = existing_table(raw, "zync sync-from kafka raw"), existing_table(staging, "zync sync raw staging")
+    raw_table, table = existing_raw(raw), existing_staging(staging)
     mine = [*_all(table, STATES, txn)]
     if not mine:
         msg = f"no transaction {txn!r} is in flight, set aside, or settled in {staging}: `zync txn list` names some"
@@ -177,9 +177,9 @@ def groups(raw: str, staging: str) -> list[dict[str, Any]]:
 
     Each with its state, a count, an example of the error, some ids, and where the first one's records are in Kafka.
     """
-    raw_table = existing_table(raw, "zync sync-from kafka raw")
+    raw_table = existing_raw(raw)
     found: dict[tuple[str, str | None, str], list[Transaction]] = {}
-    for one in _all(existing_table(staging, "zync sync raw staging"), ("quarantined", "late")):
+    for one in _all(existing_staging(staging), ("quarantined", "late")):
         found.setdefault((one.state, one.rule, kind_of(one.reason or "")), []).append(one)
     return [
         {

@@ -13,12 +13,12 @@ from deltalake import DeltaTable
 from zync.config import Config
 from zync.errors import UsageError
 from zync.frames import Keeper
-from zync.ingest.raw import next_seqno, positions, trimmed
-from zync.lake import ensure_table, existing_table, open_table
+from zync.ingest.raw import existing_raw, next_seqno, positions, trimmed
+from zync.lake import ensure_table, open_table
 from zync.spark import SMALL, pace, session
 from zync.stages import conclude_and_commit, read_new, recall, transform_and_write
 from zync.staging.commit import checkpoint, owned, reclaim
-from zync.staging.table import STAGING_SCHEMA
+from zync.staging.table import STAGING_SCHEMA, open_staging
 from zync.transactions.decode import Decoder
 from zync.transactions.done import understand
 from zync.transactions.judge import judge
@@ -75,8 +75,8 @@ class Syncer:
 
     def sync(self, upto: int | None = None) -> Outcome:
         """One sync: all that is new in raw now (or up to that seqno), in one commit; nothing where nothing is new."""
-        raw = existing_table(self.raw, "zync sync-from kafka raw")
-        staging = open_table(self.staging)
+        raw = existing_raw(self.raw)
+        staging = open_staging(self.staging)
         known = self._read_known(staging)
         cursor = known.cursor
         said = self.config.transactions
@@ -151,9 +151,9 @@ def sync_once(config: Config, raw: str, staging: str, master: str | None = None)
 
     Raises OwnedError where another sync has this staging; nothing was changed then.
     """
-    head = next_seqno(existing_table(raw, "zync sync-from kafka raw")) - 1
+    head = next_seqno(existing_raw(raw)) - 1
     with owned(staging):
-        table = open_table(staging)
+        table = open_staging(staging)
         brief = head - (read_cursor(table).head if table else 0) <= SMALL
         return Syncer(config, raw, staging, session(master, config.spark, brief=brief)).sync()
 

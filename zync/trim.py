@@ -24,10 +24,10 @@ from pyarrow.fs import FileSelector
 
 from zync.errors import UsageError
 from zync.ingest.raw import RAW_SCHEMA, START, TRIMMED, first_seqno, next_seqno
-from zync.lake import DataFile, data_files, dataset, existing_table, folder_files, open_table
+from zync.lake import DataFile, data_files, dataset, folder_files, open_table
 from zync.places import locate
 from zync.rewrite import is_raw, rewrite
-from zync.staging.table import STAGING_SCHEMA
+from zync.staging.table import STAGING_SCHEMA, existing_staging
 from zync.transactions.known import IN_FLIGHT_KINDS, Cursor, read_cursor, read_known
 from zync.transactions.set_aside import REVISITS, read_set_aside
 
@@ -84,7 +84,7 @@ def stagings(raw: DeltaTable, named: list[str]) -> list[DeltaTable]:
     mine = str(raw.metadata().id)
     found = {}
     for location in named:
-        table = existing_table(location, "zync sync raw staging")
+        table = existing_staging(location)
         if read_cursor(table).raw_id != mine:
             msg = f"{location} was not made of {raw.table_uri}"
             raise UsageError(msg)

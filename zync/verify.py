@@ -16,9 +16,9 @@ from pyarrow.fs import FileType
 from zync.config import Config
 from zync.errors import ZyncError
 from zync.ingest.batch import Source
-from zync.ingest.raw import RAW_SCHEMA, first_seqno, positions
-from zync.lake import DataFile, data_files, dataset, existing_table, first_line, table_files
-from zync.staging.table import STAGING_SCHEMA, SYNC
+from zync.ingest.raw import RAW_SCHEMA, existing_raw, first_seqno, positions
+from zync.lake import DataFile, data_files, dataset, first_line, table_files
+from zync.staging.table import STAGING_SCHEMA, SYNC, existing_staging
 from zync.transactions.known import SETTLED_KINDS, Known, advance, read_cursor
 from zync.transactions.set_aside import REVISITS, seqnos
 
@@ -47,12 +47,12 @@ class Claim:
 
 def verify(raw: str, staging: str | None, config: Config, *, every_version: bool, kafka: bool) -> list[Claim]:
     """The claims about both tables (raw alone, if `staging` is None); those with violations do not hold."""
-    table = existing_table(raw, "zync sync-from kafka raw")
+    table = existing_raw(raw)
     claims = [*_raw(table)]
     if kafka:
         claims.append(_against_kafka(table, config))
     if staging is not None:
-        newest = existing_table(staging, "zync sync raw staging")
+        newest = existing_staging(staging)
         read: dict[str, Any] = {}
         kept = Claim("versions of staging before this one are as they must be")
         for old in _kept(newest, kept) if every_version else ():

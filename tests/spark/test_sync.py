@@ -23,6 +23,7 @@ from zync.query import query
 from zync.staging import commit
 from zync.staging import cursor as cursor_stage
 from zync.sync import Syncer
+from zync.verify import verify
 from zync.yaml import load as read_config
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
@@ -493,6 +494,22 @@ def test_a_sync_that_lost_the_race_says_that_it_did_not_land(
     with pytest.raises(ZyncError, match="did not land"):
         pipeline.sync()
     assert pipeline.values() == [{"x": 1}, {"x": 2}]
+
+
+def test_tables_that_were_mixed_up_are_refused_and_left_alone(pipeline: Pipeline, txn: Any) -> None:
+    pipeline.load(("a", txn(1)))
+    pipeline.sync()
+    raw, staging = pipeline.raw, str(pipeline.staging)
+    versions = [DeltaTable(one).version() for one in (raw, staging)]
+    for one, other in ((raw, raw), (staging, raw), (staging, staging)):
+        with pytest.raises(UsageError, match=r"is no (raw|staging): it has no column"):
+            Syncer(pipeline.config, one, other, pipeline.spark).sync()
+    with pytest.raises(UsageError, match="is no raw"):
+        load(staging, [str(pipeline.folder / "in.jsonl")])
+    for one, other in ((raw, raw), (staging, staging)):
+        with pytest.raises(UsageError, match="is no"):
+            verify(one, other, pipeline.config, every_version=False, kafka=False)
+    assert [DeltaTable(one).version() for one in (raw, staging)] == versions
 
 
 def test_staging_of_another_raw_is_refused(pipeline: Pipeline, txn: Any) -> None:

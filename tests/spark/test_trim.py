@@ -259,7 +259,7 @@ def test_all_stagings_count_and_one_that_was_left_out_is_not_synced_on(short: Pi
     singles(short, range(30, 32))
     assert short.sync().transactions == 2
     assert sync(beside).transactions == 2
-    with pytest.raises(UsageError, match="was not made of"):
+    with pytest.raises(UsageError, match="is no staging"):
         trimmed(short, SOON, short.raw)
     with pytest.raises(UsageError, match="is a staging"):
         maintain(str(beside), compact=False, vacuum=True, trimming=Trimming(SOON, (str(elsewhere),)))

@@ -30,8 +30,8 @@ from zync.errors import UsageError, ZyncError
 from zync.ingest.batch import Source
 from zync.ingest.broker import Brokers
 from zync.ingest.memory import not_collecting
-from zync.lake import existing_table, open_table
-from zync.staging.table import SYNC
+from zync.lake import open_table
+from zync.staging.table import SYNC, existing_staging
 from zync.transactions.known import read_cursor
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class _Run:
     def find_table(self) -> DeltaTable | None:
         """Staging, when it has a sync; None where we are stopped before."""
         if self.delivery.until_caught_up:
-            return existing_table(self.delivery.staging, "zync sync raw staging")
+            return existing_staging(self.delivery.staging)
         while not self.stop.is_set():
             table = open_table(self.delivery.staging)
             if table is not None and read_cursor(table).sync:

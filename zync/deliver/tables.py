@@ -23,7 +23,7 @@ from zync.etl.explain import rules_over_nothing
 from zync.lake import data_files, existing_table, open_table
 from zync.spark import pace
 from zync.staging.commit import owned
-from zync.staging.table import SYNC
+from zync.staging.table import SYNC, existing_staging
 from zync.transactions.done import understand
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def sync_to_tables(  # noqa: PLR0913 - each is a thing that it needs
             msg = "the config has no outputs to make tables of"
             raise UsageError(msg)
         newest = snapshots.newest(f"{folder}/{snapshots.NAME}")
-        table = existing_table(staging, "zync sync raw staging") if until_caught_up else None
+        table = existing_staging(staging) if until_caught_up else None
         while not stop.is_set():
             table = table or open_table(staging)
             upto = (table.transaction_version(SYNC) or 0) if table else 0

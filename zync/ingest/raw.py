@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 from zync.config import RESERVED_TOPIC
 from zync.errors import ZyncError
 from zync.ingest.batch import RECORD_SCHEMA, TIMESTAMP, Source, last_offsets
-from zync.lake import app_transactions, data_files, dataset, ensure_table
+from zync.lake import app_transactions, data_files, dataset, ensure_table, existing_table, of_kind
 
 DECISIONS = Source(RESERVED_TOPIC, 0)
 """Where operators' decisions are in raw: see `zync.decide`."""
@@ -45,8 +45,14 @@ def position_name(source: Source) -> str:
 
 
 def ensure_raw(location: str) -> DeltaTable:
-    """The raw table, made now if there was none."""
-    return ensure_table(location, RAW_SCHEMA, "zync raw: Kafka records verbatim, one a row, in order of seqno")
+    """The raw table, made now if there was none; UsageError where there is another table."""
+    table = ensure_table(location, RAW_SCHEMA, "zync raw: Kafka records verbatim, one a row, in order of seqno")
+    return of_kind(table, RAW_SCHEMA, "raw")
+
+
+def existing_raw(location: str) -> DeltaTable:
+    """The raw table at its newest version; UsageError where there is none, or another table."""
+    return of_kind(existing_table(location, "zync sync-from kafka raw"), RAW_SCHEMA, "raw")
 
 
 def next_seqno(table: DeltaTable) -> int:

@@ -3,8 +3,10 @@
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from deltalake import DeltaTable
 
 from zync.ingest.batch import TIMESTAMP
+from zync.lake import existing_table, of_kind, open_table
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -57,6 +59,17 @@ sync that last wrote all that is in flight.
 
 SYNC = "zync/sync"
 """The application id whose version is the number of the newest sync."""
+
+
+def open_staging(location: str) -> DeltaTable | None:
+    """The staging at its newest version, or None where there is nothing; UsageError where there is another table."""
+    table = open_table(location)
+    return table and of_kind(table, STAGING_SCHEMA, "staging")
+
+
+def existing_staging(location: str) -> DeltaTable:
+    """The staging at its newest version; UsageError where there is none, or another table."""
+    return of_kind(existing_table(location, "zync sync raw staging"), STAGING_SCHEMA, "staging")
 
 
 def spark_schema() -> "StructType":
