@@ -72,11 +72,10 @@ def transform_and_write(sync: Sync) -> Sync:
     records = records.selectExpr(
         "completes_at AS seqno", "seqno AS record_seqno", *(c for c in VIEW_COLUMNS if "seqno" not in c), *structs
     )
-    sync = replace(sync, lookups=bind_lookups(sync.spark, sync.config))
     while True:
         folder = f"sync-{sync.number:08d}-{uuid.uuid4().hex[:8]}"
         try:
-            columns = _write(sync, records, folder)
+            columns, lookups = _write(sync, records, folder)
         except Exception as error:
             discard(sync.staging, folder)
             if not is_data_error(error):
@@ -87,11 +86,11 @@ def transform_and_write(sync: Sync) -> Sync:
                 raise
             sync = replace(sync, failures=found)
             continue
-        return replace(sync, written=read_back(sync.staging, folder), columns=columns)
+        return replace(sync, written=read_back(sync.staging, folder), columns=columns, lookups=lookups)
 
 
-def _write(sync: Sync, records: "DataFrame", folder: str) -> str:
-    """Writes all rows but those that `conclude_and_commit` adds. What columns outputs have."""
+def _write(sync: Sync, records: "DataFrame", folder: str) -> tuple[str, dict[str, str]]:
+    """Writes all rows but those that `conclude_and_commit` adds. What columns outputs have; the lookups' digests."""
     rows = _bookkeeping(sync)
     offsets, spread = sync.known.cursor.offsets, not sync.small
     placed = None
@@ -99,6 +98,7 @@ def _write(sync: Sync, records: "DataFrame", folder: str) -> str:
         placed = sync.spark.sql(statement("places", in_order=str(sync.in_order).lower()))
         if there(sync.assembled).summary.completed <= _FEW_TRANSACTIONS:
             placed = beside(placed, tiny=sync.tiny)
+    lookups = bind_lookups(sync.spark, sync.config)  # behind our own views, whose names they may have
     outputs, columns = transform(
         sync.spark,
         records,
@@ -113,7 +113,7 @@ def _write(sync: Sync, records: "DataFrame", folder: str) -> str:
     if outputs is not None:
         rows = rows.unionByName(outputs, allowMissingColumns=True)
     write(rows.coalesce(1) if sync.small else rows, sync.staging, folder, sync.number)
-    return columns
+    return columns, lookups
 
 
 def _bookkeeping(sync: Sync) -> "DataFrame":

@@ -496,6 +496,16 @@ def test_a_sync_that_lost_the_race_says_that_it_did_not_land(
     assert pipeline.values() == [{"x": 1}, {"x": 2}]
 
 
+@pytest.mark.parametrize("name", ["decided", "set_aside", "settling", "made", "settled", "identified", "assembled"])
+def test_a_lookup_may_be_called_as_a_view_of_zyncs_own(pipeline: Pipeline, txn: Any, name: str) -> None:
+    (pipeline.folder / "names.json").write_text('{"txn":"1","who":"me"}')
+    pipeline.change(lookups={name: Lookup(json=pipeline.folder / "names.json")})
+    pipeline.rules(out=f"SELECT a.seqno, who FROM a JOIN {name} ON {name}.txn = a.txn")  # noqa: S608 - ours
+    pipeline.load(("a", txn(1)))
+    pipeline.sync()
+    assert pipeline.values() == [{"who": "me"}]
+
+
 def test_tables_that_were_mixed_up_are_refused_and_left_alone(pipeline: Pipeline, txn: Any) -> None:
     pipeline.load(("a", txn(1)))
     pipeline.sync()
