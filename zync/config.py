@@ -312,6 +312,7 @@ def _digest(value: object) -> str:
 
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_LONGEST = timedelta(days=36_500)
 _SIZES = {"": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
 
 
@@ -321,7 +322,11 @@ def duration(text: str) -> timedelta:
     if not match:
         msg = f"{text!r} is not a length of time: write it like 500ms, 30s, 15m, 24h or 7d"
         raise ValueError(msg)
-    return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
+    seconds = float(match[1]) * _UNITS[match[2]]
+    if seconds > _LONGEST.total_seconds():
+        msg = f"{text!r} is longer than {_LONGEST.days:,} days"
+        raise ValueError(msg)
+    return timedelta(seconds=seconds)
 
 
 def size(text: str) -> int:

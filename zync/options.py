@@ -72,7 +72,11 @@ def starting_point(text: str) -> "Literal['earliest', 'latest'] | datetime":
     except (ValueError, OverflowError, OSError):
         msg = f"{text!r} is neither earliest nor latest nor a time like 2026-01-31T12:00:00Z"
         raise typer.BadParameter(msg) from None
-    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+    found = found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+    if found.timestamp() < 0:  # which Kafka would take for a word of its own, like latest
+        msg = f"{text!r} is before 1970, and Kafka has no such times: say earliest"
+        raise typer.BadParameter(msg)
+    return found
 
 
 def partition_offset(text: str) -> tuple[str, int, int]:

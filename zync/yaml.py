@@ -1,6 +1,7 @@
 """Reads `zync.yaml` into `zync.config`, and says file, line and nearest known key when it cannot."""
 
 import difflib
+import math
 import os
 import re
 from dataclasses import MISSING, fields, is_dataclass, replace
@@ -43,7 +44,12 @@ def load(path: Path) -> Config:
     rules = tuple(
         replace(rule, python=str(reader.base / rule.python)) if rule.python else rule for rule in config.outputs
     )
-    config = replace(config, lake=reader.location(config.lake), outputs=rules, path=path.absolute())
+    lookups = {
+        name: replace(one, delta=reader.location(one.delta)) if one.delta else one
+        for name, one in config.lookups.items()
+    }
+    lake = reader.location(config.lake)
+    config = replace(config, lake=lake, outputs=rules, lookups=lookups, path=path.absolute())
     return _checked(debezium.expand(_preset(config, reader, node)), reader, node)
 
 
@@ -142,7 +148,7 @@ class _Reader:
         return re.sub(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", read, cast("str", node.value))
 
     def location(self, lake: str) -> str:
-        """The lake as an absolute path, or as the URI it is."""
+        """A lake or a table as an absolute path, or as the URI it is."""
         return lake if "://" in lake else str((self.base / lake).absolute())
 
 
@@ -181,23 +187,31 @@ def _checked(config: Config, reader: _Reader, node: yaml.Node | None) -> Config:
             try:
                 re.compile(name)
             except re.error as error:
-                raise reader.fail(node, f"topics: {name!r} is not a regular expression: {error}") from None
+                at = _find(node, "topics", name)
+                raise reader.fail(at, f"topics: {name!r} is not a regular expression: {error}") from None
         if topic.as_ and topic.as_.lower() == "records":
-            raise reader.fail(node, f"topics.{name}.as: 'records' is the view of all topics: take another name")
+            at = _find(node, "topics", name)
+            raise reader.fail(at, f"topics.{name}.as: 'records' is the view of all topics: take another name")
     _check_formats(config, reader, node)
     names: dict[str, str] = {"records": "the view of all topics"}
-    for view, source in [
-        *((topic.as_ or name, f"topic {name!r}") for name, topic in config.topics.items()),
-        *((name, f"lookup {name!r}") for name in config.lookups),
+    for view, source, where in [
+        *((topic.as_ or name, f"topic {name!r}", ("topics", name)) for name, topic in config.topics.items()),
+        *((name, f"lookup {name!r}", ("lookups", name)) for name in config.lookups),
     ]:
         other = names.setdefault(view.lower(), source)
         if other is not source:
-            raise reader.fail(node, f"{source} and {other} have the same view name {view!r}: say `as:` on one")
-    for rule in config.outputs:
-        _check_rule(rule, reader, node)
+            msg = f"{source} and {other} have the same view name {view!r}: say `as:` on one"
+            raise reader.fail(_find(node, *where), msg)
+    outputs = _find(node, "outputs")
+    for number, rule in enumerate(config.outputs):
+        _check_rule(rule, reader, outputs.value[number] if isinstance(outputs, yaml.SequenceNode) else outputs)
     _check_deliveries(config, reader, node)
     for name, lookup in config.lookups.items():
-        _check_lookup(name, lookup, reader, node)
+        _check_lookup(name, lookup, reader, _find(node, "lookups", name))
+    if not 0 <= config.limits.max_quarantined < math.inf:
+        raise reader.fail(_find(node, "limits", "max_quarantined"), "limits.max_quarantined must be 0 or more")
+    if config.transactions.remember < 0:
+        raise reader.fail(_find(node, "transactions", "remember"), "transactions.remember must be 0 or more")
     return config
 
 
@@ -253,11 +267,18 @@ def _check_deliveries(config: Config, reader: _Reader, node: yaml.Node | None) -
             raise reader.fail(
                 _find(node, "deliver", "kafka"), f"{other} and {output} would both go to topic {said.target(output)}"
             )
-    for output in said.topics if config.outputs else ():
-        if output not in known:
+    for output, where in (
+        *((one, ("deliver", "kafka", "topics")) for one in said.topics),
+        *((one, ("deliver", "tables")) for one in config.deliver.tables or ()),
+    ):
+        if config.outputs and output not in known:
             near = difflib.get_close_matches(output, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"outputs are {', '.join(known)}"
-            raise reader.fail(_find(node, "deliver", "kafka", "topics", output), f"no output {output!r}: {hint}")
+            raise reader.fail(_find(node, *where, output), f"no output {output!r}: {hint}")
+    for output, topic in said.topics.items():
+        if min(one for one in (topic.partitions, topic.replication, 1) if one is not None) < 1:
+            at = _find(node, "deliver", "kafka", "topics", output)
+            raise reader.fail(at, f"deliver.kafka.topics.{output}: partitions and replication must be 1 or more")
 
 
 def _check_lookup(name: str, lookup: Lookup, reader: _Reader, node: yaml.Node | None) -> None:
