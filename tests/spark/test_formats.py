@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, datetime, timezone
-from decimal import Decimal
+from decimal import Context, Decimal, localcontext
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -99,6 +99,24 @@ def test_avro_arrives_as_the_types_it_has(pipeline: Pipeline, registry: RunningR
         "01:02:03.000004",
         5,
     )
+
+
+def test_decimals_of_more_digits_than_spark_has_arrive_where_they_fit(
+    pipeline: Pipeline, registry: RunningRegistry
+) -> None:
+    """Connect writes a precision of 64 where nobody said another."""
+    many = {"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 2}
+    order = record("shop.Large", txn="int", n="int", amount=many, rest={"type": "array", "items": ["null", many]})
+    number = registry.register("large-value", order)
+    pipeline.change(registry=RegistryAccess(registry.url), formats=Formats(value="avro"))
+    pipeline.rules(out="SELECT seqno, value:amount::decimal(38, 2) AS amount, value:rest[0]::string AS rest FROM a")
+    amounts = [Decimal("12.34"), Decimal("-" + "9" * 36 + ".99"), Decimal("1" + "0" * 36 + ".00")]
+    with localcontext(Context(prec=64)):
+        values = [{"txn": n, "n": 1, "amount": one, "rest": [one]} for n, one in enumerate(amounts)]
+        put(pipeline, *[("a", None, framed(number, avro(order, value))) for value in values])
+    pipeline.sync()
+    assert [row["rest"] for row in pipeline.values()] == [str(amounts[0]), str(amounts[1])]
+    assert reasons(pipeline) == [f"value is not Avro as schema {number} says"]
 
 
 def test_avro_evolves_within_one_sync(pipeline: Pipeline, registry: RunningRegistry) -> None:

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from zync.errors import UsageError, ZyncError
 from zync.frames import with_leaves
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
     from pyspark.sql.types import DataType
 
+_DIGITS = 38
+_HOLDS_TYPES = ("type", "fields", "items", "values")
+"""What of a schema in Avro says types."""
 _OF_AVRO = ("org.apache.avro.", "org.apache.spark.sql.avro.")
 """Where errors about a schema come from; others are of the surroundings."""
 
@@ -25,6 +28,20 @@ def avro_of_file(spark: "SparkSession", column: str, path: Path) -> "Column":
     except UsageError as error:
         msg = f"{path}: not a schema of Avro that Spark can use: {error}"
         raise UsageError(msg) from error
+
+
+def _with_digits_of_spark(schema: Any) -> Any:
+    """The schema, with decimals of no more digits than Spark has: Connect says 64 where nobody said how many.
+
+    The bytes are the same; a number that has more is no value of it.
+    """
+    if isinstance(schema, list):
+        return [_with_digits_of_spark(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("logicalType") == "decimal" and isinstance(schema.get("precision"), int):
+        schema = {**schema, "precision": min(schema["precision"], _DIGITS)}
+    return {key: _with_digits_of_spark(its) if key in _HOLDS_TYPES else its for key, its in schema.items()}
 
 
 def avro(spark: "SparkSession", data: str, schema: Schema) -> "Column":
@@ -46,7 +63,7 @@ def avro(spark: "SparkSession", data: str, schema: Schema) -> "Column":
         for _, text in schema.references:
             parser.parse(text)
         # A field around it: the same bytes, and a null that is meant is told from one that is not.
-        field = {"name": "v", "type": json.loads(parser.parse(schema.text).toString())}
+        field = {"name": "v", "type": _with_digits_of_spark(json.loads(parser.parse(schema.text).toString()))}
         around = json.dumps({"type": "record", "name": "zync_value", "fields": [field]})
         kind = spark.range(0).select(from_avro(sf.lit(None).cast("binary"), around)).schema[0].dataType
         inner = cast("StructType", kind)["v"].dataType
