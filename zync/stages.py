@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zync.etl.rules import JSON_OPTIONS, VIEW_COLUMNS, bind_lookups
+from zync.etl.rules import JSON_OPTIONS, VIEW_COLUMNS, RaisedError, bind_lookups
 from zync.etl.transform import find_failures, transform
 from zync.frames import beside, local, read_parquet
 from zync.lake import data_files
@@ -78,7 +78,7 @@ def transform_and_write(sync: Sync) -> Sync:
             columns, lookups = _write(sync, records, folder)
         except Exception as error:
             discard(sync.staging, folder)
-            if not is_data_error(error):
+            if not (is_data_error(error) or isinstance(error, RaisedError)):
                 raise
             faulty = there(sync.assembled).summary.faulty
             found = find_failures(sync.spark, records, sync.config, sync.failures, faulty, sync.limit, sync.keeper)

@@ -114,6 +114,9 @@ def test_without_a_config_or_a_table_the_message_says_what_makes_it(tmp_path: Pa
         ("id: value:txn", "SELECT txn FROM records", "must select seqno"),
         ("id: value:txn", "SELECT seqno FROM nowhere", "nowhere"),
         ("id: value:txn", "DROP TABLE records", "rule r.sql"),
+        ("id: value:txn", "SELECT seqno, 1 AS x, 2 AS X FROM records", "rule r.sql (output out) selects 'x' twice"),
+        ("id: value:txn", "SELECT seqno, value:x AS _order FROM records", "has _order as variant, which has no order"),
+        ("id: value:txn", "SELECT seqno, 'true' AS _DELETE FROM records", "has _delete as string"),
     ],
 )
 def test_a_mistake_in_an_expression_or_a_rule_is_one_line(

@@ -316,6 +316,35 @@ def test_a_python_rule_works_and_its_exception_sets_only_that_transaction_aside(
     assert "thirteen" in aside["reason"]
 
 
+def test_so_does_what_the_rules_own_function_raises(pipeline: Pipeline, txn: Any) -> None:
+    rule = pipeline.folder / "rule.py"
+    rule.write_text(
+        "def rule(records):\n"
+        "    rows = records.selectExpr('value:x::int AS x').collect()\n"
+        "    most = sum(100 // one.x for one in rows)\n"
+        "    return records.selectExpr('seqno', f'{most * 0 + 1} AS x')\n"
+    )
+    pipeline.change(outputs=(OutputRule("out", python=str(rule)),))
+    pipeline.load(("a", txn(1, x=4)), ("a", txn(2, x=0)), ("a", txn(3, x=8)))
+    pipeline.sync()
+    assert len(pipeline.values()) == 2
+    (aside,) = pipeline.of("quarantined")
+    assert (aside["txn"], aside["rule"]) == ("2", "rule.py")
+    assert "raised ZeroDivisionError: " in aside["reason"]
+    for text, said in (("raise KeyError('zap')", "raised KeyError: 'zap'"), ("return 7", "must return a DataFrame")):
+        rule.write_text(f"def rule(records):\n    {text}\n")
+        pipeline.load(("a", txn(4, x=1)))
+        with pytest.raises(UsageError, match=said):
+            pipeline.sync()
+
+
+def test_reserved_columns_may_be_written_in_capitals(pipeline: Pipeline, txn: Any) -> None:
+    pipeline.rules(out="SELECT SEQNO, value:x::int AS x, value:x::int AS _ORDER, value:gone::boolean AS _Delete FROM a")
+    pipeline.load(("a", txn(1, 3, x=2)), ("a", txn(1, 3, x=1)), ("a", txn(1, 3, x=3, gone=True)))
+    pipeline.sync()
+    assert [row["value"] for row in pipeline.of("output")] == ['{"x":1}', '{"x":2}', None]
+
+
 def test_a_value_that_does_not_fit_the_schema_sets_its_whole_transaction_aside(pipeline: Pipeline) -> None:
     topics = {"a": Topic("value:txn", schema="txn INT, n INT, x INT", as_="first"), "b": Topic("value:txn")}
     pipeline.change(topics=topics)

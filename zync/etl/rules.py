@@ -29,6 +29,10 @@ JSON_OPTIONS = {
 VIEW_COLUMNS = ("seqno", "txn", "record_seqno", "topic", "kafka", "key", "value", "headers")
 
 
+class RaisedError(UsageError):
+    """A rule's Python function raised: a mistake in it, or one that some records lead it to."""
+
+
 @dataclass(frozen=True)
 class RuleError(Exception):
     """A rule failed on data; `cause` is what Spark or Python said."""
@@ -76,22 +80,26 @@ def run_rules(spark: "SparkSession", config: Config) -> "list[tuple[OutputRule, 
 
 
 def run_rule(spark: "SparkSession", rule: OutputRule) -> "DataFrame":
-    """What the rule makes of the views as they are bound; UsageError where it is not a rule."""
+    """What the rule makes of the views as they are bound; UsageError where it is not a rule.
+
+    Reserved columns come by the names that they have here, however the rule writes them.
+    """
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     where = f"rule {rule.name} (output {rule.topic})"
     try:
         if rule.python:
-            made = _python_rule(rule)(spark.table("records"))
+            made = _made_by(_python_rule(rule), spark.table("records"), where)
         else:
             text = Path(str(rule.sql)).read_text(encoding="utf-8").strip().rstrip(";")
             spark._jsparkSession.sessionState().sqlParser().parseQuery(text)  # noqa: SLF001
             made = spark.sql(text)
+        made = made.withColumnsRenamed({one: one.lower() for one in made.columns if one.lower() in RESERVED})
         columns = made.columns
     except PySparkException as error:
         msg = f"{where}: {message_of(error)}"
         raise UsageError(msg) from error
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         msg = f"{where} cannot be read: {error}"
         raise UsageError(msg) from error
     if SEQNO not in columns:
@@ -101,11 +109,36 @@ def run_rule(spark: "SparkSession", rule: OutputRule) -> "DataFrame":
     if missing:
         msg = f"{where} has no column {missing[0]!r} for the key; it selects {', '.join(columns)}"
         raise UsageError(msg)
-    if len(set(columns)) < len(columns):
-        twice = next(column for column in columns if columns.count(column) > 1)
+    alike = [column.lower() for column in columns]  # as Spark, Delta and most readers see them
+    if len(set(alike)) < len(alike):
+        twice = next(column for column in columns if alike.count(column.lower()) > 1)
         msg = f"{where} selects {twice!r} twice: name one of them otherwise"
         raise UsageError(msg)
-    return made  # type: ignore[no-any-return]
+    kinds = {one.name: one.dataType.typeName() for one in made.schema.fields if one.name in RESERVED}
+    if kinds.get(DELETE, "boolean") not in ("boolean", "void"):
+        msg = f"{where} has {DELETE} as {kinds[DELETE]}: it says whether a row is a delete, cast it to boolean"
+        raise UsageError(msg)
+    if kinds.get(ORDER) in ("variant", "map"):
+        msg = f"{where} has {ORDER} as {kinds[ORDER]}, which has no order: cast it to what has one"
+        raise UsageError(msg)
+    return made
+
+
+def _made_by(function: Any, records: "DataFrame", where: str) -> "DataFrame":
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+    from pyspark.sql import DataFrame  # noqa: PLC0415
+
+    try:
+        made = function(records)
+    except PySparkException:
+        raise
+    except Exception as error:
+        msg = f"{where} raised {type(error).__name__}: {error}"
+        raise RaisedError(msg) from error
+    if not isinstance(made, DataFrame):
+        msg = f"{where} must return a DataFrame, not {type(made).__name__}"
+        raise UsageError(msg)
+    return made
 
 
 def _python_rule(rule: OutputRule) -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from zync.config import Config
 from zync.errors import DataError, UsageError
 from zync.etl.columns import Made, on_record
-from zync.etl.rules import ORDER, RuleError, bind_views, output_rows, run_rule, run_rules
+from zync.etl.rules import ORDER, RaisedError, RuleError, bind_views, output_rows, run_rule, run_rules
 from zync.frames import Keeper, local
 from zync.output import amount
 from zync.spark import is_data_error
@@ -110,8 +110,12 @@ def find_failures(  # noqa: PLR0913 - each is a thing known by now
 ) -> tuple[Failure, ...]:
     """`known`, and the other transactions that a rule fails on: found by trying smaller and smaller parts.
 
-    Raises DataError when they are more than `limit`, together with `faulty` records.
+    Raises DataError when they are more than `limit`, together with `faulty` records; RaisedError where a rule's
+    function raises whatever there is.
     """
+    broken = _try_rules(spark, records.limit(0), config)
+    if broken is not None and isinstance(broken.cause, RaisedError):
+        raise broken.cause
     records = _without(spark, records, known, keeper)
     seqnos = sorted(row.seqno for row in records.select("seqno").distinct().collect())
     found = list(known)
@@ -190,7 +194,7 @@ def _try_rules(spark: "SparkSession", records: "DataFrame", config: Config) -> R
         try:
             output_rows(run_rule(spark, rule), rule, number).write.format("noop").mode("overwrite").save()
         except Exception as error:
-            if not is_data_error(error):
+            if not (is_data_error(error) or isinstance(error, RaisedError)):
                 raise
             return RuleError(rule, error)
     return None
