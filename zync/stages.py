@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zync.errors import UsageError
 from zync.etl.rules import JSON_OPTIONS, VIEW_COLUMNS, RaisedError, bind_lookups
 from zync.etl.transform import find_failures, transform
 from zync.frames import beside, local, read_parquet
@@ -86,7 +87,15 @@ def transform_and_write(sync: Sync) -> Sync:
                 raise
             sync = replace(sync, failures=found)
             continue
-        return replace(sync, written=read_back(sync.staging, folder), columns=columns, lookups=lookups)
+        written = read_back(sync.staging, folder)
+        if written.stray is not None:
+            discard(sync.staging, folder)
+            msg = (
+                f"a rule makes a row of seqno {written.stray}, and no such transaction goes out now: let it select the "
+                "seqno of the records that the row is made of. Nothing was committed"
+            )
+            raise UsageError(msg)
+        return replace(sync, written=written, columns=columns, lookups=lookups)
 
 
 def _write(sync: Sync, records: "DataFrame", folder: str) -> tuple[str, dict[str, str]]:

@@ -345,6 +345,17 @@ def test_reserved_columns_may_be_written_in_capitals(pipeline: Pipeline, txn: An
     assert [row["value"] for row in pipeline.of("output")] == ['{"x":1}', '{"x":2}', None]
 
 
+def test_a_row_of_no_transaction_is_refused(pipeline: Pipeline, txn: Any) -> None:
+    pipeline.load(("a", txn(1)))
+    pipeline.sync()
+    for rule in ("SELECT seqno + 1 AS seqno FROM a", "SELECT 1 AS seqno"):
+        pipeline.rules(out=rule)
+        pipeline.load(("a", txn(2)))
+        with pytest.raises(UsageError, match=r"a rule makes a row of seqno \d, and no such transaction goes out now"):
+            pipeline.sync()
+        assert not list(pipeline.staging.glob("sync-00000002-*"))
+
+
 def test_a_value_that_does_not_fit_the_schema_sets_its_whole_transaction_aside(pipeline: Pipeline) -> None:
     topics = {"a": Topic("value:txn", schema="txn INT, n INT, x INT", as_="first"), "b": Topic("value:txn")}
     pipeline.change(topics=topics)

@@ -68,12 +68,16 @@ def owned(location: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Written:
-    """Files that are not committed yet: the folder, the bookkeeping rows in them, and output rows and next offsets."""
+    """Files that are not committed yet: the folder, the bookkeeping rows in them, and output rows and next offsets.
+
+    `stray`: the seqno of an output row, if there is one, that is of no transaction that goes out in them.
+    """
 
     folder: str
     rows: pa.Table
     outputs: dict[str, int]
     offsets: dict[str, int]
+    stray: int | None = None
 
     @property
     def count(self) -> int:
@@ -104,13 +108,14 @@ def read_back(table: DeltaTable, folder: str) -> Written:
     names = [
         info.path for info in table_files(table).get_file_info(FileSelector(folder)) if info.path.endswith(".parquet")
     ]
-    kept, outputs, offsets = [], dict[str, int](), dict[str, int]()
+    kept, outputs, offsets, going_out = [], dict[str, int](), dict[str, int](), [pa.array([], pa.int64())]
     data = dataset(table, names, STAGING_SCHEMA)
     for batch in data.to_batches(columns=list(BOOKKEEPING)):
         is_output = pc.equal(batch["kind"], "output")
         kept.append(batch.filter(pc.invert(is_output)))
         place = batch["kafka"].filter(is_output)
         if len(place):
+            going_out.append(pc.unique(batch["seqno"].filter(is_output)))
             counted = pa.table({"topic": pc.struct_field(place, "topic"), "offset": pc.struct_field(place, "offset")})
             for one in counted.group_by("topic").aggregate([("offset", "count"), ("offset", "max")]).to_pylist():
                 topic = one["topic"]
@@ -118,7 +123,10 @@ def read_back(table: DeltaTable, folder: str) -> Written:
                 offsets[topic] = max(offsets.get(topic, 0), one["offset_max"] + 1)
     schema = pa.schema([STAGING_SCHEMA.field(name) for name in BOOKKEEPING])
     rows = pa.Table.from_batches(kept).cast(schema) if kept else schema.empty_table()
-    return Written(folder, rows, dict(sorted(outputs.items())), offsets)
+    whole = rows["seqno"].filter(pc.is_in(rows["kind"], pa.array(["done", "released"])))
+    seqnos = pa.concat_arrays(going_out)
+    stray = pc.min(seqnos.filter(pc.invert(pc.is_in(seqnos, whole)))).as_py()
+    return Written(folder, rows, dict(sorted(outputs.items())), offsets, stray)
 
 
 def add_rows(table: DeltaTable, folder: str, rows: pa.Table) -> None:

@@ -160,12 +160,17 @@ def _aggregates(spark: "SparkSession", node: Any) -> Any:
         if known.isDefined() and known.get()._1().getGroup() == "agg_funcs":  # noqa: SLF001 - Scala's pair
             yield node
             return
+    if node.getClass().getSimpleName() == "AggregateExpression":  # of functions with a grammar of their own: first, …
+        yield node
+        return
     children = node.children()
     for index in range(children.length()):
         yield from _aggregates(spark, children.apply(index))
 
 
 def _name(node: Any) -> str:
+    if node.getClass().getSimpleName() == "AggregateExpression":
+        return str(node.aggregateFunction().prettyName())
     parts = node.nameParts()
     return str(parts.apply(parts.length() - 1)).lower()
 
