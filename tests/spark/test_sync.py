@@ -345,6 +345,15 @@ def test_reserved_columns_may_be_written_in_capitals(pipeline: Pipeline, txn: An
     assert [row["value"] for row in pipeline.of("output")] == ['{"x":1}', '{"x":2}', None]
 
 
+@pytest.mark.parametrize("function", ["first", "any_value", "last"])
+def test_done_may_use_aggregates_that_have_a_grammar_of_their_own(pipeline: Pipeline, txn: Any, function: str) -> None:
+    pipeline.change(transactions=Transactions(done=f"count(*) = {function}(value:n::int)"))
+    pipeline.load(("a", txn(1, 2)), ("a", txn(2)))
+    assert pipeline.sync().transactions == 1
+    pipeline.load(("a", txn(1, 2)))
+    assert pipeline.sync().transactions == 1
+
+
 def test_a_row_of_no_transaction_is_refused(pipeline: Pipeline, txn: Any) -> None:
     pipeline.load(("a", txn(1)))
     pipeline.sync()
