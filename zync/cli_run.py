@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zync.options import ConfigFile, Debug, Lake, LogFormat, Metrics, measuring, read_config, stop_on_signals
+from zync.config import duration
+from zync.options import ConfigFile, Debug, Lake, LogFormat, Metrics, measuring, parsed, read_config, stop_on_signals
 from zync.output import Output, logs_as_json
 from zync.places import locate
 
@@ -34,6 +35,8 @@ def run(
     from zync.run import pipeline
     from zync.staging.commit import owned
 
+    if commit_every is not None:
+        parsed(duration, commit_every)  # here, or the part would fail on it time and again
     settings, out = read_config(config, lake, needed=True), Output()
     given = {
         "--config": str(config.absolute()) if config else None,

@@ -26,7 +26,7 @@ def _log_format(given: str) -> str:
     return given
 
 
-def _parsed(parse: Callable[[str], T], given: T | str) -> T:
+def parsed(parse: Callable[[str], T], given: T | str) -> T:
     """An option's value; a default comes as the value it is."""
     if not isinstance(given, str):
         return given
@@ -38,7 +38,7 @@ def _parsed(parse: Callable[[str], T], given: T | str) -> T:
 
 def _given(parse: Callable[[str], T], metavar: str, **said: Any) -> Any:
     """An option whose text `parse` reads."""
-    return typer.Option(parser=lambda given: _parsed(parse, given), metavar=metavar, **said)
+    return typer.Option(parser=lambda given: parsed(parse, given), metavar=metavar, **said)
 
 
 Lake = Annotated[str | None, typer.Option("--lake", envvar="ZYNC_LAKE", help="Folder or URI of the tables.")]

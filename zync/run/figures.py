@@ -89,4 +89,6 @@ class RunMetrics(Metrics, Collector):
             code, text = _ask(part.address, "/readyz") if part.address else (0, part.state())
             if code != 200:  # noqa: PLR2004 - HTTP's
                 found.append(f"{part.name}: {text.strip()}")
+            elif part.falters:
+                found.append(f"{part.name}: started again and again")
         return "; ".join(found) or super().stuck()

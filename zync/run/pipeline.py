@@ -56,6 +56,16 @@ class Part:
         """Whether there is a process."""
         return self.process is not None
 
+    @property
+    def well(self) -> bool:
+        """Whether it ran, or runs, for long."""
+        return time.monotonic() - self.began > _WELL_SECONDS
+
+    @property
+    def falters(self) -> bool:
+        """Whether it was started again more than once of late: that it runs does not say that it works."""
+        return self.failures > 1 and not self.well
+
     def state(self) -> str:
         """What it does, in a word or two."""
         if not self.runs:
@@ -169,7 +179,7 @@ class Pipeline:
         return code
 
     def _again(self, part: Part, code: int) -> None:
-        if time.monotonic() - part.began > _WELL_SECONDS:
+        if part.well:
             part.failures = 0
         first, longest = _WAIT_SECONDS
         if code == OwnedError.exit_code:
