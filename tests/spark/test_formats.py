@@ -196,6 +196,25 @@ def test_bad_bytes_are_set_aside_each_with_its_reason_and_others_go_on(
     assert pipeline.values() == [{"x": 3}, {"x": None}, {"x": 4}]  # the tombstone is one by itself
 
 
+def test_text_in_avro_that_is_not_utf_8_is_set_aside(pipeline: Pipeline, registry: RunningRegistry) -> None:
+    some = {"type": "array", "items": {"type": "map", "values": ["null", record("shop.Inner", text="string")]}}
+    order = record("shop.Outer", txn="string", n="int", more=some)
+    number = registry.register("utf-value", order)
+    pipeline.change(registry=RegistryAccess(registry.url), formats=Formats(value="avro"))
+    pipeline.rules(out="SELECT seqno, value:more[0].key.text::string AS text FROM a")
+    good = avro(order, {"txn": "1", "n": 1, "more": [{"key": {"text": "\ufffdé"}, "none": None}]})
+    assert good.count("é".encode()) == good.count(b"key") == 1
+    bad = [
+        good.replace("é".encode(), b"\xff\xfe"),
+        good.replace(b"key", b"k\xe9y"),
+        good.replace(b"\x021", b"\x02\xff"),
+    ]
+    put(pipeline, *[("a", None, framed(number, one)) for one in (good, *bad)])
+    pipeline.sync()
+    assert pipeline.values() == [{"text": "\ufffdé"}]
+    assert reasons(pipeline) == [f"value is not Avro as schema {number} says"] * 3
+
+
 def test_what_announces_more_than_there_is_does_no_harm(pipeline: Pipeline, registry: RunningRegistry) -> None:
     """Avro's reader makes room for what is announced before it looks: two gigabytes, and a list of eight."""
     text = record("shop.Text", txn="string", n="int", more={"type": "array", "items": "int"})

@@ -1,6 +1,8 @@
 """Avro, by Spark's own module for it: what the bytes mean by a schema."""
 
 import json
+from functools import reduce
+from operator import and_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -44,6 +46,25 @@ def _with_digits_of_spark(schema: Any) -> Any:
     return {key: _with_digits_of_spark(its) if key in _HOLDS_TYPES else its for key, its in schema.items()}
 
 
+def _is_utf8(value: "Column", kind: "DataType") -> "Column":
+    """Whether all text in it is: VARIANT has text of letters, and what is none would become others."""
+    from pyspark.sql import functions as sf  # noqa: PLC0415
+    from pyspark.sql.types import ArrayType, MapType, StringType, StructType  # noqa: PLC0415
+
+    if isinstance(kind, StringType):
+        found = sf.is_valid_utf8(value)
+    elif isinstance(kind, StructType):
+        found = reduce(and_, (_is_utf8(value[one.name], one.dataType) for one in kind.fields), sf.lit(True))
+    elif isinstance(kind, ArrayType):
+        found = sf.forall(value, lambda one: _is_utf8(one, kind.elementType))
+    elif isinstance(kind, MapType):
+        keys, values = sf.map_keys(value), sf.map_values(value)
+        found = sf.forall(keys, sf.is_valid_utf8) & sf.forall(values, lambda one: _is_utf8(one, kind.valueType))
+    else:
+        return sf.lit(True)
+    return sf.coalesce(found, sf.lit(True))
+
+
 def avro(spark: "SparkSession", data: str, schema: Schema) -> "Column":
     """What Avro bytes mean: a struct whose `v` is that, as VARIANT; null where they are not as the schema says.
 
@@ -69,8 +90,13 @@ def avro(spark: "SparkSession", data: str, schema: Schema) -> "Column":
         inner = cast("StructType", kind)["v"].dataType
         decoded = from_avro(sf.expr(data), around, {"mode": "FAILFAST"}).cast(with_leaves(kind, in_variant))
         nested = isinstance(inner, StructType | ArrayType | MapType)
-        value = sf.to_variant_object(decoded["v"]) if nested else decoded["v"].cast("variant")
-        found = try_eval(spark, sf.struct(sf.coalesce(value, sf.parse_json(sf.lit("null"))).alias("v")))
+
+        def meant(one: "Column") -> "Column":
+            value = sf.to_variant_object(one["v"]) if nested else one["v"].cast("variant")
+            found = sf.struct(sf.coalesce(value, sf.parse_json(sf.lit("null"))).alias("v"))
+            return sf.when(_is_utf8(one["v"], inner), found)
+
+        found = try_eval(spark, sf.transform(sf.array(decoded), meant)[0])  # decoded once, and used twice
         empty = [f"CAST(NULL AS BINARY) AS {column}" for column in ("key", "value", "unpacked")]
         spark.range(0).selectExpr(*empty).select(found)  # so that what is wrong with the schema is known here
     except TypeError as error:  # PySpark's way to say that the class is not there
