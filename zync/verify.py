@@ -16,10 +16,10 @@ from pyarrow.fs import FileType
 from zync.config import Config
 from zync.errors import ZyncError
 from zync.ingest.batch import Source
-from zync.ingest.raw import RAW_SCHEMA, existing_raw, first_seqno, positions
+from zync.ingest.raw import RAW_SCHEMA, existing_raw, first_seqno, next_seqno, positions, stored_id
 from zync.lake import DataFile, data_files, dataset, first_line, table_files
 from zync.staging.table import STAGING_SCHEMA, SYNC, existing_staging
-from zync.transactions.known import SETTLED_KINDS, Known, advance, read_cursor
+from zync.transactions.known import IN_FLIGHT_KINDS, SETTLED_KINDS, Known, advance, read_cursor
 from zync.transactions.set_aside import REVISITS, seqnos
 
 _SHOWN = 20
@@ -60,8 +60,21 @@ def verify(raw: str, staging: str | None, config: Config, *, every_version: bool
             if old.transaction_version(SYNC) is not None:
                 claims += _named(f"version {old.version()}: ", _staging(old, config, read))
         claims += [kept] if every_version else []
-        claims += _staging(newest, config, read)
+        claims += [*_staging(newest, config, read), _made_of(newest, table)]
     return claims
+
+
+def _made_of(staging: DeltaTable, raw: DeltaTable) -> Claim:
+    claim = Claim("staging was made of this raw, which has all records that it knows of", 1)
+    try:
+        cursor = read_cursor(staging)
+    except (ZyncError, OSError):  # which is a claim of its own
+        return claim
+    if cursor.raw_id not in (None, str(raw.metadata().id)):
+        claim.broken(f"it was made of the raw with table id {cursor.raw_id}, and this is {raw.metadata().id}")
+    if cursor.head >= next_seqno(raw):
+        claim.broken(f"it has seen records up to seqno {cursor.head:,}, and raw's last is {next_seqno(raw) - 1:,}")
+    return claim
 
 
 def _kept(newest: DeltaTable, claim: Claim) -> Iterator[DeltaTable]:
@@ -177,17 +190,22 @@ def _by_partition(places: Any) -> Iterator[tuple[Source, Any]]:
 
 def _against_kafka(table: DeltaTable, config: Config) -> Claim:
     from zync.ingest.broker import Brokers  # noqa: PLC0415 - only where a broker is asked
+    from zync.ingest.caught_up import made_anew  # noqa: PLC0415
 
     claim = Claim("positions are within what Kafka has")
     brokers = Brokers(config.kafka)
     there = brokers.topics()
     stored = positions(table).next
+    ids = brokers.topic_ids({source.topic for source in stored if source.topic in there})
     for source, bounds in brokers.bounds([source for source in stored if source.topic in there]).items():
         claim.count += 1
         if not bounds.earliest <= stored[source] <= bounds.stable:
             claim.broken(
                 f"{source}: raw's next offset is {stored[source]}, Kafka has {bounds.earliest} to {bounds.stable}"
             )
+    for source in stored:
+        if made_anew(stored_id(table, source), ids.get(source.topic)):
+            claim.broken(f"{source}: the topic was made anew since raw read it")
     return claim
 
 
@@ -210,6 +228,7 @@ def _staging(table: DeltaTable, config: Config, read: dict[str, Any]) -> Iterato
         return
     in_flight = _in_flight(rows.filter(pc.greater_equal(rows["sync"], cursor.full)))
     settled = rows.filter(pc.is_in(rows["kind"], pa.array([*SETTLED_KINDS, "late", "duplicate", "ignored", "trimmed"])))
+    yield _flying_once(rows)
     yield _settled_once(settled, in_flight, cursor.head)
     yield _once(rows, config.transactions.remember)
     yield _revisited_once(rows)
@@ -236,6 +255,15 @@ def _syncs(table: DeltaTable, rows: pa.Table) -> Claim:
     last = table.transaction_version(SYNC)
     if numbers != list(range(1, (last or 0) + 1)):
         claim.broken(f"the log's last sync is {last}, the cursor rows are of {numbers[:3]} … {numbers[-3:]}")
+    return claim
+
+
+def _flying_once(rows: pa.Table) -> Claim:
+    flying = rows.filter(pc.is_in(rows["kind"], pa.array(IN_FLIGHT_KINDS)))
+    claim = Claim("each sync says of a transaction in flight once that it is", flying.num_rows)
+    times = flying.group_by(["sync", "txn"]).aggregate([([], "count_all")])
+    for one in times.filter(pc.greater(times["count_all"], 1)).to_pylist():
+        claim.broken(f"sync {one['sync']} says it of transaction {one['txn']} {one['count_all']} times")
     return claim
 
 

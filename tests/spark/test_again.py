@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +83,8 @@ def without(kind: str) -> Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
     return lambda found: [row for row in found if row["kind"] != kind]
 
 
-def doubled(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return found + [row for row in found if row.get("kind") in (None, "output")]
+def doubled(found: list[dict[str, Any]], kind: str = "output") -> list[dict[str, Any]]:
+    return found + [row for row in found if row.get("kind") in (None, kind)]
 
 
 DAMAGE: dict[str, Any] = {
@@ -93,6 +94,7 @@ DAMAGE: dict[str, Any] = {
     "a row of raw is lost": ("raw", None, lambda found: found[1:], "files of"),
     "a lost output row": ("staging", "output", without("output"), "output offsets"),
     "a doubled output row": ("staging", "output", doubled, "output offsets"),
+    "a doubled row in flight": ("staging", "pending", partial(doubled, kind="pending"), "each sync says"),
     "a lost transaction": ("staging", "done", without("done"), "each record up to head"),
     "a cursor set forward": ("staging", None, forward, "the cursor is before"),
 }
@@ -107,6 +109,17 @@ def test_verify_finds_damage(lake: Path, demo: Path, name: str) -> None:
     else:
         rewrite(lake / table, kind, change)
     assert any(text.startswith(claim) for text in broken(lake, demo)), broken(lake, demo)
+
+
+def test_verify_finds_that_raw_is_another_or_shorter(lake: Path, demo: Path) -> None:
+    newest = max((lake / "raw" / "_delta_log").glob("*.json"))
+    newest.rename(lake / "entry")
+    assert any(text.startswith("staging was made of this raw") for text in broken(lake, demo))
+    (lake / "entry").rename(newest)
+    assert broken(lake, demo) == []
+    shutil.rmtree(lake / "raw")
+    load(str(lake / "raw"), [str(demo / f"consume-{n}.jsonl") for n in (1, 2)])
+    assert broken(lake, demo) == ["staging was made of this raw, which has all records that it knows of"]
 
 
 def test_verify_reads_each_file_once_for_all_versions(lake: Path, demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
