@@ -1,16 +1,19 @@
 -- In: `arrived`: rows of one output topic; `tombstones`: what was deleted before; `kept`: the target's rows of the
 --     keys that arrived.
 -- Out: all versions of those keys, one a transaction, each with where the next one begins.
+--     (`_missing`: the columns that Debezium left out, as they had not changed: they are as in the version before.)
 WITH changed AS (
   SELECT max_by(k, place) AS k, max_by(v, place) AS v, max_by(deleted, place) AS deleted, max(place) AS place
+    {{known}}
   FROM arrived GROUP BY key, place.seqno
 ),
 versions AS (
-  SELECT {{changed}}, deleted AS _deleted, place.position AS _position, place.seqno AS _seqno FROM changed
+  SELECT {{changed}}, {{missing}} AS _missing, deleted AS _deleted, place.position AS _position, place.seqno AS _seqno
+  FROM changed
   UNION ALL
-  SELECT {{columns}}, false, _position, _seqno FROM kept
+  SELECT {{kept}}, coalesce({{missing_before}}, array()), false, _position, _seqno FROM kept
   UNION ALL
-  SELECT {{tombstones}}, true, place.position, place.seqno
+  SELECT {{tombstones}}, array(), true, place.position, place.seqno
   FROM tombstones WHERE key IN (SELECT key FROM arrived)
 )
 SELECT {{filled}}, _deleted, _position, _seqno,

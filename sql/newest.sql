@@ -6,7 +6,7 @@
 -- begin alike, so they are sorted by their hashes first.
 WITH by_key AS (
   SELECT key, max_by(struct(value, place), place) AS newest, count(*) AS arrivals
-    {{before}}
+    {{known}}
   FROM arrived GROUP BY xxhash64(key), key
 ),
 newest AS (

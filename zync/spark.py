@@ -285,13 +285,16 @@ def _within(error: BaseException) -> BaseException:
 
 def message_of(error: BaseException) -> str:
     """What a Spark error says in one line: no Java, no plan, no stack."""
+    from py4j.protocol import Py4JError  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     error = _within(error)
     raised = re.findall(r"^(\w[\w.]*: .*)$", str(error).split("JVM stacktrace")[0], re.MULTILINE)
     if "Python worker" in str(error) and raised:
         return " ".join(raised[-1].split())
-    text = error.getMessage() if isinstance(error, PySparkException) and error.getMessage() else str(error)
+    text = str(error)
+    with contextlib.suppress(Py4JError):  # which Delta's errors do not have in Spark
+        text = (error.getMessage() if isinstance(error, PySparkException) else None) or text
     text = re.split(r"\n\s*(?:==|at |JVM stacktrace|File \")|;\n", text or type(error).__name__)[0]
     text = re.sub(r"\s*SQLSTATE: \w+", "", text)
     return " ".join(text.split())

@@ -57,6 +57,11 @@ def name(text: str) -> str:
     return "`" + text.replace("`", "``") + "`"
 
 
+def aliased(columns: dict[str, str]) -> list[str]:
+    """What to select so that columns of those names have those values."""
+    return [f"{value} AS {name(column)}" for column, value in columns.items()]
+
+
 def try_eval(spark: "SparkSession", column: "Column") -> "Column":
     """`column`, null for rows where evaluating it fails (Catalyst's TryEval, which has no SQL name)."""
     from pyspark.sql.classic.column import Column  # noqa: PLC0415

@@ -1,15 +1,16 @@
 """For any rows of any transactions, delivered in any parts, tables are what a model makes of the source's order."""
 
+import itertools
 import json
 import os
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from deltalake import DeltaTable
@@ -31,16 +32,21 @@ deliver: {{tables: {{versions: {{apply: history}}, every: {{apply: append}}}}}}
 {preset}"""
 PRESET = "transactions: {preset: debezium, topic: records.transaction}\n"
 RULE = (
-    "SELECT seqno, value:id::int AS id, value:kind::string AS kind, value:amount::decimal(10, 2) AS amount "
-    "FROM arriving"
+    "SELECT seqno, value:id::int AS id, value:kind::string AS kind, value:amount::decimal(10, 2) AS amount, "
+    "value:note::string AS note FROM arriving"
 )
+LEFT_OUT = "__debezium_unavailable_value"
+UNKNOWN = "what it was before, which is yet to come"
 Key = tuple[int, str | None]
+Change = tuple[Key, Decimal | None, str | None]
+"""Key, amount (None: deleted), note."""
 
 KEYS = st.tuples(st.integers(-2, 2), st.sampled_from(["a", "é", None]))
 AMOUNTS = st.decimals(-100, 100, places=2)
-UPSERT = st.tuples(KEYS, AMOUNTS).map(lambda one: [one])
-DELETE = st.tuples(KEYS, st.none()).map(lambda one: [one])
-RENAME = st.tuples(KEYS, KEYS, AMOUNTS).map(lambda one: [(one[0], None), (one[1], one[2])])
+NOTES = st.sampled_from(["a", "b", None, LEFT_OUT, LEFT_OUT])
+UPSERT = st.tuples(KEYS, AMOUNTS, NOTES).map(lambda one: [one])
+DELETE = st.tuples(KEYS, st.none(), st.none()).map(lambda one: [one])
+RENAME = st.tuples(KEYS, KEYS, AMOUNTS, NOTES).map(lambda one: [(one[0], None, None), one[1:]])
 TRANSACTION = st.lists(st.one_of(UPSERT, UPSERT, DELETE, RENAME), min_size=1, max_size=4).map(
     lambda parts: [change for part in parts for change in part]
 )
@@ -48,43 +54,84 @@ SYNCS = st.lists(st.lists(TRANSACTION, min_size=1, max_size=5), min_size=2, max_
 WAYS = st.sampled_from(["later", "whole", "whole", "cut", "twice"])
 
 
+class Placed(NamedTuple):
+    """A change, and where its transaction is in the source's order (no position: 0) and in that of arrival."""
+
+    key: Key
+    amount: Decimal | None
+    note: str | None
+    position: int
+    seqno: int
+
+
 @dataclass
 class Model:
-    """What tables are to be. changes: key, amount (None: deleted), position and seqno, in the order of arrival."""
+    """What tables are to be, of all changes in the order of arrival, when those up to a seqno have arrived."""
 
     preset: bool
-    changes: list[tuple[Key, Decimal | None, int, int]]
+    changes: list[Placed]
+    upto: int = 0
 
     @property
     def every(self) -> list[Any]:
-        return sorted(((*key, amount, seqno, amount is None) for key, amount, _, seqno in self.changes), key=repr)
+        arrived = [one for one in self.changes if one.seqno <= self.upto]
+        rows = [(*one.key, one.amount, one.note, one.seqno, one.amount is None) for one in arrived]
+        return sorted(rows, key=repr)
 
     @property
     def versions(self) -> list[Any]:
         """Of each key what each transaction left, in the source's order, until the next one that had the key."""
         found = []
-        for key in {one[0] for one in self.changes}:
-            left = {(position, seqno): amount for k, amount, position, seqno in self.changes if k == key}
+        for key in {one.key for one in self.changes}:
+            left, note = dict[tuple[int, int], tuple[Decimal | None, str | None]](), UNKNOWN
+            for one in self.in_order(key):
+                if one.seqno > self.upto:
+                    note = UNKNOWN
+                    continue
+                note = note if self.preset and one.note == LEFT_OUT else one.note
+                left[one.position, one.seqno] = one.amount, note
             places = sorted(left)
-            for place, following in zip(places, [*places[1:], None], strict=True):
-                if left[place] is not None:
+            for place, following in itertools.zip_longest(places, places[1:]):
+                if left[place][0] is not None:
                     at = 0 if self.preset else 1
                     until = following[at] if following else None
-                    found.append((*key, left[place], place[1], place[at], until, following is None))
+                    found.append((*key, *left[place], place[1], place[at], until, following is None))
         return sorted(found, key=repr)
 
     @property
     def newest(self) -> list[Any]:
-        return sorted((one[:4] for one in self.versions if one[6]), key=repr)
+        return sorted((one[:5] for one in self.versions if one[7]), key=repr)
+
+    def in_order(self, key: Key) -> list[Placed]:
+        """The changes of that key, as the source has them."""
+        return sorted((one for one in self.changes if one.key == key), key=lambda one: (one.position, one.seqno))
+
+    def as_sources_are(self) -> "Model":
+        """Where there is no row, no column of it is left out."""
+        changes = list(self.changes)
+        for key in {one.key for one in changes}:
+            there = False
+            for one in self.in_order(key):
+                if one.note == LEFT_OUT and not there:
+                    changes[changes.index(one)] = one._replace(note=f"of {one.seqno}")
+                there = one.amount is not None
+        return Model(self.preset, changes)
+
+    def assert_found(self, folder: Path) -> None:
+        found = found_in(folder)
+        for topic, expected in (("newest", self.newest), ("versions", self.versions), ("every", self.every)):
+            unknown = {(*one[:2], one[4]) for one in expected if one[3] == UNKNOWN}
+            rows = [(*one[:3], UNKNOWN if (*one[:2], one[4]) in unknown else one[3], *one[4:]) for one in found[topic]]
+            assert sorted(rows, key=repr) == expected
 
 
-def rows_of(changes: list[tuple[Key, Decimal | None]]) -> list[Row]:
+def rows_of(changes: Iterable[Placed]) -> list[Row]:
     made: list[Row] = []
-    for (number, kind), amount in changes:
-        key = {"id": number, "kind": kind}
+    for one in changes:
+        key = dict(zip(("id", "kind"), one.key, strict=True))
         text = json.dumps(key, separators=(",", ":"), ensure_ascii=False)
-        value = None if amount is None else json.dumps(key)[:-1] + f', "amount": {amount}}}'
-        made += [(topic, text, value) for topic in ("newest", "versions", "every")]
+        value = f'{json.dumps(key)[:-1]}, "amount": {one.amount}, "note": {json.dumps(one.note)}}}'
+        made += [(topic, text, None if one.amount is None else value) for topic in ("newest", "versions", "every")]
     return made
 
 
@@ -92,7 +139,7 @@ def found_in(folder: Path) -> dict[str, list[Any]]:
     more = {"newest": (), "versions": ("valid_from", "valid_to", "current"), "every": ("_deleted",)}
     found = {}
     for topic, columns in more.items():
-        names = ("id", "kind", "amount", "_seqno", *columns)
+        names = ("id", "kind", "amount", "note", "_seqno", *columns)
         table = DeltaTable(str(folder / topic)).to_pyarrow_table().to_pylist()
         found[topic] = sorted((tuple(one[name] for name in names) for one in table), key=repr)
     return found
@@ -136,22 +183,25 @@ def test_tables_are_what_the_source_says(spark: Any, preset: bool, syncs: list[A
         staging, folder = Staging(Path(name), "localhost:1"), Path(name) / "lake" / "tables"
         staging.config(CONFIG.format(preset=PRESET if preset else ""))
         (Path(name) / "rule.sql").write_text(RULE)
-        model, given_positions = Model(preset, []), iter(positions)
+        flat = [changes for transactions in syncs for changes in transactions]
+        placed = [
+            Placed(*change, positions[number] or 0, number + 1)
+            for number, changes in enumerate(flat)
+            for change in changes
+        ]
+        model, given_positions = Model(preset, placed).as_sources_are(), iter(positions)
         for way, transactions in zip([*ways[:-1], "whole"], syncs, strict=True):
-            mine = [next(given_positions) for _ in transactions]
-            first = staging.seqno + 1
-            staging.sync(map(rows_of, transactions), positions=iter(mine))
-            for number, changes in enumerate(transactions):
-                place = (mine[number] or 0, first + number)
-                model.changes += [(key, amount, *place) for key, amount in changes]
+            first, model.upto = model.upto + 1, model.upto + len(transactions)
+            seqnos = range(first, model.upto + 1)
+            mine = [rows_of(one for one in model.changes if one.seqno == seqno) for seqno in seqnos]
+            staging.sync(mine, positions=given_positions)
             if way == "cut":
                 with cut_short():
                     deliver(spark, staging, folder)
                 continue
             for _ in range({"later": 0, "whole": 1, "twice": 2}[way]):
                 deliver(spark, staging, folder)
-                expected = {"newest": model.newest, "versions": model.versions, "every": model.every}
-                assert found_in(folder) == expected
+                model.assert_found(folder)
         anew = Path(name) / "lake" / "anew"
         deliver(spark, staging, anew)  # all in one batch
         assert found_in(anew) == found_in(folder)

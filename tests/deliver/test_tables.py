@@ -3,16 +3,18 @@
 import itertools
 import json
 import os
+import shutil
 import signal
 import threading
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from tests.conftest import start
 from tests.deliver.conftest import Row, Staging, row
@@ -29,11 +31,14 @@ from zync.yaml import load
 CONFIG = """\
 topics: {{records: {{id: "value:txn", as: arriving}}}}
 outputs:
-  - {{topic: accounts, sql: accounts.sql, key: [id]}}
+  - {{topic: accounts, sql: accounts.sql, key: [{key}]}}
   - {{topic: history, sql: history.sql}}
 {more}"""
 ACCOUNTS = "SELECT seqno, value:id::int AS id, value:balance::decimal(10, 2) AS balance, value:note::string AS note"
 HISTORY = "SELECT seqno, value:id::int AS id, value:delta::decimal(10, 2) AS delta"
+
+PRESET = "transactions: {preset: debezium, topic: records.transaction}\n"
+LEFT_OUT = "__debezium_unavailable_value"
 
 Tables = Callable[..., "Lake"]
 
@@ -45,8 +50,8 @@ class Lake:
         self.staging, self.spark = staging, spark
         self.config()
 
-    def config(self, more: str = "", accounts: str = ACCOUNTS) -> None:
-        self.staging.config(CONFIG.format(more=more))
+    def config(self, more: str = "", accounts: str = ACCOUNTS, key: str = "id") -> None:
+        self.staging.config(CONFIG.format(more=more, key=key))
         for name, text in (("accounts", accounts), ("history", HISTORY)):
             (self.staging.folder / f"{name}.sql").write_text(f"{text} FROM arriving")
 
@@ -143,15 +148,59 @@ def test_of_what_was_deleted_only_that_is_read_which_may_be_newer(lake: Lake, *,
 
 def test_a_column_that_had_not_changed_keeps_its_value(lake: Lake) -> None:
     """Debezium leaves out large values that an update did not touch (TOAST)."""
-    lake.config("transactions: {preset: debezium, topic: records.transaction}\n")
-    left_out = "__debezium_unavailable_value"
-    lake.staging.sync([[account(1, "1", "long")], [account(2, "2", "text")], [account(2, "3", left_out)]])
+    lake.config(PRESET)
+    lake.staging.sync([[account(1, "1", "long")], [account(2, "2", "text")], [account(2, "3", LEFT_OUT)]])
     lake.deliver()
     assert [(one["id"], one["note"]) for one in lake.rows("accounts")] == [(1, "long"), (2, "text")]
-    lake.staging.sync([[account(1, "5", left_out)], [account(3, "6", left_out)]])
+    lake.staging.sync([[account(1, "5", LEFT_OUT)], [account(3, "6", LEFT_OUT)]])
     lake.deliver()
     found = [(one["id"], str(one["balance"]), one["note"]) for one in lake.rows("accounts")]
     assert found == [(1, "5.00", "long"), (2, "3.00", "text"), (3, "6.00", None)]
+
+
+@pytest.mark.parametrize("apply", ["upsert", "history"])
+def test_a_column_that_had_not_changed_has_the_value_before_it_that_arrives_later(lake: Lake, apply: str) -> None:
+    lake.config(f"{PRESET}deliver: {{tables: {{accounts: {{apply: {apply}}}}}}}")
+    for position, note in ((50, "a"), (100, LEFT_OUT), (200, LEFT_OUT), (80, "b"), (150, LEFT_OUT), (70, "no")):
+        lake.staging.sync([[account(1, f"{position}", note)]], positions=iter([position]))
+        lake.deliver()
+    by_place = sorted((one["_position"], str(one["balance"]), one["note"]) for one in lake.rows("accounts"))
+    assert by_place[-1] == (200, "200.00", "b")
+    if apply == "history":
+        assert [(one[0], one[2]) for one in by_place[:-1]] == [(50, "a"), (70, "no"), (80, "b"), (100, "b"), (150, "b")]
+
+
+def test_a_placeholder_is_one_in_any_type_that_it_comes_in(lake: Lake) -> None:
+    """As PostgreSQL's text, bytea, json, arrays and hstore come."""
+    code = [*LEFT_OUT.encode()]
+    base64 = b64encode(LEFT_OUT.encode()).decode()
+    columns: dict[str, tuple[str, list[Any], Any]] = {
+        "texts": ("array<string>", [[LEFT_OUT], ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"]], ["x"]),
+        "blobs": ("array<binary>", [[base64]], ["aGk="]),
+        "numbers": ("array<int>", [code], [1]),
+        "longs": ("array<bigint>", [code], [2]),
+        "pairs": ("map<string, string>", [{LEFT_OUT: LEFT_OUT}], {"a": "b"}),
+        "bytes": ("binary", [base64], "aGk="),
+        "base64": ("string", [base64, LEFT_OUT.encode().hex(), LEFT_OUT], "aGk="),
+        "json": ("variant", [LEFT_OUT, base64, [LEFT_OUT], code, {LEFT_OUT: LEFT_OUT}], {"a": LEFT_OUT}),
+    }
+    selected = ", ".join(
+        (f"value:{one}" if kind == "variant" else f"from_json(to_json(value), '{one} {kind}').{one}") + f" AS {one}"
+        for one, (kind, _, _) in columns.items()
+    )
+    lake.config(PRESET, f"SELECT seqno, value:id::int AS id, {selected}")
+
+    def deliver(values: dict[str, Any]) -> dict[str, Any]:
+        lake.staging.sync([[("accounts", '{"id":1}', json.dumps({"id": 1, **values}))]])
+        lake.deliver()
+        rows = lake.spark.read.format("delta").load(str(lake.folder / "accounts"))
+        (found,) = rows.selectExpr("to_json(struct(*)) AS one").collect()
+        return {one: value for one, value in json.loads(found.one).items() if one in columns}
+
+    values = {one: value for one, (_, _, value) in columns.items()}
+    assert deliver(values) == values
+    for number in range(max(len(its) for _, its, _ in columns.values())):
+        assert deliver({one: its[number % len(its)] for one, (_, its, _) in columns.items()}) == values
 
 
 def transfers(count: int, first: int) -> list[list[Row]]:
@@ -283,8 +332,65 @@ def test_what_others_did_to_a_table_is_recognised(lake: Lake) -> None:
     with pytest.raises(ZyncError, match=r"somebody else changed the table at .*accounts: its version \d+ is UPDATE"):
         lake.deliver()
     (lake.folder / "accounts").rename(lake.folder / "elsewhere")
-    with pytest.raises(ZyncError, match="the table of output accounts is gone"):
+    with pytest.raises(ZyncError, match="accounts, of output accounts, is gone: put it back"):
         lake.deliver()
+
+
+def test_what_others_did_is_recognised_without_a_snapshot_on_record(lake: Lake) -> None:
+    lake.staging.sync(transfers(3, 0))
+    lake.deliver()
+    lake.spark.sql(f"DELETE FROM delta.`{lake.folder}/accounts` WHERE id = 1")  # noqa: S608
+    shutil.rmtree(lake.folder / "_snapshots")
+    with pytest.raises(ZyncError, match=r"somebody else changed the table .*: its version 2 is DELETE"):
+        lake.deliver()
+
+
+def test_what_others_did_meanwhile_is_recognised(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.staging.sync(transfers(3, 0))
+    lake.deliver()
+    lake.staging.sync(transfers(3, 3))
+
+    def disturbed(*args: Any, **options: Any) -> int:
+        count = apply.deliver(*args, **options)
+        table = DeltaTable(str(lake.folder / "history"))
+        write_deltalake(table, table.to_pyarrow_table().slice(0, 1), mode="append")
+        return count
+
+    monkeypatch.setattr(tables, "deliver", disturbed)
+    with pytest.raises(ZyncError, match=r"somebody else changed the table .*history: its version \d+ is WRITE"):
+        lake.deliver()
+    monkeypatch.undo()
+    with pytest.raises(ZyncError, match="somebody else changed the table"):
+        lake.deliver()
+    assert [one.sync for one in lake.versions()] == [1]
+
+
+def test_that_what_was_deleted_is_not_known_any_more_is_recognised(lake: Lake) -> None:
+    lake.staging.sync(transfers(3, 0))
+    lake.deliver()
+    shutil.rmtree(lake.folder / "_deleted" / "accounts")
+    lake.staging.sync(transfers(3, 3))
+    with pytest.raises(ZyncError, match=r"_deleted/accounts, of output accounts, is gone: put it back"):
+        lake.deliver()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"more": "deliver: {tables: {accounts: {apply: history}}}"}, "apply is history, and was upsert when"),
+        ({"more": "deliver: {tables: {accounts: {partition_by: [id]}}}"}, "partition_by is id, and was none when"),
+        ({"key": "id, note"}, "key is id, note, and was id when"),
+    ],
+)
+def test_a_table_stays_what_it_was_made_as(lake: Lake, change: dict[str, str], says: str) -> None:
+    lake.staging.sync(transfers(3, 0))
+    lake.deliver()
+    lake.config(**change)
+    lake.staging.sync(transfers(3, 3))
+    with pytest.raises(UsageError, match=says):
+        lake.deliver()
+    lake.config()
+    lake.deliver()
 
 
 def test_a_table_that_is_not_ours_is_left_alone(lake: Lake) -> None:
@@ -460,8 +566,22 @@ def test_it_follows(lake: Lake) -> None:
 
 def test_rules_that_make_no_table_are_the_users_mistake(lake: Lake) -> None:
     lake.staging.sync([[row("accounts", 1)]])
-    lake.config("", ACCOUNTS + ", 1 AS _seqno")
-    with pytest.raises(UsageError, match="selects '_seqno', which is a column of zync's own"):
+    for column, says in (
+        ("1 AS _seqno", "selects '_seqno', which is a column of zync's own"),
+        ("1 AS _LEFT_out", "selects '_LEFT_out', which is a column of zync's own"),
+        ("1 AS `a b`", "selects 'a b', and tables have no ' ' in the name of a column"),
+        ("map(1, 2) AS pairs", "column 'pairs' is map<int,int>: cast its keys to string"),
+    ):
+        lake.config("", f"{ACCOUNTS}, {column}")
+        with pytest.raises(UsageError, match=says):
+            lake.deliver()
+    lake.config("", "SELECT seqno, value:id AS id")
+    with pytest.raises(UsageError, match="column 'id' is variant, by which no row is found: cast it"):
+        lake.deliver()
+    lake.config("deliver: {tables: {history: {cluster_by: [iid]}}}\n")
+    with pytest.raises(
+        UsageError, match=r"deliver.tables.history.cluster_by: 'iid' is no column of it: \['_deleted', "
+    ):
         lake.deliver()
     lake.config("deliver: {tables: {history: {apply: upsert}}}\n")
     with pytest.raises(UsageError, match="has no key, which apply: upsert needs"):

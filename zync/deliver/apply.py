@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
 
+from zync.deliver import left_out
 from zync.deliver.staged import first_place
 from zync.deliver.target import PLACE, VALIDITY, Target
 from zync.deliver.writer import Writer
@@ -12,17 +13,16 @@ from zync.etl.rules import JSON_OPTIONS
 from zync.frames import Keeper, local, read_parquet
 from zync.lake import data_files, open_table
 from zync.spark import message_of, spark_errors
-from zync.sql import literal, name, options, statement
+from zync.sql import aliased, literal, name, options, statement
 from zync.staging.table import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _FROM_JSON = {**JSON_OPTIONS, "mode": "FAILFAST"}
-_LEFT_OUT = "<=> '__debezium_unavailable_value'"
-"""What Debezium says of a value that had not changed, and that it did not look up (TOAST)."""
 _TOMBSTONE = "key STRING, place STRUCT<position: BIGINT, seqno: BIGINT>"
-_OF_PLACE = ("place.position AS _position", "place.seqno AS _seqno")
+_OF_PLACE = {"_position": "place.position", "_seqno": "place.seqno"}
+_NEWER = "(s._position > t._position OR s._position = t._position AND s._seqno > t._seqno)"
 _PRUNED_BY = ("byte", "short", "integer", "long", "date", "timestamp", "string", "decimal")
 
 
@@ -77,6 +77,7 @@ class _Apply:
         self.is_new, self.debezium = is_new, debezium
         self.spark, self.target = writer.spark, writer.target
         self.columns = self.target.columns.names
+        self.may_be_left_out = left_out.may_be_left_out(self.target.columns, self.target.key) if debezium else {}
 
     def kept(self) -> "tuple[DataFrame, int]":
         """What arrived, kept for several uses, and how much it is."""
@@ -87,8 +88,8 @@ class _Apply:
     def append(self) -> int:
         """All rows, those of deletes too."""
         arrived, count = self.kept()
-        columns = [f"{self.value(one)} AS {name(one)}" for one in self.columns]
-        rows = arrived.selectExpr(*columns, *_OF_PLACE, "deleted AS _deleted")
+        columns = {one: self.value(one) for one in self.columns} | _OF_PLACE | {"_deleted": "deleted"}
+        rows = arrived.selectExpr(*aliased(columns))
         if self.is_new:
             self.writer.fill(rows)
         elif count:
@@ -100,49 +101,48 @@ class _Apply:
         of_key = f"CASE WHEN deleted THEN k.{name(column)} ELSE v.{name(column)} END"
         return of_key if column in self.target.key else f"v.{name(column)}"
 
-    def may_be_left_out(self) -> list[str]:
-        """Columns whose values Debezium may have left out."""
-        fields = self.target.columns.fields if self.debezium else ()
-        return [one.name for one in fields if one.dataType.typeName() == "string" and one.name not in self.target.key]
+    @property
+    def some_left_out(self) -> str:
+        """An aggregate: whether any row has a column that was left out."""
+        return f"coalesce(bool_or({' OR '.join(self.may_be_left_out.values()) or 'false'}), false)"
 
     def remember_deleted(self, rows: "DataFrame") -> None:
         """Puts on record what is deleted in `rows`, so that what is older does not bring it back."""
         gone = rows.where("deleted").selectExpr("key", "struct(place.position, place.seqno) AS place")
-        self.writer.append(gone, self.writer.deleted)
+        self.writer.append(gone, str(self.target.deleted))
 
     def bind_tombstones(self, where: str = "true") -> None:
         """What was deleted before, as far as it counts; where nothing was, an empty table that plans leave out."""
-        there = open_table(self.writer.deleted) is not None
-        reader = self.spark.read.format("delta")
-        found = reader.load(self.writer.deleted).where(where) if there else local(self.spark, [], _TOMBSTONE)
+        location = str(self.target.deleted)
+        table = open_table(location)
+        found = local(self.spark, [], _TOMBSTONE)
+        if table and table.version():  # or was made, and nothing was deleted yet
+            found = self.spark.read.format("delta").load(location).where(where)
         found.createOrReplaceTempView("tombstones")
 
     def upsert(self) -> int:
         """One row a key, the newest in the source's order."""
         position, seqno = self.begin
         self.bind_tombstones(f"place.position > {position} OR place.position = {position} AND place.seqno >= {seqno}")
-        before, columns, keep = [], [], {}
-        for index, column in enumerate(self.may_be_left_out()):
-            given, known = f"v.{name(column)}", f"before_{index}"
-            there = f"NOT deleted AND NOT {given} {_LEFT_OUT}"
-            before.append(f", max_by(named_struct('x', {given}), place) FILTER (WHERE {there}) AS {known}")
-            columns.append(f"{given} {_LEFT_OUT} AND {known} IS NULL AS _unknown_{index}")
-            columns.append(f"CASE WHEN {given} {_LEFT_OUT} THEN {known}.x ELSE {given} END AS {name(column)}")
-            keep[column] = f"CASE WHEN s._unknown_{index} THEN t.{name(column)} ELSE s.{name(column)} END"
-        columns += [f"{self.value(one)} AS {name(one)}" for one in self.columns if one not in keep]
-        newest = self.keeper.keep(self.spark.sql(statement("newest", before="".join(before), **self.types)))
+        known = left_out.newest_known(self.may_be_left_out)
+        newest = self.keeper.keep(self.spark.sql(statement("newest", known=known, **self.types)))
         newest.createOrReplaceTempView("newest")
-        arrivals, deleted, *ends = self.ends("newest", "sum(arrivals)", "count_if(deleted)")
+        arrivals, deleted, some, *ends = self.ends("newest", "sum(arrivals)", "count_if(deleted)", self.some_left_out)
         if deleted:
             self.remember_deleted(newest)
-        every = [*self.columns, *PLACE]
-        changes = newest.selectExpr(*columns, *_OF_PLACE, "deleted AS _deleted")
+        columns = {one: self.value(one) for one in self.columns} | _OF_PLACE
+        updates, matched = {one: f"s.{name(one)}" for one in columns}, _NEWER
+        noted = self.noted(some=some)
+        if noted:
+            columns |= left_out.of_newest(noted)
+            later, of_noted = left_out.merged(noted, _NEWER)
+            updates = {one: f"IF({_NEWER}, {its}, t.{name(one)})" for one, its in updates.items()} | of_noted
+            matched = f"({_NEWER} OR {later})"
         if self.is_new:
-            self.writer.fill(changes.where("NOT _deleted").select(*map(name, every)))
+            self.writer.fill(newest.where("NOT deleted").selectExpr(*aliased(columns)))
         elif arrivals:
-            changes.createOrReplaceTempView("changes")
-            updates = ", ".join(f"t.{name(one)} = {keep.get(one, 's.' + name(one))}" for one in every)
-            self.merge("upsert", ends, set=updates)
+            changes = newest.selectExpr(*aliased(columns | left_out.places(noted)), "deleted AS _deleted")
+            self.merge("upsert", changes, ends, list(columns), newer=_NEWER, matched=matched, updates=updates)
         return arrivals or 0
 
     def history(self) -> int:
@@ -151,65 +151,70 @@ class _Apply:
 
         self.bind_tombstones()
         arrived, count = self.kept()
-        deleted, *ends = self.ends("arrived", "count_if(deleted)")
+        deleted, some, *ends = self.ends("arrived", "count_if(deleted)", self.some_left_out)
         if deleted:
             last = ("max_by(deleted, place) AS deleted", "max(place) AS place")
             self.remember_deleted(arrived.groupBy("key", "place.seqno").agg(*map(expr, last)))
+        noted = self.noted(some=some)
+        more = [left_out.COLUMN] if noted else []
+        self.bind_kept(arrived, [*self.columns, *PLACE, *more])
+        of_key = f"from_json(key, {self.types['key_type']}, {self.types['options']})"
+        in_key = {one: f"{of_key}.{name(one)}" for one in self.target.key}
+        text = statement(
+            "history",
+            known=left_out.newest_known(noted),
+            changed=", ".join(aliased({one: self.value(one) for one in self.columns} | left_out.in_transaction(noted))),
+            missing=left_out.missing(noted),
+            kept=", ".join(map(name, self.columns)),
+            missing_before=f"map_keys({left_out.COLUMN})" if noted else "array()",
+            tombstones=", ".join(in_key.get(one, "NULL") for one in self.columns),
+            filled=", ".join(aliased({one: name(one) for one in self.columns} | left_out.filled(noted))),
+            key=", ".join(map(name, self.target.key)),
+            **{"from": "_position" if self.debezium else "_seqno"},
+        )
+        every = [*self.columns, *PLACE, *VALIDITY, *more]
+        versions = self.keeper.keep(self.spark.sql(text).where("NOT _deleted").select(*map(name, every)))
+        if self.is_new:
+            self.writer.fill(versions)
+        elif count:
+            same = ["t.valid_to <=> s.valid_to", *(f"to_json(t.{one}) <=> to_json(s.{one})" for one in more)]
+            updates = {one: f"s.{name(one)}" for one in ("valid_to", "current", *noted, *more)}
+            self.merge("versions", versions, ends, every, same=" AND ".join(same), updates=updates)
+        return count
+
+    def noted(self, *, some: bool) -> dict[str, str]:
+        """`may_be_left_out`, if the table has a column that says which are, or gets it as `some` are now; or none."""
+        return self.may_be_left_out if self.may_be_left_out and self.writer.notes_left_out(some=some) else {}
+
+    def bind_kept(self, arrived: "DataFrame", columns: list[str]) -> None:
+        """The table's rows of the keys that arrived, as the view `kept`."""
         keys = arrived.selectExpr(*(f"k.{name(one)}" for one in self.target.key)).distinct()
-        kept = local(self.spark, [], self.target.columns.toDDL() + ", _position BIGINT, _seqno BIGINT")
+        kept = local(
+            self.spark,
+            [],
+            f"{self.target.columns.toDDL()}, _position BIGINT, _seqno BIGINT, {left_out.COLUMN} {left_out.TYPE}",
+        )
         if not self.is_new:
             rows = self.spark.read.format("delta").load(self.target.location)
             same = [rows[one].eqNullSafe(keys[one]) for one in self.target.key]
             kept = rows.join(keys, same, "left_semi")
-        kept.createOrReplaceTempView("kept")
-        of_key = [
-            f"from_json(key, {self.types['key_type']}, {self.types['options']}).{name(one)}" for one in self.target.key
-        ]
-        left_out, filled = self.may_be_left_out(), []
-        for column in map(name, self.columns):
-            known = f"last_value(CASE WHEN NOT {column} {_LEFT_OUT} THEN struct({column}) END, true) OVER later"
-            is_text = column in map(name, left_out)
-            filled.append(
-                f"CASE WHEN {column} {_LEFT_OUT} THEN ({known}).{column} ELSE {column} END AS {column}"
-                if is_text
-                else column
-            )
-        text = statement(
-            "history",
-            changed=", ".join(f"{self.value(one)} AS {name(one)}" for one in self.columns),
-            columns=", ".join(map(name, self.columns)),
-            tombstones=", ".join(
-                of_key[self.target.key.index(one)] if one in self.target.key else "NULL" for one in self.columns
-            ),
-            filled=", ".join(filled),
-            key=", ".join(map(name, self.target.key)),
-            **{"from": "_position" if self.debezium else "_seqno"},
-        )
-        every = [*self.columns, *PLACE, *VALIDITY]
-        changes = self.keeper.keep(self.spark.sql(text).where("NOT _deleted").select(*map(name, every)))
-        if self.is_new:
-            self.writer.fill(changes)
-        elif count:
-            changes.createOrReplaceTempView("changes")
-            values = ", ".join(f"s.{name(one)}" for one in every)
-            self.merge("versions", ends, columns=", ".join(map(name, every)), values=values)
-        return count
+        kept.select(*map(name, columns)).createOrReplaceTempView("kept")
 
-    def merge(self, how: str, ends: list[Any], **slots: str) -> None:
-        """Merges the view `changes`, whose keys have those `ends`, into the table, by `sql/<how>.sql`."""
+    def merge(
+        self, how: str, changes: "DataFrame", ends: list[Any], columns: list[str], updates: dict[str, str], **slots: str
+    ) -> None:
+        """Merges `changes`, whose keys have those `ends`, into the table, by `sql/<how>.sql`."""
+        changes.createOrReplaceTempView("changes")
         same = [f"t.{name(one)} <=> s.{name(one)}" for one in self.target.key]
-        every = [*self.columns, *PLACE]
         self.writer.merge(
             statement(
                 how,
-                **{
-                    "target": name(self.target.location),
-                    "same_key": " AND ".join(same + self.key_range(ends)),
-                    "newer": "(s._position > t._position OR s._position = t._position AND s._seqno > t._seqno)",
-                    "columns": ", ".join(map(name, every)),
-                    "values": ", ".join(f"s.{name(one)}" for one in every),
-                    **slots,
-                },
+                target=name(self.target.location),
+                same_key=" AND ".join(same + self.key_range(ends)),
+                columns=", ".join(map(name, columns)),
+                values=", ".join(f"s.{name(one)}" for one in columns),
+                updates=", ".join(f"t.{name(one)} = {value}" for one, value in updates.items()),
+                **slots,
             )
         )
 

@@ -18,9 +18,9 @@ from zync.deliver import snapshots
 from zync.deliver.apply import deliver
 from zync.deliver.snapshots import Snapshot
 from zync.deliver.target import Target, check, targets, through
-from zync.errors import UsageError
+from zync.errors import UsageError, ZyncError
 from zync.etl.explain import rules_over_nothing
-from zync.lake import data_files, existing_table, open_table
+from zync.lake import data_files, open_table
 from zync.spark import pace
 from zync.staging.commit import owned
 from zync.staging.table import SYNC, existing_staging
@@ -117,12 +117,17 @@ def _batch(  # noqa: PLR0913
         if after < upto:
             debezium = config.transactions.preset == "debezium"
             rows[target.topic] = deliver(spark, target, staging, after, upto, debezium=debezium)
-    versions = {target.topic: _version(target) for target in found}
+    versions = {target.topic: _checked(target, own, recorded.get(target.topic)) for target in found}
     snapshot = Snapshot(upto, snapshots.now(), own, {**recorded, **versions})
     snapshots.take(f"{folder}/{snapshots.NAME}", snapshot)
     seconds = round(time.monotonic() - started, 3)
     return snapshot, Batch(since, upto, {topic: count for topic, count in rows.items() if count}, seconds)
 
 
-def _version(target: Target) -> int:
-    return existing_table(target.location, "zync sync-to tables").version()
+def _checked(target: Target, staging: str, recorded: int | None) -> int:
+    """The table's version, of which all commits are zync's still: others may have written beside."""
+    version = check(target, staging, recorded)
+    if version is None:
+        msg = f"the table at {target.location} is gone, while rows were brought to it"
+        raise ZyncError(msg)
+    return version

@@ -1,10 +1,14 @@
 """One table that an output topic goes to: what it looks like, and whether it is still as zync left it."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
+
+from deltalake import DeltaTable
 
 from zync.config import DeliveredTable, OutputRule
+from zync.deliver import left_out
 from zync.errors import UsageError, ZyncError
 from zync.etl.columns import columns_by_topic
 from zync.lake import app_transactions, open_table
@@ -19,8 +23,14 @@ PLACE = ("_position", "_seqno")
 """Columns beside the rule's: where a row's transaction is in the source's order."""
 VALIDITY = ("valid_from", "valid_to", "current")
 """And those of a history: where a version begins to hold, where the next one does, and whether there is none."""
+DELETED = "_deleted"
+"""And that of what is appended: whether its row is deleted. And the folder where tables' deleted keys are."""
+_MORE = {"history": VALIDITY, "append": (DELETED,)}
+_NOT_IN_NAMES = re.compile(r"[ ,;{}()\n\t=]")
+"""What Delta has in no column's name (without column mapping, which not all read)."""
 _UPKEEP = ("OPTIMIZE", "VACUUM START", "VACUUM END", "REORG")
 """What others may do to a table: the rows are the same afterwards."""
+_ANEW = "Take the folder of the tables away, to have all made anew"
 TAG = '{"zync":'
 """How what a commit says of itself begins, where it is zync's."""
 
@@ -40,6 +50,17 @@ class Target:
         """What rows do to it: by default upsert, where there is a key to do it by."""
         return self.said.apply or ("upsert" if self.key else "append")
 
+    @property
+    def deleted(self) -> str | None:
+        """Where the table is that remembers what was deleted, if this one does."""
+        folder, _, topic = self.location.rpartition("/")
+        return f"{folder}/{DELETED}/{topic}" if self.apply != "append" else None
+
+    @property
+    def made_with(self) -> dict[str, str]:
+        """What the table is made with, as properties of it: it cannot be another later."""
+        return {"zync.apply": self.apply, "zync.key": ", ".join(self.key)}
+
 
 def targets(
     made: "list[tuple[OutputRule, DataFrame]]", said: Mapping[str, DeliveredTable], folder: str
@@ -47,22 +68,45 @@ def targets(
     """The tables of all output topics, by what their rules make. UsageError where rules of a topic do not agree."""
     columns = columns_by_topic(made)
     found: dict[str, Target] = {}
-    for rule, rows in made:
+    for rule, _ in made:
         of = f"output {rule.topic}: rule {rule.name}"
-        table = said.get(rule.topic, DeliveredTable())
-        taken = {*PLACE, *(VALIDITY if table.apply == "history" else ())}
-        if mine := sorted(one for one in rows.columns if one.lower() in taken):
-            msg = f"{of} selects {mine[0]!r}, which is a column of zync's own in tables: name it otherwise"
-            raise UsageError(msg)
         if "/" in rule.topic or rule.topic.startswith(("_", ".")):
             msg = f"output {rule.topic!r} cannot be the name of a table's folder: name it otherwise"
             raise UsageError(msg)
+        table = said.get(rule.topic, DeliveredTable())
         if table.apply in ("upsert", "history") and not rule.key:
             msg = f"{of} has no key, which apply: {table.apply} needs: say `key` in outputs"
             raise UsageError(msg)
         location = locate(f"{folder}/{rule.topic}", folder)
         found[rule.topic] = Target(rule.topic, location, columns[rule.topic].value, rule.key, table)
+        _check_columns(found[rule.topic], of)
     return found
+
+
+def _check_columns(target: Target, of: str) -> None:
+    """UsageError where columns are not such as a table of that kind can have."""
+    from pyspark.sql.types import ArrayType, MapType, VariantType  # noqa: PLC0415
+
+    taken = {*PLACE, left_out.COLUMN, *_MORE.get(target.apply, ())}
+    for one in target.columns:
+        if one.name.lower() in taken:
+            msg = f"{of} selects {one.name!r}, which is a column of zync's own in tables: name it otherwise"
+            raise UsageError(msg)
+        if odd := _NOT_IN_NAMES.search(one.name):
+            msg = f"{of} selects {one.name!r}, and tables have no {odd[0]!r} in the name of a column: name it otherwise"
+            raise UsageError(msg)
+        if re.search(r"\bmap<(?!string,)", one.dataType.simpleString()):
+            msg = f"{of}: column {one.name!r} is {one.dataType.simpleString()}: cast its keys to string"
+            raise UsageError(msg)
+        if one.name in target.key and isinstance(one.dataType, ArrayType | MapType | VariantType):
+            msg = f"{of}: column {one.name!r} is {one.dataType.simpleString()}, by which no row is found: cast it"
+            raise UsageError(msg)
+    names = {one.lower() for one in target.columns.names} | {*taken} - {left_out.COLUMN}
+    for clause in ("partition_by", "cluster_by"):
+        for column in getattr(target.said, clause):
+            if column.lower() not in names:
+                msg = f"deliver.tables.{target.topic}.{clause}: {column!r} is no column of it: {sorted(names)}"
+                raise UsageError(msg)
 
 
 def through(target: Target, staging: str) -> int:
@@ -71,35 +115,55 @@ def through(target: Target, staging: str) -> int:
     return (table.transaction_version(APP + staging) or 0) if table else 0
 
 
-def check(target: Target, staging: str, recorded: int | None) -> None:
-    """Raises ZyncError where somebody else wrote to the table since the version that is on record, or took it away."""
+def check(target: Target, staging: str, recorded: int | None) -> int | None:
+    """The table's version, None where it is not there; ZyncError where others wrote to it, or took it away.
+
+    `recorded`: the version that the newest snapshot has of it. UsageError where it is made otherwise than the config
+    says, or of another staging.
+    """
     table = open_table(target.location)
     if table is None:
         if recorded is not None:
-            msg = (
-                f"the table of output {target.topic} is gone from {target.location}: put it back, or take the folder "
-                "that it was in away whole, to have all tables made anew"
-            )
-            raise ZyncError(msg)
-        return
+            _gone(target, target.location)
+        return None
     made_of = [app.removeprefix(APP) for app in app_transactions(table) if app.startswith(APP)]
     begun = not made_of and _is_ours(table.history()[-1].get("userMetadata"))
     if made_of != [staging] and not begun:
         of = f"of another staging (table id {made_of[0]})" if made_of else "not zync's"
         msg = f"the table at {target.location} is {of}: take it away, or give another lake"
         raise UsageError(msg)
-    if recorded is None:
-        return
-    if table.version() < recorded:
-        msg = f"the table at {target.location} is at version {table.version()}, and was at {recorded}: was it put back?"
+    _check_made_with(target, table)
+    version = table.version()
+    if recorded is not None and version < recorded:
+        msg = f"the table at {target.location} is at version {version}, and was at {recorded}: was it put back?"
         raise ZyncError(msg)
-    for one in table.history(table.version() - recorded):
+    for one in table.history(None if recorded is None else version - recorded):
         if not _is_ours(one.get("userMetadata")) and one["operation"] not in _UPKEEP:
             msg = (
                 f"somebody else changed the table at {target.location}: its version {one['version']} is "
-                f"{one['operation']}. Take the folder of the tables away, to have all made anew, and write elsewhere"
+                f"{one['operation']}. {_ANEW}, and write elsewhere"
             )
             raise ZyncError(msg)
+    return version
+
+
+def _check_made_with(target: Target, table: DeltaTable) -> None:
+    metadata = table.metadata()
+    made = {key: its for key, its in metadata.configuration.items() if key in target.made_with}  # none in older tables
+    partitioned = {"partition_by": ", ".join(metadata.partition_columns)}
+    now = target.made_with | {"partition_by": ", ".join(target.said.partition_by)}
+    for key, was in {**made, **partitioned}.items():
+        if was.lower() != now[key].lower():
+            says = f"{key.removeprefix('zync.')} is {now[key] or 'none'}, and was {was or 'none'}"
+            msg = f"output {target.topic}: {says} when {target.location} was made. Say that, or {_ANEW.lower()}"
+            raise UsageError(msg)
+    if made and target.deleted and open_table(target.deleted) is None:
+        _gone(target, target.deleted)
+
+
+def _gone(target: Target, location: str) -> NoReturn:
+    msg = f"the table at {location}, of output {target.topic}, is gone: put it back. Or {_ANEW.lower()}"
+    raise ZyncError(msg)
 
 
 def _is_ours(metadata: str | None) -> bool:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from zync.deliver import left_out
 from zync.deliver.target import APP, Target
 from zync.errors import UsageError
-from zync.lake import open_table
-from zync.sql import name
+from zync.lake import ensure_table, open_table
+from zync.sql import literal, name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 MANY = 64
 """Small files of a table that are left as they are."""
+_TOMBSTONES = pa.schema([("key", pa.string()), ("place", pa.struct([("position", pa.int64()), ("seqno", pa.int64())]))])
 _SMALL, _LARGE = 16 << 20, 128 << 20
 """Bytes of a file that is small, and of those that are made of such."""
 
@@ -33,12 +35,6 @@ class Writer:
     staging: str
     upto: int
 
-    @property
-    def deleted(self) -> str:
-        """Where the table is that remembers what was deleted."""
-        folder, _, topic = self.target.location.rpartition("/")
-        return f"{folder}/_deleted/{topic}"
-
     def fit_columns(self) -> None:
         """Gives the table the columns and wider types that rules select by now.
 
@@ -50,8 +46,15 @@ class Writer:
         target = self.target
         rows = self.spark.read.format("delta").load(target.location)
         there = {one.name: one.dataType for one in rows.schema.fields}
+        of_name = {one.lower(): one for one in there}
         wider = {}
         for one in target.columns.fields:
+            if (known := of_name.get(one.name.lower(), one.name)) != one.name:
+                msg = (
+                    f"the rules of output {target.topic} select {one.name!r}, and the table at {target.location} has "
+                    f"{known!r}: call it that"
+                )
+                raise UsageError(msg)
             was = there.get(one.name, one.dataType)
             if was == one.dataType:
                 continue
@@ -75,21 +78,36 @@ class Writer:
         if wider:
             self._rewrite(rows.withColumns({column: rows[name(column)].cast(kind) for column, kind in wider.items()}))
         if more:
-            with self._tagged():
-                self.spark.sql(f"ALTER TABLE delta.{name(target.location)} ADD COLUMNS ({StructType(more).toDDL()})")
+            self._add_columns(StructType(more).toDDL())
 
     def _rewrite(self, rows: "DataFrame") -> None:
         """Puts `rows`, of other types, in place of those that the table has: one commit, which keeps Delta's txn."""
         rows.createOrReplaceTempView("rewritten")
         with self._tagged():  # a DataFrame's overwrite would lose the clustering
-            table = f"delta.{name(self.target.location)} USING DELTA{self._layout}"
+            table = f"delta.{name(self.target.location)} USING DELTA{self._made_with}"
             self.spark.sql(f"CREATE OR REPLACE TABLE {table} AS SELECT * FROM rewritten")  # noqa: S608 - names are quoted
+
+    def notes_left_out(self, *, some: bool) -> bool:
+        """Whether rows say what Debezium left out of them; if `some` is, the table gets that column."""
+        table = open_table(self.target.location)
+        if table is None:
+            return some
+        there = any(one.name == left_out.COLUMN for one in table.schema().fields)
+        if some and not there:
+            self._add_columns(f"{left_out.COLUMN} {left_out.TYPE}")
+        return some or there
+
+    def _add_columns(self, ddl: str) -> None:
+        with self._tagged():
+            self.spark.sql(f"ALTER TABLE delta.{name(self.target.location)} ADD COLUMNS ({ddl})")
 
     def fill(self, rows: "DataFrame") -> None:
         """The first rows of a table, which is made if it is not there."""
+        if self.target.deleted:
+            ensure_table(self.target.deleted, _TOMBSTONES, "zync: what was deleted, and where in the source's order")
         if open_table(self.target.location) is None:
             with self._tagged():
-                table = f"delta.{name(self.target.location)} ({rows.schema.toDDL()}) USING DELTA{self._layout}"
+                table = f"delta.{name(self.target.location)} ({rows.schema.toDDL()}) USING DELTA{self._made_with}"
                 self.spark.sql(f"CREATE TABLE {table}")
         self.append(rows, self.target.location)
 
@@ -108,7 +126,7 @@ class Writer:
 
     def compact(self) -> None:
         """Makes few files of small ones where they are many by now: each batch leaves some."""
-        for location in (self.target.location, self.deleted):
+        for location in filter(None, (self.target.location, self.target.deleted)):
             table = open_table(location)
             sizes = pa.table(table.get_add_actions())["size_bytes"].to_pylist() if table else []
             if sum(size < _SMALL for size in sizes) > MANY:
@@ -117,10 +135,12 @@ class Writer:
                     self.spark.sql(f"OPTIMIZE delta.{name(location)}").collect()
 
     @property
-    def _layout(self) -> str:
-        said = self.target.said
-        clauses = (("PARTITIONED BY", said.partition_by), ("CLUSTER BY", said.cluster_by))
-        return "".join(f" {clause} ({', '.join(map(name, columns))})" for clause, columns in clauses if columns)
+    def _made_with(self) -> str:
+        said, properties = self.target.said, self.target.made_with.items()
+        layout = (("PARTITIONED BY", said.partition_by), ("CLUSTER BY", said.cluster_by))
+        clauses = [f" {clause} ({', '.join(map(name, columns))})" for clause, columns in layout if columns]
+        clauses.append(f" TBLPROPERTIES ({', '.join(f'{literal(one)} = {literal(its)}' for one, its in properties)})")
+        return "".join(clauses)
 
     @property
     def _tag(self) -> str:
