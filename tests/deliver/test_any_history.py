@@ -41,7 +41,7 @@ Key = tuple[int, str | None]
 Change = tuple[Key, Decimal | None, str | None]
 """Key, amount (None: deleted), note."""
 
-KEYS = st.tuples(st.integers(-2, 2), st.sampled_from(["a", "é", None]))
+KEYS = st.tuples(st.integers(-1, 0), st.sampled_from(["é", None]))
 AMOUNTS = st.decimals(-100, 100, places=2)
 NOTES = st.sampled_from(["a", "b", None, LEFT_OUT, LEFT_OUT])
 UPSERT = st.tuples(KEYS, AMOUNTS, NOTES).map(lambda one: [one])

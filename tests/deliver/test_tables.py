@@ -146,6 +146,14 @@ def test_of_what_was_deleted_only_that_is_read_which_may_be_newer(lake: Lake, *,
         assert [one["id"] for one in lake.rows("accounts")] == [1]
 
 
+def test_what_the_first_batch_deleted_is_remembered(lake: Lake) -> None:
+    lake.staging.sync([[account(1, "1")], [account(1, None)]], positions=itertools.count(200))
+    lake.deliver()
+    lake.staging.sync([[account(1, "2")]], positions=itertools.count(100))
+    lake.deliver()
+    assert lake.rows("accounts") == []
+
+
 def test_a_column_that_had_not_changed_keeps_its_value(lake: Lake) -> None:
     """Debezium leaves out large values that an update did not touch (TOAST)."""
     lake.config(PRESET)

@@ -116,7 +116,7 @@ class _Apply:
         location = str(self.target.deleted)
         table = open_table(location)
         found = local(self.spark, [], _TOMBSTONE)
-        if table and table.version():  # or was made, and nothing was deleted yet
+        if table and table.file_uris():
             found = self.spark.read.format("delta").load(location).where(where)
         found.createOrReplaceTempView("tombstones")
 
