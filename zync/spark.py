@@ -147,7 +147,13 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool) -> "S
 
     jars.java()
     unused = str(jars.cache_folder() / "spark-warehouse")  # Spark makes it all the same: by default where the user is
-    settings = {"spark.master": "local[2]", "spark.sql.warehouse.dir": unused, **_START, **properties}
+    settings = {
+        "spark.master": "local[2]",
+        "spark.sql.warehouse.dir": unused,
+        "spark.hadoop.fs.permissions.umask-mode": f"{_umask():03o}",  # Hadoop has one of its own otherwise
+        **_START,
+        **properties,
+    }
     if master:
         settings["spark.master"] = master
     if "spark.jars" not in settings and "spark.jars.packages" not in settings:
@@ -178,6 +184,13 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool) -> "S
     for one in _CALLED_OFTEN:
         java_import(spark._jvm, one)  # noqa: SLF001
     return spark
+
+
+def _umask() -> int:
+    """The process's umask, which can be asked for only by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _avro() -> list[Path]:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tests.conftest import start
+from tests.conftest import start, zync
 from tests.deliver.conftest import Row, Staging, row
 from tests.kafka.conftest import wait_until
 from zync.config import Config
@@ -594,3 +594,11 @@ def test_rules_that_make_no_table_are_the_users_mistake(lake: Lake) -> None:
     lake.config("deliver: {tables: {history: {apply: upsert}}}\n")
     with pytest.raises(UsageError, match="has no key, which apply: upsert needs"):
         lake.deliver()
+
+
+def test_files_are_as_the_users_umask_says(lake: Lake) -> None:
+    lake.staging.sync([[account(1, "1")], [account(2, None)]])
+    zync("sync-to", "tables", "staging", "--until-caught-up", cwd=lake.staging.folder, umask=0o027)
+    found = {path.stat().st_mode & 0o777 for path in lake.folder.rglob("*") if path.is_file()}
+    folders = {path.stat().st_mode & 0o777 for path in lake.folder.rglob("*") if path.is_dir()}
+    assert (found, folders) == ({0o640}, {0o750})
