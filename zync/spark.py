@@ -97,6 +97,8 @@ _LASTING = ("-XX:+UseParallelGC",)
 """JVM options for what goes on: Java's own choice of collector takes a fifth more time of a first sync of a million."""
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 """The JVM's options that choose a collector: it refuses to start with two of them."""
+_SECRET = re.compile(r"secret|password|token|access\.?key", re.IGNORECASE)
+"""The names of properties that are nobody's business, as spark.redaction.regex has them."""
 _CALLED_OFTEN = (
     "org.apache.spark.api.python.PythonUtils",
     "org.apache.spark.sql.api.python.PythonSQLUtils",
@@ -143,6 +145,7 @@ def session(
 
 def _start(master: str | None, properties: dict[str, str], *, brief: bool) -> "SparkSession":
     from py4j.java_gateway import java_import  # noqa: PLC0415
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     jars.java()
@@ -177,6 +180,9 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool) -> "S
         builder = builder.config(key, value)
     try:
         with _quiet(), _interrupted_after():
+            shown = [pair for pair in settings.items() if not _SECRET.search(pair[0])]
+            if len(shown) < len(settings):  # the JVM starts without those: what it starts with, others on the host see
+                SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(shown))  # noqa: SLF001
             spark = builder.getOrCreate()
     except Exception as error:
         msg = f"Spark does not start on {settings['spark.master']}: {message_of(error)}"
