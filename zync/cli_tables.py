@@ -139,10 +139,13 @@ def maintain(
     both = not (compact or vacuum)
     others = tuple(locate(one, settings.lake) for one in staging or ())
     trimming = None
-    if staging and (retain is None or not (vacuum or both)):
+    if retain is not None and not (vacuum or both):
+        msg = "--retain says for how long vacuum keeps things: add --vacuum, or leave --compact out"
+        raise UsageError(msg)
+    if staging and retain is None:
         msg = "--staging says who needs raw's records while others are taken away: add --retain"
         raise UsageError(msg)
-    if retain is not None and (vacuum or both):
+    if retain is not None:
         trimming = Trimming(retain, others, settings.transactions.remember)
     done = tidy(
         locate(table, settings.lake),

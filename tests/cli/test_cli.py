@@ -110,6 +110,17 @@ def test_without_a_config_or_a_table_the_message_says_what_makes_it(tmp_path: Pa
     [
         ("id: 'value:txn)'", "SELECT seqno FROM records", "topics.a.id: 'value:txn)' is not a SQL expression"),
         ("id: nothing", "SELECT seqno FROM records", "nothing"),
+        ("id: count(*)", "SELECT seqno FROM records", "topics.a.id: 'count(*)' cannot be evaluated"),
+        (
+            "id: value:txn\n    schema: t INT, T INT",
+            "SELECT seqno FROM records",
+            "topics.a.schema: 't INT, T INT' has 't'",
+        ),
+        (
+            "id: value:txn\n  ^b(?P<x>c): {id: value:txn}",
+            "SELECT seqno FROM records",
+            "'^b(?P<x>c)' is no regular expr",
+        ),
         ("id: value:txn", "SELEC seqno", "rule r.sql (output out): [PARSE_SYNTAX_ERROR]"),
         ("id: value:txn", "SELECT txn FROM records", "must select seqno"),
         ("id: value:txn", "SELECT seqno FROM nowhere", "nowhere"),

@@ -328,6 +328,8 @@ def test_the_command_takes_records_away_only_if_it_is_said_how_long_they_stay(sh
     singles(short, range(20))
     short.sync()
     assert json.loads(zync("maintain", "raw", "--json", cwd=short.folder).stdout)["trimmed"] == 0
+    refused = zync("maintain", "raw", "--compact", "--retain", "1h", cwd=short.folder, check=False)
+    assert (refused.returncode, "add --vacuum" in refused.stderr) == (2, True)
     done = zync("maintain", "raw", "--retain", "1h", cwd=short.folder)
     said = "no records taken away: those from seqno 11 on may be asked for again, and those from 1 on are younger"
     assert said in done.stdout

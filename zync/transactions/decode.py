@@ -166,7 +166,12 @@ def schema_of(spark: "SparkSession", topic: str, text: str):  # type: ignore[no-
     from pyspark.sql.types import StructType  # noqa: PLC0415
 
     try:
-        return StructType.fromDDL(text)
+        schema = cast("StructType", StructType.fromDDL(text))
     except PySparkException as error:
         msg = f"topics.{topic}.schema: {text!r} is not a schema in DDL: {message_of(error)}"
         raise UsageError(msg) from error
+    names = [one.lower() for one in schema.names]
+    if twice := sorted({one for one in names if names.count(one) > 1}):
+        msg = f"topics.{topic}.schema: {text!r} has {twice[0]!r} twice"
+        raise UsageError(msg)
+    return schema

@@ -97,9 +97,11 @@ def understand(spark: "SparkSession", config: Config) -> Done:
     if config.transactions.preset:
         record = debezium.with_body(record)
     for topic, one in config.topics.items():
+        if topic.startswith("^"):
+            _check_regex(spark, topic)
         for what, text in (("id", one.id), ("record_id", one.record_id)):
             if text:
-                _type_of(spark, record, text, f"topics.{topic}.{what}")
+                _check_of_one(spark, record, text, f"topics.{topic}.{what}")
     if config.transactions.preset:
         return Done(
             config.transactions.preset,
@@ -122,6 +124,31 @@ def understand(spark: "SparkSession", config: Config) -> Done:
         msg = f"transactions.done: {text!r} has no aggregate: it must say something of all records of a transaction"
         raise UsageError(msg)
     return done
+
+
+def _check_regex(spark: "SparkSession", text: str) -> None:
+    """UsageError where Java, by which `sync` looks, does not know what Python does, by which `sync-from` looks."""
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    try:
+        jvm_class(spark, "java.util.regex.Pattern").compile(text)
+    except PySparkException as error:
+        msg = (
+            f"topics: {text!r} is no regular expression that Java knows, which `sync` reads it by: {message_of(error)}"
+        )
+        raise UsageError(msg) from error
+
+
+def _check_of_one(spark: "SparkSession", record: "DataFrame", text: str, where: str) -> None:
+    """UsageError where it is no expression over one record: where rows are filtered, no other may stand."""
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    checked = expression(spark, text, where)
+    try:
+        _ = record.where(f"{checked} IS NOT NULL").schema
+    except PySparkException as error:
+        msg = f"{where}: {text!r} cannot be evaluated: {message_of(error)}"
+        raise UsageError(msg) from error
 
 
 def _type_of(spark: "SparkSession", record: "DataFrame", text: str, where: str) -> str:
