@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from zync.errors import UsageError
 from zync.options import AsJson, ConfigFile, Debug, Lake, Older, read_config
 from zync.output import Output, amount
 from zync.places import locate
@@ -135,13 +136,18 @@ def _decide(
     settings, out = read_config(config, lake), Output(as_json=as_json)
     raw, staging = locate("raw", settings.lake), locate("staging", settings.lake)
     among = IN_FLIGHT if action in ("release", "discard") else SET_ASIDE
-    chosen = undecided(staging, txn_ids, state, older, among)
+    found = undecided(staging, txn_ids, state, older, among)
+    chosen, again = found.chosen, found.in_flight_again
     if not txn_ids and chosen and not yes:
         typer.confirm(f"{action} {amount(len(chosen), 'transaction')} ({state})?", abort=True, err=True)
     if chosen:
         decide(raw, chosen, action, reason)
     text = f"{action}: {amount(len(chosen), 'transaction')} on record; the next sync acts on it" if chosen else "none"
-    out.result({"decision": action, "transactions": [*chosen]}, text)
+    result: dict[str, object] = {"decision": action, "transactions": [*chosen]}
+    if again:
+        text += f"; left alone, as they are in flight again: {', '.join(again)}"
+        result["in_flight_again"] = again
+    out.result(result, text)
 
 
 @dlq.command("list")
@@ -197,6 +203,9 @@ def _about_quarantined(action: "Action", text: str) -> None:
         as_json: AsJson = False,
         debug: Debug = False,
     ) -> None:
+        if everything and late:
+            msg = "--all is what is in quarantine, --late what came late: say one of them"
+            raise UsageError(msg)
         state = "quarantined" if everything else "late" if late else None
         _decide(action, txn_ids or [], reason, state, None, yes, lake, config, as_json)
 

@@ -8,6 +8,7 @@ nothing otherwise.
 import getpass
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -30,6 +31,9 @@ def decide(
 
     `txns`: their ids; or, by id, the late records that it is about. `who`: the user that runs this, if not given.
     """
+    if not why.strip():
+        msg = "a decision needs a reason that people can read later: say --reason"
+        raise UsageError(msg)
     author = who or _user()
     late = txns if isinstance(txns, Mapping) else {}
     values: list[dict[str, Any]] = [{"decision": action, "txn": txn, "who": author, "why": why} for txn in txns]
@@ -38,36 +42,48 @@ def decide(
     return Appender(raw).append_planned(lambda table: as_batch(lines, table))
 
 
+@dataclass(frozen=True)
+class Undecided:
+    """Transactions to decide about, by id, with the late records that it is about; and those that have to wait."""
+
+    chosen: dict[str, Ranges | None]
+    in_flight_again: list[str]
+
+
 def undecided(
     staging: str,
     txns: list[str],
     state: str | None,
     older: timedelta | None = None,
     among: tuple[str, ...] = IN_FLIGHT,
-) -> dict[str, Ranges | None]:
+) -> Undecided:
     """The ids of `txns`, if all of them are in one of the states `among`; or, where none is named, of those in `state`.
 
     With the late records, where it is those that are in that state; what is in quarantine comes before them.
 
-    What is whole and waits for its turn in the order of commit is not undecided.
-    `older`: of those in flight, only what began at least so long ago. UsageError where one is in no such state, where
-    it is not said which, or where one that is set aside is in flight again.
+    What is whole and waits for its turn in the order of commit is not undecided. Of what is set aside and in flight
+    again a decision would do nothing: those of `state` have to wait until that is settled.
+    `older`: of those in flight, only what began at least so long ago. UsageError where one of `txns` is in no such
+    state, or in flight again, or where it is not said which.
     """
     chosen = _chosen(staging, txns, state, older, among)
-    again = {one.id for one in find(staging, IN_FLIGHT)} if among != IN_FLIGHT else set()
-    for txn in chosen:
-        if txn in again:
-            msg = (
-                f"transaction {txn!r} is set aside, and in flight again (`zync txn show {txn}`): a decision does "
-                "nothing until that is settled; name others by their ids"
-            )
-            raise UsageError(msg)
-    return chosen
+    flying = {one.id for one in find(staging, IN_FLIGHT)} if among != IN_FLIGHT else set()
+    again = [txn for txn in chosen if txn in flying]
+    if again and txns:
+        msg = (
+            f"transaction {again[0]!r} is set aside, and in flight again (`zync txn show {again[0]}`): a decision does "
+            "nothing until that is settled; name others by their ids"
+        )
+        raise UsageError(msg)
+    return Undecided({txn: late for txn, late in chosen.items() if txn not in flying}, again)
 
 
 def _chosen(
     staging: str, txns: list[str], state: str | None, older: timedelta | None, among: tuple[str, ...]
 ) -> dict[str, Ranges | None]:
+    if txns and (state or older):
+        msg = "name transactions by their ids, or all of a state: not both"
+        raise UsageError(msg)
     if txns:
         there = _late_records(one for one in find(staging, among) if not one.held)
         gone = [txn for txn in txns if txn not in there]

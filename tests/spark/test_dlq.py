@@ -77,7 +77,7 @@ def test_a_redriven_transaction_goes_out_once_after_the_rule_is_mended(lake: Pat
     assert (outcome.transactions, outcome.set_aside) == (0, {"quarantined": 1})
     assert [one["count"] for one in groups(raw, staging)] == [2, 1]  # it failed again
     (lake / "out.sql").write_text("SELECT seqno, txn, TRY_CAST(value:x::string AS INT) AS x FROM records")
-    assert [*undecided(staging, [], "quarantined", among=SET_ASIDE)] == ["3", "a/0/3", "1"]
+    assert [*undecided(staging, [], "quarantined", among=SET_ASIDE).chosen] == ["3", "a/0/3", "1"]
     decide(raw, ["1", "1", "3", "2", "a/0/3"], "redrive", "mended", who="ann")
     outcome = sync(lake, spark)
     assert (outcome.transactions, outcome.in_flight) == (2, 0)
@@ -157,7 +157,7 @@ def test_what_came_late_is_redriven_as_a_transaction_of_its_own_and_so_in_a_repl
         (2, ["2", "4"], "its transaction was settled already")
     ]
     come({"txn": 2, "x": "23"})  # late as well, but nobody knew when that was decided
-    chosen = undecided(staging, ["2", "4"], None, among=SET_ASIDE)
+    chosen = undecided(staging, ["2", "4"], None, among=SET_ASIDE).chosen
     assert chosen == {"2": ranges(5, 7), "4": ranges(8)}
     decide(raw, chosen, "redrive", "the source was mended", who="ann")
     decide(raw, ["2", "4"], "redrive", "they are not in quarantine", who="bob")
@@ -169,8 +169,8 @@ def test_what_came_late_is_redriven_as_a_transaction_of_its_own_and_so_in_a_repl
     seen = show(raw, staging, "2", load_config(lake / "zync.yaml"))
     assert [(one["seqno"], one["topic"]) for one in seen["records"]] == [(5, "a"), (7, "a"), (10, "__zync")]
     assert (seen["state"], seen["reason"], seen["late"]) == ("done", "ann: the source was mended", [9])
-    assert undecided(staging, [], "late", among=SET_ASIDE) == {"2": ranges(9)}
-    decide(raw, undecided(staging, ["2"], None, among=SET_ASIDE), "drop", "no more")
+    assert undecided(staging, [], "late", among=SET_ASIDE).chosen == {"2": ranges(9)}
+    decide(raw, undecided(staging, ["2"], None, among=SET_ASIDE).chosen, "drop", "no more")
     assert sync(lake, spark).set_aside == {"discarded": 1}
     assert [one for one in groups(raw, staging) if one["state"] == "late"] == []
     replay(spark, load_config(lake / "zync.yaml"), raw, str(lake / "lake" / "again"), None, staging, lambda _: None)
@@ -189,12 +189,14 @@ def test_what_is_in_quarantine_is_not_decided_about_while_its_id_is_in_flight_ag
     load(str(lake / "lake" / "raw"), [str(lake / "in.jsonl")])
     assert sync(lake, spark).in_flight == 1
     staging = str(lake / "lake" / "staging")
-    assert [*undecided(staging, ["3"], None, among=SET_ASIDE)] == ["3"]
-    for ids in (["3", "1"], []):
-        with pytest.raises(UsageError, match="transaction '1' is set aside, and in flight again"):
-            undecided(staging, ids, "quarantined", among=SET_ASIDE)
-    done = zync("dlq", "drop", "1", "--reason", "x", cwd=lake, check=False)
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert [*undecided(staging, ["3"], None, among=SET_ASIDE).chosen] == ["3"]
+    with pytest.raises(UsageError, match="transaction '1' is set aside, and in flight again"):
+        undecided(staging, ["3", "1"], None, among=SET_ASIDE)
+    others = undecided(staging, [], "quarantined", among=SET_ASIDE)
+    assert ({*others.chosen}, others.in_flight_again) == ({"3", "a/0/3"}, ["1"])
+    for wrong in (["1", "--reason", "x"], ["--all", "3", "--reason", "x"], ["--all", "--reason", " ", "--yes"]):
+        done = zync("dlq", "drop", *wrong, cwd=lake, check=False)
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     decide(str(lake / "lake" / "raw"), ["1"], "drop", "decided before the sync that saw it in flight")
     outcome = sync(lake, spark)
     assert (outcome.in_flight, outcome.set_aside) == (1, {"ignored": 1})

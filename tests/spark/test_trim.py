@@ -185,7 +185,7 @@ def test_trimming_changes_nothing_whatever_came_late_or_was_decided(short: Pipel
         for among, actions in (SET_ASIDE, ("redrive", "drop")), (IN_FLIGHT, ("release", "discard")):
             flying = {one.id for one in find(str(short.staging), IN_FLIGHT)} if among is SET_ASIDE else set()
             ids = sorted({one.id for one in find(str(short.staging), among)} - flying) if step % 2 else []
-            found = undecided(str(short.staging), ids, None, among=among) if ids else {}
+            found = undecided(str(short.staging), ids, None, among=among).chosen if ids else {}
             for action in actions if step < 3 else actions[1:]:
                 chosen = {one: late for one, late in found.items() if step > 2 or chance.random() < 0.6}
                 found = {one: late for one, late in found.items() if one not in chosen}
