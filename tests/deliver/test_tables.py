@@ -410,7 +410,7 @@ def test_a_table_that_is_not_ours_is_left_alone(lake: Lake) -> None:
     assert DeltaTable(path).version() == 0
 
 
-def test_columns_may_come_and_types_may_not_change(lake: Lake) -> None:
+def test_columns_may_come_and_go_and_types_may_not_change(lake: Lake) -> None:
     lake.staging.sync([[account(1, "1", "a")]])
     lake.deliver()
     more = ACCOUNTS + ", value:more::bigint AS more"
@@ -421,6 +421,19 @@ def test_columns_may_come_and_types_may_not_change(lake: Lake) -> None:
     lake.config("", more)
     lake.deliver()
     assert [(one["id"], one["more"]) for one in lake.rows("accounts")] == [(1, None), (2, 7)]
+    lake.config("", more.replace("AS more", "AS More"))
+    lake.staging.sync([[account(1, "4", "b"), account(4, "4")]])
+    with pytest.raises(UsageError, match="select 'More', and the table at .* has 'more': call it that"):
+        lake.deliver()
+    lake.config("deliver: {tables: {accounts: {schema_changes: fail}}}\n")
+    with pytest.raises(UsageError, match="do not select 'more' any more"):
+        lake.deliver()
+    lake.config("", "SELECT seqno, value:id::int AS id, value:note::string AS note")
+    lake.deliver()
+    found = [
+        (one["id"], one["note"], one["balance"] and int(one["balance"]), one["more"]) for one in lake.rows("accounts")
+    ]
+    assert found == [(1, "b", None, None), (2, None, 2, 7), (4, None, None, None)]
     lake.config("", ACCOUNTS.replace("value:id::int", "value:id::smallint"))
     lake.staging.sync([[account(3, "3")]])
     with pytest.raises(UsageError, match=r"make 'id' a smallint, and the table at .* has it as int"):

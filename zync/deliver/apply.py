@@ -45,11 +45,10 @@ def deliver(  # noqa: PLR0913 - each is a thing known by now
     is_new = table is None or not table.version()  # or was made, and not filled
     with Keeper(spark) as keeper:
         try:
-            if table is not None:
-                writer.fit_columns()
+            dropped = writer.fit_columns() if table is not None else []
             spark.sql(statement("arrived", **types)).createOrReplaceTempView("arrived")
             begin = first_place(staging, files, target.topic)
-            apply = _Apply(writer, keeper, types, begin, is_new=is_new, debezium=debezium)
+            apply = _Apply(writer, keeper, types, begin, dropped, is_new=is_new, debezium=debezium)
             count = {"upsert": apply.upsert, "append": apply.append, "history": apply.history}[target.apply]()
             if count:
                 writer.compact()
@@ -68,13 +67,18 @@ class _Apply:
         keeper: Keeper,
         types: dict[str, str],
         begin: tuple[int, int],
+        dropped: list[str],
         *,
         is_new: bool,
         debezium: bool,
     ) -> None:
-        """`begin`: a place (position, seqno) in the source's order that none of the rows is before."""
+        """What is known by now.
+
+        begin: a place (position, seqno) in the source's order that none of the rows is before.
+        dropped: columns of the table that rules do not select any more.
+        """
         self.writer, self.keeper, self.types, self.begin = writer, keeper, types, begin
-        self.is_new, self.debezium = is_new, debezium
+        self.dropped, self.is_new, self.debezium = dropped, is_new, debezium
         self.spark, self.target = writer.spark, writer.target
         self.columns = self.target.columns.names
         self.may_be_left_out = left_out.may_be_left_out(self.target.columns, self.target.key) if debezium else {}
@@ -131,7 +135,8 @@ class _Apply:
         if deleted:
             self.remember_deleted(newest)
         columns = {one: self.value(one) for one in self.columns} | _OF_PLACE
-        updates, matched = {one: f"s.{name(one)}" for one in columns}, _NEWER
+        updates = {one: f"s.{name(one)}" for one in columns} | dict.fromkeys(self.dropped, "NULL")
+        matched = _NEWER
         noted = self.noted(some=some)
         if noted:
             columns |= left_out.of_newest(noted)

@@ -25,7 +25,7 @@ VALIDITY = ("valid_from", "valid_to", "current")
 """And those of a history: where a version begins to hold, where the next one does, and whether there is none."""
 DELETED = "_deleted"
 """And that of what is appended: whether its row is deleted. And the folder where tables' deleted keys are."""
-_MORE = {"history": VALIDITY, "append": (DELETED,)}
+OWN: dict[str, tuple[str, ...]] = {"history": VALIDITY, "append": (DELETED,)}
 _NOT_IN_NAMES = re.compile(r"[ ,;{}()\n\t=]")
 """What Delta has in no column's name (without column mapping, which not all read)."""
 _UPKEEP = ("OPTIMIZE", "VACUUM START", "VACUUM END", "REORG")
@@ -87,7 +87,7 @@ def _check_columns(target: Target, of: str) -> None:
     """UsageError where columns are not such as a table of that kind can have."""
     from pyspark.sql.types import ArrayType, MapType, VariantType  # noqa: PLC0415
 
-    taken = {*PLACE, left_out.COLUMN, *_MORE.get(target.apply, ())}
+    taken = {*PLACE, left_out.COLUMN, *OWN.get(target.apply, ())}
     for one in target.columns:
         if one.name.lower() in taken:
             msg = f"{of} selects {one.name!r}, which is a column of zync's own in tables: name it otherwise"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from zync.deliver import left_out
-from zync.deliver.target import APP, Target
+from zync.deliver.target import APP, OWN, PLACE, Target
 from zync.errors import UsageError
 from zync.lake import ensure_table, open_table
 from zync.sql import literal, name
@@ -35,8 +35,8 @@ class Writer:
     staging: str
     upto: int
 
-    def fit_columns(self) -> None:
-        """Gives the table the columns and wider types that rules select by now.
+    def fit_columns(self) -> list[str]:
+        """Gives the table the columns and wider types that rules select by now. Those that they do not any more.
 
         A wider type rewrites the table, in a commit of its own: Delta can widen in place, but then not all can read it.
         UsageError where a type is another one otherwise, or a change is unwanted.
@@ -75,10 +75,19 @@ class Writer:
                 "does not have, and schema_changes is fail"
             )
             raise UsageError(msg)
+        own = {*PLACE, *OWN.get(target.apply, ()), left_out.COLUMN}
+        dropped = [one for one in there if one not in target.columns.names and one not in own]
+        if dropped and target.said.schema_changes == "fail":
+            msg = (
+                f"the rules of output {target.topic} do not select {dropped[0]!r} any more, which the table at "
+                f"{target.location} has, and schema_changes is fail"
+            )
+            raise UsageError(msg)
         if wider:
             self._rewrite(rows.withColumns({column: rows[name(column)].cast(kind) for column, kind in wider.items()}))
         if more:
             self._add_columns(StructType(more).toDDL())
+        return dropped
 
     def _rewrite(self, rows: "DataFrame") -> None:
         """Puts `rows`, of other types, in place of those that the table has: one commit, which keeps Delta's txn."""
