@@ -279,6 +279,10 @@ def _check_deliveries(config: Config, reader: _Reader, node: yaml.Node | None) -
         if min(one for one in (topic.partitions, topic.replication, 1) if one is not None) < 1:
             at = _find(node, "deliver", "kafka", "topics", output)
             raise reader.fail(at, f"deliver.kafka.topics.{output}: partitions and replication must be 1 or more")
+    for output, table in (config.deliver.tables or {}).items():
+        if table.partition_by and table.cluster_by:
+            at = _find(node, "deliver", "tables", output)
+            raise reader.fail(at, f"deliver.tables.{output}: Delta has partition_by or cluster_by, not both: say one")
 
 
 def _check_lookup(name: str, lookup: Lookup, reader: _Reader, node: yaml.Node | None) -> None:

@@ -84,6 +84,10 @@ def test_init_writes_what_runs_as_it_is_and_never_overwrites(tmp_path: Path, war
             "outputs: [{topic: o, sql: zync.yaml}]\ndeliver:\n  kafka:\n    topics:\n      o: {partitions: 0}\n",
             "zync.yaml:5: deliver.kafka.topics.o: partitions and replication must be 1 or more",
         ),
+        (
+            "deliver:\n  tables:\n    o: {partition_by: [a], cluster_by: [b]}\n",
+            "zync.yaml:3: deliver.tables.o: Delta has partition_by or cluster_by, not both",
+        ),
         ("outputs: [{topic: o}]\n", "needs one of sql and python"),
         ("topics: [\n", "not YAML"),
     ],

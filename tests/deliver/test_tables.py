@@ -604,6 +604,11 @@ def test_rules_that_make_no_table_are_the_users_mistake(lake: Lake) -> None:
         UsageError, match=r"deliver.tables.history.cluster_by: 'iid' is no column of it: \['_deleted', "
     ):
         lake.deliver()
+    lake.config()
+    config = lake.staging.folder / "zync.yaml"
+    config.write_text(config.read_text().replace("topic: history", "topic: Accounts"))
+    with pytest.raises(UsageError, match="outputs 'accounts' and 'Accounts' are alike but for case"):
+        lake.deliver()
     lake.config("deliver: {tables: {history: {apply: upsert}}}\n")
     with pytest.raises(UsageError, match="has no key, which apply: upsert needs"):
         lake.deliver()

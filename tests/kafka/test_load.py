@@ -171,3 +171,14 @@ def test_a_debezium_capture_loads_as_it_is(plain: Lake, monkeypatch: pytest.Monk
         assert round(row["kafka"]["timestamp"].timestamp() * 1000) == line["timestamp"]
         assert [row[name] and row[name].decode() for name in ("key", "value")] == [line["key"], line["value"]]
         assert [[one["key"], one["value"].decode()] for one in row["headers"]] == line["headers"]
+
+
+def test_what_cat_shows_of_one_raw_another_takes(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, "")
+    load_text(lake, '{"topic":"t","key":"k","value":{"x":1.10},"headers":[["a",null]]}\n{"topic":"t","value":null}')
+    shown = zync("cat", "raw", cwd=tmp_path).stdout
+    zync("load", "raw", "-", "--lake", "other", cwd=tmp_path, input=shown)
+    same = zync("cat", "raw", "--lake", "other", cwd=tmp_path).stdout
+    first, second = ([json.loads(line) for line in text.splitlines()] for text in (shown, same))
+    assert [{**one, "ingested": None} for one in first] == [{**one, "ingested": None} for one in second]
+    assert all(one["ingested"] < other["ingested"] for one, other in zip(first, second, strict=True))

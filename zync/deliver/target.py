@@ -77,6 +77,9 @@ def targets(
         if table.apply in ("upsert", "history") and not rule.key:
             msg = f"{of} has no key, which apply: {table.apply} needs: say `key` in outputs"
             raise UsageError(msg)
+        if alike := [one for one in found if one.lower() == rule.topic.lower() and one != rule.topic]:
+            msg = f"outputs {alike[0]!r} and {rule.topic!r} are alike but for case: name one otherwise"
+            raise UsageError(msg)
         location = locate(f"{folder}/{rule.topic}", folder)
         found[rule.topic] = Target(rule.topic, location, columns[rule.topic].value, rule.key, table)
         _check_columns(found[rule.topic], of)

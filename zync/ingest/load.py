@@ -22,6 +22,8 @@ from zync.ingest.batch import RECORD_SCHEMA, YEAR_10000, Batch, Slice, Source
 from zync.ingest.raw import ensure_raw, next_seqno, stored_position
 
 _FIELDS = {"topic", "partition", "offset", "timestamp", "key", "value", "headers", "seqno", "kafka"}
+_OF_RAW = {"ingested"}
+"""What `zync cat raw` has beside them: when it was taken in there, which is another time here."""
 _PLACE = {"topic", "partition", "offset", "timestamp"}
 _WHOLE = re.compile(r"-?\d{1,18}")
 _NUMBERS = {
@@ -133,7 +135,7 @@ def _line(text: bytes, where: str) -> Line:
     place = fields.get("kafka", {})
     if not isinstance(place, dict):
         fail("kafka must be an object")
-    unknown = sorted({*(fields.keys() - _FIELDS), *(f"kafka.{key}" for key in place.keys() - _PLACE)})
+    unknown = sorted({*(fields.keys() - _FIELDS - _OF_RAW), *(f"kafka.{key}" for key in place.keys() - _PLACE)})
     if unknown:
         fail(f"unknown field {unknown[0]!r} (known are {', '.join(sorted(_FIELDS))})")
     fields = {**place, **fields}
