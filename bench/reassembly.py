@@ -12,10 +12,10 @@ from bench.harness import RECORDS, Result, alternately, log, values
 from bench.pipeline import Raw, config
 from zync.etl.transform import transform
 from zync.frames import Keeper, read_parquet
-from zync.lake import data_files, ensure_table, existing_table
+from zync.lake import data_files, existing_table
 from zync.spark import session
 from zync.staging.commit import commit, write
-from zync.staging.table import STAGING_SCHEMA
+from zync.staging.table import ensure_staging
 from zync.sync import Outcome, Syncer
 from zync.transactions.decode import RAW_COLUMNS, Decoder
 from zync.transactions.done import take_apart
@@ -50,7 +50,7 @@ def run(folder: Path) -> list[Result]:
             out, _ = transform(spark, decoded, pipeline, {}, (), None, keeper=keeper, spread=True, tiny=False)
             if out is None:
                 raise AssertionError
-            staging = ensure_table(str(folder / f"plain-{number}"), STAGING_SCHEMA, "output rows")
+            staging = ensure_staging(str(folder / f"plain-{number}"))
             write(out, staging, "sync-1", 1)
         commit(staging, "sync-1", 1, uuid.uuid4().hex, rows=sum(one.rows for one in files))
         return time.monotonic() - started

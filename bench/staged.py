@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from zync.lake import ensure_table
 from zync.staging.commit import add_rows, commit
-from zync.staging.table import STAGING_SCHEMA
+from zync.staging.table import STAGING_SCHEMA, ensure_staging
 
 PER_TRANSACTION = 4
 
@@ -28,7 +27,7 @@ class Staged:
 
     def __init__(self, location: Path, keys: int = 100_000) -> None:
         self.location, self.keys = location, keys
-        self.table = ensure_table(str(location), STAGING_SCHEMA, "staging")
+        self.table = ensure_staging(str(location))
         self.number = self.seqno = self.offset = 0
         self.chance = random.Random(7)
 

@@ -94,8 +94,11 @@ def of_kind(table: DeltaTable, schema: pa.Schema, kind: str) -> DeltaTable:
     return table
 
 
-def ensure_table(location: str, schema: pa.Schema, description: str) -> DeltaTable:
-    """The table at its newest version, made now if there was none. Safe when several processes do it at once."""
+def ensure_table(location: str, schema: pa.Schema, description: str, **properties: str) -> DeltaTable:
+    """The table at its newest version, made now if there was none. Safe when several processes do it at once.
+
+    `properties`: those of Delta's, without `delta.`, that it is made with beside zync's usual ones.
+    """
     table = open_table(location)
     if table is not None:
         return table
@@ -110,6 +113,7 @@ def ensure_table(location: str, schema: pa.Schema, description: str) -> DeltaTab
             configuration={
                 "delta.checkpointInterval": str(CHECKPOINT_EVERY),
                 "delta.deletedFileRetentionDuration": f"interval {REMEMBERED.days} days",
+                **{f"delta.{key}": value for key, value in properties.items()},
             },
             commit_properties=commit_properties({}),  # or who comes second makes it again, with another id
         )

@@ -14,11 +14,11 @@ from zync.config import Config
 from zync.errors import UsageError
 from zync.frames import Keeper
 from zync.ingest.raw import existing_raw, next_seqno, positions, trimmed
-from zync.lake import ensure_table, open_table
+from zync.lake import open_table
 from zync.spark import SMALL, pace, session
 from zync.stages import conclude_and_commit, read_new, recall, transform_and_write
 from zync.staging.commit import checkpoint, owned, reclaim
-from zync.staging.table import STAGING_SCHEMA, open_staging
+from zync.staging.table import ensure_staging, open_staging
 from zync.transactions.decode import Decoder
 from zync.transactions.done import understand
 from zync.transactions.judge import judge
@@ -89,7 +89,7 @@ class Syncer:
             return Outcome(cursor.sync, cursor.seqno, cursor.head, **_in_flight(known))
         if staging is not None:
             check_start(raw, staging, cursor)
-        staging = staging or ensure_table(self.staging, STAGING_SCHEMA, "zync staging: whole transactions")
+        staging = ensure_staging(self.staging, staging)
         gone = trimmed(raw, cursor.head, head)
         with Keeper(self.spark) as keeper:
             sync = Sync(self.spark, keeper, self.config, self.done, self.decoder, raw, staging, known, head, gone)

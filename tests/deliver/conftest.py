@@ -14,9 +14,9 @@ from confluent_kafka.admin import AdminClient
 
 from tests.conftest import zync
 from zync.deliver.kafka import Delivered, Delivery, sync_to_kafka
-from zync.lake import ensure_table, open_table
+from zync.lake import open_table
 from zync.staging.commit import add_rows, commit
-from zync.staging.table import STAGING_SCHEMA
+from zync.staging.table import STAGING_SCHEMA, ensure_staging
 from zync.transactions.known import read_cursor
 from zync.yaml import load
 
@@ -47,7 +47,7 @@ class Staging:
         positions: Iterator[int | None] | None = None,
     ) -> None:
         """One sync with those transactions, which have ids t1, t2 …; in so many files, the rows in any order."""
-        table = ensure_table(self.path, STAGING_SCHEMA, "staging")
+        table = ensure_staging(self.path)
         number = read_cursor(table).sync + 1
         rows: list[dict[str, Any]] = []
         for transaction in transactions:

@@ -37,14 +37,11 @@ from zync.lake import (
     table_files,
 )
 from zync.places import for_spark, locate
-from zync.staging.table import STAGING_SCHEMA, SYNC, spark_schema
+from zync.staging.table import STAGING_SCHEMA, STATISTICS, SYNC, spark_schema
 from zync.transactions.known import read_cursor
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-_STATISTICS = ("seqno", "sync")
 
 
 @contextmanager
@@ -221,7 +218,7 @@ def _added(table: DeltaTable, folder: str, rows: int) -> Iterator[AddAction]:
             continue
         path = info.path.lstrip("/")
         with files.open_input_file(path) as source:
-            statistics = file_statistics(pq.ParquetFile(source).metadata, _STATISTICS)
+            statistics = file_statistics(pq.ParquetFile(source).metadata, STATISTICS)
         rows -= statistics["numRecords"]
         if statistics["numRecords"]:
             yield AddAction(

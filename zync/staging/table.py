@@ -6,7 +6,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from zync.ingest.batch import TIMESTAMP
-from zync.lake import existing_table, of_kind, open_table
+from zync.lake import ensure_table, existing_table, of_kind, open_table
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -59,6 +59,25 @@ sync that last wrote all that is in flight.
 
 SYNC = "zync/sync"
 """The application id whose version is the number of the newest sync."""
+
+
+STATISTICS = ("seqno", "sync")
+"""Of which columns the log has least and most: what is read is found by them."""
+_SAYS_SO = "delta.dataSkippingStatsColumns"
+
+
+def ensure_staging(location: str, table: DeltaTable | None = None) -> DeltaTable:
+    """The staging at its newest version (`table`, if it is open already), made now if there was none.
+
+    It says of which columns there are statistics: delta-rs takes those of others for null, and finds no row by them.
+    """
+    columns = ",".join(STATISTICS)
+    description = "zync staging: whole transactions"
+    table = table or ensure_table(location, STAGING_SCHEMA, description, dataSkippingStatsColumns=columns)
+    if table.metadata().configuration.get(_SAYS_SO) != columns:  # made by an older zync
+        table.alter.set_table_properties({_SAYS_SO: columns})
+        table.update_incremental()
+    return table
 
 
 def open_staging(location: str) -> DeltaTable | None:
