@@ -26,6 +26,7 @@ _ENTRY = re.compile(r"\d{20}\.json")
 _CAUSE = re.compile(r"\s*\n\s*(?:\x1b\[\d+m)*↳(?:\x1b\[\d+m)*\s*")  # on a line of its own, with a red arrow
 _NOT_IN_PATHS = re.compile(r"[][^|\\%{}*?]")
 """delta-rs fails on the first of them; the last are wildcards to Spark."""
+_TRANSACTIONS = "zync.transactions"
 _CHECKPOINT = re.compile(r"\d{20}\.checkpoint.*\.parquet")
 CHECKPOINT_EVERY = 100
 """Commits between checkpoints: the log that a reader has to read is at most this long."""
@@ -68,12 +69,19 @@ def _check_log(log: Path) -> None:
     for name in sorted(names):
         if not _ENTRY.fullmatch(name) or name[:20] <= checkpoint:
             continue
-        *_, last = (log / name).read_bytes().splitlines() or [b""]
-        try:
-            json.loads(last)
-        except ValueError:
+        if not _is_whole((log / name).read_bytes().splitlines()):
             msg = f"{log / name} was cut off: put it back from a copy. Nothing was changed"
-            raise ZyncError(msg) from None
+            raise ZyncError(msg)
+
+
+def _is_whole(lines: list[bytes]) -> bool:
+    """Whether those are all lines of an entry of the log, by the last one and by what zync's own say in the first."""
+    try:
+        said = json.loads(lines[0]).get("commitInfo", {}).get(_TRANSACTIONS) if lines else None
+        json.loads(lines[-1] if lines else b"")
+    except ValueError:
+        return False
+    return said is None or int(said) == sum(one.startswith(b'{"txn":') for one in lines)
 
 
 def existing_table(location: str, made_by: str) -> DeltaTable:
@@ -131,9 +139,12 @@ def first_line(error: BaseException) -> str:
 
 
 def commit_properties(app_transactions: dict[str, int], **metadata: str) -> CommitProperties:
-    """A commit that carries these `txn` actions and is refused if anything at all was committed in between."""
+    """A commit that carries these `txn` actions and is refused if anything at all was committed in between.
+
+    It says how many they are: an entry of the log that was cut off between two of them looks whole otherwise.
+    """
     return CommitProperties(
-        custom_metadata=dict(metadata) or None,
+        custom_metadata={**metadata, _TRANSACTIONS: str(len(app_transactions))},
         max_commit_retries=0,
         app_transactions=[Transaction(app, version) for app, version in app_transactions.items()],
     )

@@ -1,5 +1,6 @@
 """The Spark session, made here or the caller's own: its settings, by how much there is to do, and its errors."""
 
+import builtins
 import contextlib
 import logging
 import os
@@ -17,6 +18,8 @@ from zync.errors import INTERRUPTED, ZyncError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+SURROUNDINGS = (OSError, ImportError, MemoryError)
+"""What Python raises where no record is at fault."""
 DATA_EXCEPTIONS = ("22", "P0")
 """SQLSTATE classes of errors that the data is at fault for: data exceptions, and errors raised by a rule."""
 
@@ -320,11 +323,15 @@ def message_of(error: BaseException) -> str:
 
 
 def is_data_error(error: BaseException) -> bool:
-    """Whether the data is at fault: a cast, a division by zero, a Python rule's exception; not the surroundings."""
+    """Whether the data is at fault: a cast, a division by zero, a Python rule's exception; not the surroundings.
+
+    A Python rule's are of the surroundings where a file, the network, a module or memory is what is not there.
+    """
     from pyspark.errors import PySparkException, PythonException  # noqa: PLC0415
 
     error = _within(error)
     if isinstance(error, PythonException):
-        return True
+        raised = getattr(builtins, message_of(error).partition(":")[0], None)
+        return not (isinstance(raised, type) and issubclass(raised, SURROUNDINGS))
     state = error.getSqlState() if isinstance(error, PySparkException) else None
     return bool(state) and str(state).startswith(DATA_EXCEPTIONS)

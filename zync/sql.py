@@ -19,10 +19,7 @@ def _text(name: str) -> str:
 
 def statement(name: str, **slots: str) -> str:
     """The SQL of `sql/<name>.sql`, its `{{slots}}` filled with checked expressions or zync's own."""
-    text = _text(name)
-    for slot in set(re.findall(r"\{\{(\w+)\}\}", text)):
-        text = text.replace("{{" + slot + "}}", slots[slot])
-    return text
+    return re.sub(r"\{\{(\w+)\}\}", lambda slot: slots[slot[1]], _text(name))  # at once: a slot in a slot is text
 
 
 def expression(spark: "SparkSession", text: str, where: str) -> str:

@@ -122,7 +122,6 @@ def raises_after_landing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "write_deltalake", write)
 
 
-@pytest.mark.usefixtures("raises_after_landing")
 def test_a_clock_that_is_set_back_does_not_make_ingested_fall(plain: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """By ten minutes, between two commits of one process and of another; it stands still till the clock is there."""
     now = time.time_ns()
@@ -135,6 +134,7 @@ def test_a_clock_that_is_set_back_does_not_make_ingested_fall(plain: Lake, monke
     assert not [one for one in verify(plain.raw, None, Config(), every_version=False, kafka=False) if one.violations]
 
 
+@pytest.mark.usefixtures("raises_after_landing")
 def test_an_exception_after_the_commit_landed_doubles_nothing(plain: Lake) -> None:
     done = Appender(plain.raw).append(batch((A, None, 5)))
     assert (done.committed, done.refused, done.first_seqno) == ({A: 5}, {}, 1)

@@ -1,6 +1,7 @@
 """Every record is in raw exactly once, whatever happens to the processes that bring it there."""
 
 import contextlib
+import json
 import os
 import random
 import signal
@@ -11,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -101,6 +103,38 @@ def test_processes_that_join_die_and_come_back_as_zombies_lose_and_double_nothin
                 process.kill()
     zync("sync-from", "kafka", "raw", "--topic", name, "--until-caught-up", cwd=lake.folder)
     assert Counter(lake.values()) == Counter(sent)
+    zync("verify", "raw", "--kafka", cwd=lake.folder)
+
+
+def test_two_processes_that_both_have_all_partitions_lose_and_double_nothing(lake: Lake, topic: TopicMaker) -> None:
+    """Which no group would give them: whoever comes second with a record is refused, and goes on behind it."""
+    name = topic(partitions=2)
+    lake.config()
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent / "alone")}
+    args = ("sync-from", "kafka", "raw", "--topic", name, "--commit-every", "20ms", "--json")
+    running: list[subprocess.Popen[str]] = []
+    try:
+        with producing(lake.broker, name, 2) as sent:
+            running += [start(*args, cwd=lake.folder, env=env) for _ in range(2)]
+            for other in [*running, *running]:
+                wait_until(lambda: lake.count() > 0)
+                other.send_signal(signal.SIGSTOP)
+                before = lake.count()
+                wait_until(lambda before=before: lake.count() > before + 100)  # type: ignore[misc]
+                other.send_signal(signal.SIGCONT)
+                time.sleep(1)
+        for process in running:
+            process.terminate()
+        assert [process.wait(30) for process in running] == [0, 0]
+    finally:
+        for process in running:
+            process.kill()
+    zync("sync-from", "kafka", "raw", "--topic", name, "--until-caught-up", cwd=lake.folder)
+    assert Counter(lake.values()) == Counter(sent)
+    zync("verify", "raw", "--kafka", cwd=lake.folder)
+    ends = [json.loads(log.read_text().splitlines()[-1]) for log in lake.folder.glob("sync-from-*.log")]
+    assert all(one["commits"] for one in ends), ends
+    assert sum(one["records"] for one in ends) <= len(sent)
 
 
 def test_a_rolling_restart_under_load_loses_and_repeats_nothing(lake: Lake, topic: TopicMaker) -> None:

@@ -46,6 +46,7 @@ def test_on_gap_skip_goes_on_and_the_gap_is_on_record(lake: Lake, topic: TopicMa
     assert lake.offsets(name) == [*range(10), *range(20, 30)]
     assert lake.positions().gaps == (Gap(Source(name, 0), 10, 20),)
     assert lake.sync_from(name).commits == 0
+    assert "ok" in zync("verify", "raw", "--kafka", cwd=lake.folder).stdout
 
 
 def test_a_gap_up_to_the_very_end_is_a_gap_too(lake: Lake, topic: TopicMaker) -> None:
@@ -102,6 +103,8 @@ def test_a_topic_made_anew_stops_it_and_skip_goes_on_from_its_beginning(
     produce(lake.broker, numbers(name, range(200, 203)))
     lake.sync_from(name)
     assert lake.offsets(name)[10:] == [*range(length + 3)]
+    lake.config()
+    zync("verify", "raw", "--kafka", cwd=lake.folder)
 
 
 @pytest.mark.parametrize("length", [3, 25], ids=["shorter", "longer"])
@@ -118,6 +121,9 @@ def test_a_topic_made_anew_is_recognised_while_it_is_being_read(lake: Lake, topi
     finally:
         process.kill()
     assert lake.values() == [b"%d" % number for number in range(10)]
+    zync("verify", "raw", cwd=lake.folder)
+    seen = zync("verify", "raw", "--kafka", cwd=lake.folder, check=False)
+    assert (seen.returncode, "the topic was made anew since raw read it" in seen.stdout) == (1, True)
 
 
 def test_a_partition_that_ends_before_what_was_read_stops_it(lake: Lake, topic: TopicMaker) -> None:

@@ -71,6 +71,12 @@ def assert_whole(lake: Lake, name: str, count: int) -> None:
     zync("verify", "raw", cwd=lake.folder)
 
 
+def most_memory(pid: int) -> int:
+    """The bytes that the process has had at most."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return max((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), default=0)
+
+
 def random(count: int, size: int) -> list[bytes]:
     return [os.urandom(size) for _ in range(count)]
 
@@ -82,11 +88,10 @@ def test_memory_stays_near_what_is_asked_for_whatever_the_messages_size(lake: La
     lake.config()
     running, peak = begin(lake, name, "--until-caught-up", "--max-memory", "300MB"), 0
     while running.poll() is None:
-        for line in Path(f"/proc/{running.pid}/status").read_text().splitlines():
-            peak = max(peak, int(line.split()[1]) * 1024) if line.startswith("VmHWM") else peak
+        peak = max(peak, most_memory(running.pid))
         time.sleep(0.02)
     assert running.returncode == 0, said(lake)
-    assert 100 * MB < peak < 1.4 * most  # a fifth above, as README has it, on a machine that does nothing else
+    assert 100 * MB < peak < 1.2 * most
     assert_whole(lake, name, 60)
 
 
@@ -100,6 +105,7 @@ def test_while_the_disk_stalls_nothing_more_is_read_and_the_group_is_kept(small:
         wait_until(lambda: small.count() == 10)
         stall(small, name)
         wait_until(lambda: small.count() == 70)
+        assert most_memory(running.pid) < 1.2 * 300 * MB
     finally:
         lines = end(small, running).splitlines()
     assert {line[:9] for line in lines if line.startswith("zync: ")} == {"zync: raw"}, lines
@@ -187,6 +193,26 @@ def test_a_lake_that_may_not_be_written_to_ends_it_with_a_message(small: Lake, t
     assert_whole(small, name, 2)
 
 
+def test_a_full_disk_stops_a_sync_which_sets_nothing_aside_and_with_room_again_goes_on(small: Lake) -> None:
+    (small.folder / "zync.yaml").write_text(
+        'topics: {t: {id: "value:txn"}}\ntransactions: {done: "count(*) = 1"}\noutputs: [{topic: out, sql: out.sql}]\n'
+    )
+    (small.folder / "out.sql").write_text("SELECT seqno, value:txn::int AS txn FROM t")
+    lines = [json.dumps({"topic": "t", "value": {"txn": n}}) for n in range(3)]
+    zync("load", "raw", "-", cwd=small.folder, input="\n".join(lines), umask=0o027)
+    with full(small.folder / "lake"):
+        done = zync("sync", "raw", "staging", cwd=small.folder, check=False, umask=0o027)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "No space left" in line
+    done = zync("sync", "raw", "staging", "--json", cwd=small.folder, umask=0o027)
+    assert (json.loads(done.stdout)["transactions"], json.loads(done.stdout)["set_aside"]) == (3, {})
+    zync("verify", cwd=small.folder)
+    tables = [small.folder / "lake" / one for one in ("raw", "staging")]
+    modes = {path.stat().st_mode & 0o777 for table in tables for path in table.rglob("*") if path.is_file()}
+    assert modes == {0o640}
+
+
 @pytest.mark.parametrize("harm", ["killed", "paused"])
 def test_a_broker_that_is_harmed_while_records_come_costs_time_only(tmp_path: Path, harm: str) -> None:
     """Killed -9 and back; or paused for longer than the group's session."""
@@ -205,7 +231,7 @@ def test_a_broker_that_is_harmed_while_records_come_costs_time_only(tmp_path: Pa
             kill_and_start_again(kafka)
         else:
             with paused(kafka.pid()):
-                time.sleep(10)
+                time.sleep(30)
         produced.join()
         wait_until(lambda: lake.count() >= 1000, 180)
         end(lake, running)
@@ -250,13 +276,11 @@ def test_a_log_entry_that_was_cut_off_is_refused_and_nothing_is_written(lake: La
             assert "lake/raw" in line
         assert sorted(Path(lake.raw).rglob("*")) == before
     lines = whole.splitlines(keepends=True)
-    kinds = [next(iter(json.loads(line))) for line in lines]
-    for cut in range(kinds.index("add") + 1, len(lines)):  # at the end of a line
+    for cut in range(1, len(lines)):  # at the end of a line
         entry.write_bytes(b"".join(lines[:cut]))
         before = sorted(Path(lake.raw).rglob("*"))
         done = zync(*args, cwd=lake.folder, check=False)
-        without_position = f'"zync/{name}/0"'.encode() in b"".join(lines[cut:])  # else only the topic's id is missing
-        assert done.returncode == int(without_position), done.stderr
+        assert (done.returncode, "was cut off" in done.stderr) == (1, True), done.stderr
         assert sorted(Path(lake.raw).rglob("*")) == before
     entry.write_bytes(whole)
     produce(lake.broker, [(name, 0, b"2")])

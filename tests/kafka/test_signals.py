@@ -40,6 +40,7 @@ def test_a_signal_commits_what_is_in_hand_and_prints_the_summary(lake: Lake, top
         ("info", "commit", 50),
         ("info", "commit", 7),
     ]
+    zync("verify", "raw", "--kafka", cwd=lake.folder)
 
 
 def test_a_second_ctrl_c_ends_it_at_once(lake: Lake) -> None:
@@ -48,6 +49,28 @@ def test_a_second_ctrl_c_ends_it_at_once(lake: Lake) -> None:
     code = "import os; from zync.options import stop_on_signals as on; on(); [os.kill(os.getpid(), 2) for _ in '12']"
     done = subprocess.run([sys.executable, "-c", code], cwd=lake.folder, timeout=30, check=False)
     assert done.returncode == 130
+
+
+def test_after_two_ctrl_c_amid_commits_nothing_is_lost_or_doubled(lake: Lake, topic: TopicMaker) -> None:
+    name, sent = topic(), 0
+    lake.config()
+    for wait in (0.0, 0.001, 0.01, 0.03):
+        produce(lake.broker, [(name, 0, {"n": n}) for n in range(sent, sent + 2000)])
+        sent += 2000
+        args = [*ZYNC, "sync-from", "kafka", "raw", "--topic", name, "--commit-rows", "10"]
+        process = subprocess.Popen(args, cwd=lake.folder, stderr=subprocess.DEVNULL)
+        try:
+            before = lake.count() if (lake.folder / "lake" / "raw").exists() else 0
+            wait_until(lambda before=before: lake.count() > before)  # type: ignore[misc]
+            process.send_signal(signal.SIGINT)
+            time.sleep(wait)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) in (0, 130)
+        finally:
+            process.kill()
+    zync("sync-from", "kafka", "raw", "--topic", name, "--until-caught-up", cwd=lake.folder)
+    assert lake.offsets(name) == [*range(sent)]
+    zync("verify", "raw", "--kafka", cwd=lake.folder)
 
 
 def killed_and_begun_again(lake: Lake, name: str) -> "subprocess.CompletedProcess[str]":

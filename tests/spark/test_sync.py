@@ -335,6 +335,29 @@ def test_a_python_rule_works_and_its_exception_sets_only_that_transaction_aside(
     assert "thirteen" in aside["reason"]
 
 
+@pytest.mark.parametrize(
+    "raised", ["ConnectionError('no host')", "ModuleNotFoundError('no such')", "MemoryError('of 1')"]
+)
+def test_what_a_python_rule_says_of_its_surroundings_stops_the_sync(pipeline: Pipeline, txn: Any, raised: str) -> None:
+    text = (
+        "from pyspark.sql import functions as sf\n"
+        "from pyspark.sql.types import IntegerType\n\n"
+        "@sf.udf(IntegerType())\n"
+        "def halved(x):\n"
+        f"    raise {raised}\n\n"
+        "def rule(records):\n"
+        "    return records.select('seqno', halved(sf.expr('value:x::int')).alias('half'))\n"
+    )
+    pipeline.load(("a", txn(1)))
+    for rule in (text, f"def rule(records):\n    raise {raised}\n"):
+        (pipeline.folder / "rule.py").write_text(rule)
+        pipeline.change(outputs=(OutputRule("out", python=str(pipeline.folder / "rule.py")),))
+        with pytest.raises(Exception, match=raised.partition("(")[0]) as stopped:
+            pipeline.sync()
+        assert not isinstance(stopped.value, DataError | UsageError)
+        assert not pipeline.staging.exists() or not pipeline.of("quarantined")
+
+
 def test_so_does_what_the_rules_own_function_raises(pipeline: Pipeline, txn: Any) -> None:
     rule = pipeline.folder / "rule.py"
     rule.write_text(

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zync.config import Config, OutputRule
-from zync.errors import UsageError
-from zync.spark import message_of
+from zync.errors import UsageError, ZyncError
+from zync.spark import SURROUNDINGS, message_of
 from zync.sql import literal, name, options
 from zync.transactions import debezium
 from zync.transactions.topics import matches, ordered
@@ -134,7 +134,7 @@ def _made_by(function: Any, records: "DataFrame", where: str) -> "DataFrame":
         raise
     except Exception as error:
         msg = f"{where} raised {type(error).__name__}: {error}"
-        raise RaisedError(msg) from error
+        raise (ZyncError if isinstance(error, SURROUNDINGS) else RaisedError)(msg) from error
     if not isinstance(made, DataFrame):
         msg = f"{where} must return a DataFrame, not {type(made).__name__}"
         raise UsageError(msg)
