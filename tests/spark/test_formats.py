@@ -5,9 +5,9 @@ import json
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import date, datetime, timezone
+from datetime import date, datetime, timedelta, timezone
 from decimal import Context, Decimal, localcontext
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -411,6 +411,40 @@ def test_what_a_registry_asks_for_is_given_to_it_alone(registry: RunningRegistry
     assert "secret" not in f"{raised.value} {access}"
 
 
+def test_a_registry_that_hangs_is_not_waited_for_and_one_that_answers_is_asked_once() -> None:
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            answer = json.dumps({"schema": '"string"'}).encode()
+            if not self.path.endswith("/1"):
+                return  # and says nothing
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def finish(self) -> None:
+            if not self.path.endswith("/1"):
+                done.wait(20)
+            super().finish()
+
+        def log_message(self, *_: object) -> None: ...
+
+    done, server = threading.Event(), ThreadingHTTPServer(("localhost", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    one = Registry(RegistryAccess(f"http://localhost:{server.server_port}", timeout=timedelta(seconds=0.3)))
+    try:
+        assert one.schema(1) == one.schema(1)
+        with pytest.raises(ZyncError, match="the schema registry at http://.* does not answer"):
+            one.schema(2)
+    finally:
+        done.set()
+        server.shutdown()
+    assert asked == ["/schemas/ids/1", "/schemas/ids/2"]
+
+
 def test_a_registry_with_tls_is_asked_if_its_certificate_is_trusted(
     pipeline: Pipeline, registry: RunningRegistry
 ) -> None:
@@ -445,6 +479,31 @@ def test_json_with_a_registrys_header_is_json(pipeline: Pipeline, registry: Runn
         "value is not one JSON value",
         f"the schema registry knows no schema {number + 1000}",
     ]
+
+
+def test_json_evolves_within_one_sync_and_its_schemas_may_refer_to_others(
+    pipeline: Pipeline, registry: RunningRegistry
+) -> None:
+    registry.register("money", {**JSON_SCHEMA, "properties": {"cents": {"type": "integer"}}}, "JSON")
+    old = {**JSON_SCHEMA, "properties": {"txn": {"type": "integer"}}}
+    new = {**old, "properties": {**old["properties"], "price": {"$ref": "money.json"}}}
+    refers = {"name": "money.json", "subject": "money", "version": 1}
+    numbers = [registry.register("old", old, "JSON"), registry.register("new", new, "JSON", references=(refers,))]
+    pipeline.change(registry=RegistryAccess(registry.url), formats=Formats(value="json-schema"))
+    pipeline.rules(out="SELECT seqno, value:price.cents::int AS cents FROM a")
+    values = [b'{"txn":1,"n":1}', b'{"txn":2,"n":1,"price":{"cents":7}}', b'{"txn":3,"n":1}']
+    bad = [b"", b"\0", framed(numbers[0], b""), framed(numbers[0], b'{"txn":'), framed(numbers[0], b'{"txn":"\xff"}')]
+    bad += [b"\1" + framed(numbers[0], values[0])[1:], framed(numbers[0], b'{"txn":NaN}'), values[0]]
+    put(
+        pipeline,
+        *(("a", None, framed(number, value)) for number, value in zip((*numbers, numbers[0]), values, strict=True)),
+        *(("a", None, one) for one in bad),
+    )
+    pipeline.sync()
+    assert pipeline.values() == [{"cents": None}, {"cents": 7}, {"cents": None}]
+    unframed = "value does not begin with a zero byte and a schema's id, as a schema registry's clients write it"
+    no_json, no_text = "value is not one JSON value", "value is not UTF-8"
+    assert reasons(pipeline) == [unframed, unframed, no_json, no_json, no_text, unframed, no_json, unframed]
 
 
 def connect(kind: str, optional: bool = True, **more: Any) -> dict[str, Any]:
@@ -620,6 +679,9 @@ ENVELOPE = record(
     ts_ms="long",
     transaction=["null", BLOCK],
 )
+WIDER = json.loads(
+    json.dumps(ENVELOPE).replace('{"name": "balance"', '{"name": "note", "type": "string"}, {"name": "balance"')
+)
 END = record(
     "bank.Status",
     status="string",
@@ -711,7 +773,12 @@ def test_debezium_in_other_formats_is_as_debezium_in_json(pipeline: Pipeline, re
             "json": lambda _, __, value: json.dumps(value),
         }
         schemas = {said: (status, END), data: (envelope, ENVELOPE)}
-        put(one, *((topic, None, write[kind](*schemas[topic], value)) for topic, value in records))
+        sent = [(topic, None, write[kind](*schemas[topic], value)) for topic, value in records]
+        if kind == "avro":  # after a column came to the table
+            last = records[-1][1]
+            wider_row = {**last, "after": {**last["after"], "note": "new"}}
+            sent[-1] = (data, None, framed(registry.register("bank-wider", WIDER), avro(WIDER, wider_row)))
+        put(one, *sent)
         assert one.sync().transactions == 1
         found.append(one.values())
     assert (

@@ -75,6 +75,29 @@ def test_the_same_rows_are_in_fewer_files_in_order_and_syncs_go_on(pipeline: Pip
     assert_sound(pipeline)
 
 
+def test_entries_of_the_log_from_long_ago_go_and_those_of_today_stay(pipeline: Pipeline, txn: Any) -> None:
+    in_steps(pipeline, txn)
+    logs = [Path(one) / "_delta_log" for one in (pipeline.raw, pipeline.staging)]
+    tables = [pipeline.raw, pipeline.staging]
+    before, last = rows(Path(pipeline.raw)), [DeltaTable(str(one)).version() for one in tables]
+    for log in logs:
+        for entry in log.iterdir():
+            os.utime(entry, times=(time.time() - 40 * 86400,) * 2)
+    for table in tables:
+        tidy(pipeline, table, compact=False, vacuum=False)
+    for log, version in zip(logs, last, strict=True):
+        assert min(one.name for one in log.glob("*.json")) >= f"{version:020}.json"
+        assert [one.name[:20] for one in log.glob("*.checkpoint.parquet")] == [f"{version:020}"]
+    assert rows(Path(pipeline.raw)) == before
+    assert_sound(pipeline)
+    in_steps(pipeline, txn)
+    kept = [len([*log.glob("*.json")]) for log in logs]
+    for table in tables:
+        tidy(pipeline, table, compact=False, vacuum=False)
+    assert [len([*log.glob("*.json")]) for log in logs] == kept
+    assert_sound(pipeline)
+
+
 def test_readers_are_told_that_no_data_changed(pipeline: Pipeline, txn: Any) -> None:
     in_steps(pipeline, txn, 2, sync=False)
     tidy(pipeline, pipeline.raw, vacuum=False)

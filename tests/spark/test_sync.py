@@ -29,6 +29,7 @@ from zync.sync import Syncer
 from zync.verify import verify
 from zync.yaml import load as read_config
 
+EDGES = (2**63 - 1, -(2**63), 2**63, 10**38 - 1, -(10**38) + 1)
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
 
@@ -200,6 +201,8 @@ def test_a_record_that_does_not_decode_is_set_aside_with_its_reason(pipeline: Pi
         '{"txn":"b2","n":1,"x":1e-400}': "value has a number that cannot be kept exactly",
         '{"txn":"b3","n":1,"x":' + "1" * 39 + "}": "value has a number that cannot be kept exactly",
         '{"txn":"b4","n":1,"x":1.' + "1" * 39 + "}": "value has a number that cannot be kept exactly",
+        '{"txn":"b5","n":1,"x":NaN}': "value is not one JSON value",
+        '{"txn":"b6","n":1,"x":' + "[" * 10_000 + "]" * 10_000 + "}": "value is not one JSON value",
         '{"txt":1}': "no transaction id",
         '{"txn":null}': "no transaction id",
     }
@@ -207,14 +210,17 @@ def test_a_record_that_does_not_decode_is_set_aside_with_its_reason(pipeline: Pi
         '{"txn":1,"n":1,"x":5,"e":1.5e3}',
         '{"txn":2,"n":1,"x":6,"s":"1e400 ] [ \\" 1e999"}',
         '{"txn":3,"n":1,"x":7,"l":[1,[2]]}',
+        *(f'{{"txn":{edge},"n":1,"x":{edge}}}' for edge in EDGES),
     ]
+    pipeline.rules(out="SELECT seqno, value:x::decimal(38, 0) AS x FROM records")
     pipeline.load(
         *[("a", text) for text in bad], ("a", {"base64": "/w=="}), ("a", None), *[("a", text) for text in good]
     )
     outcome = pipeline.sync()
     reasons = {row["seqno"]: row["reason"] for row in pipeline.of("quarantined")}
     assert reasons == dict(enumerate([*bad.values(), "value is not UTF-8", "no transaction id"], start=1))
-    assert pipeline.values() == [{"x": 5}, {"x": 6}, {"x": 7}]
+    assert [row["x"] for row in pipeline.values()] == [5, 6, 7, *EDGES]
+    assert {row["txn"] for row in pipeline.of("done")} == {str(n) for n in (1, 2, 3, *EDGES)}
     assert outcome.set_aside == {"quarantined": len(bad) + 2}
     alone = [row for row in pipeline.of("quarantined") if row["txn"] is None]
     assert len(alone) == len(bad) + 2 - 4

@@ -126,7 +126,7 @@ def _framed(registered: Framed, kind: str, part: Part, column: str) -> _Decoding
     )
     if name:
         return _Decoding(found=f"CASE WHEN {column} IS NOT NULL THEN {decoded}.v END", fault=fault)
-    return _Decoding(text=f"CAST({body(column)} AS STRING)", fault=fault)
+    return _Decoding(text=f"CASE WHEN {is_framed(column)} THEN CAST({body(column)} AS STRING) END", fault=fault)
 
 
 def _connect(rows: "DataFrame", schemas: Connect, part: Part) -> "tuple[DataFrame, _Decoding]":
