@@ -212,7 +212,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Config:
-    """The whole of `zync.yaml`. Paths are absolute; `${NAME}` has been read from the environment."""
+    """The whole of `zync.yaml`. Paths are absolute; `${NAME}` and `${file:PATH}` have been read."""
 
     lake: str = "./lake"
     kafka: dict[str, str] = field(default_factory=dict)

@@ -8,7 +8,7 @@ _CONFIG = """\
 # What zync reads, how it knows a transaction, and what it makes of it. `zync check` reads this with you.
 lake: ./lake                       # folder (or URI) of the tables raw and staging
 
-kafka:                             # any librdkafka property; ${NAME} reads the environment
+kafka:                             # any librdkafka property; ${NAME} reads the environment, ${file:PATH} a file
   bootstrap.servers: "localhost:9092"
 
 topics:                            # names, or "^regex"

@@ -61,6 +61,9 @@ def _is_file(path: Path) -> bool:
         return False
 
 
+_ELSEWHERE = re.compile(r"\$\{(?:file:(?P<file>[^}]+)|(?P<name>[A-Za-z_][A-Za-z0-9_]*))\}")
+
+
 class _Reader:
     """Turns YAML nodes into the types that `zync.config` declares."""
 
@@ -138,14 +141,22 @@ class _Reader:
         return self.base / text if kind is Path else text
 
     def environment(self, node: yaml.ScalarNode, where: str) -> str:
-        """The node's text with every `${NAME}` read from the environment."""
+        """The node's text with every `${NAME}` read from the environment, and `${file:PATH}` from that file."""
 
         def read(match: re.Match[str]) -> str:
-            if match[1] not in os.environ:
-                raise self.fail(node, f"{where} needs the environment variable {match[1]}, which is not set")
-            return os.environ[match[1]]
+            if match["file"]:
+                try:
+                    return (self.base / match["file"]).read_text(encoding="utf-8").rstrip("\r\n")
+                except (OSError, ValueError) as error:
+                    why = error.strerror if isinstance(error, OSError) else "it is not text"
+                    raise self.fail(
+                        node, f"{where} needs the file {match['file']}, and cannot read it: {why}"
+                    ) from None
+            if match["name"] not in os.environ:
+                raise self.fail(node, f"{where} needs the environment variable {match['name']}, which is not set")
+            return os.environ[match["name"]]
 
-        return re.sub(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", read, cast("str", node.value))
+        return _ELSEWHERE.sub(read, cast("str", node.value))
 
     def location(self, lake: str) -> str:
         """A lake or a table as an absolute path, or as the URI it is."""

@@ -79,6 +79,27 @@ def test_records_come_by_tls_and_sasl_and_the_password_is_nowhere(lake: Lake) ->
     assert PASSWORD.encode() not in written
 
 
+def test_passwords_may_be_in_files_and_explain_does_not_show_them(
+    lake: Lake, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    topic, secret = TopicMaker(lake.broker)(), tmp_path_factory.mktemp("elsewhere") / "password"
+    secret.write_text(f"{PASSWORD}\n")
+    produce(lake.broker, [(topic, 0, b"1")])
+    config = lake.folder / "zync.yaml"
+    config.write_text(
+        config.read_text().replace("${KAFKA_PASSWORD}", f"${{file:{secret}}}")
+        + f"topics: {{{topic}: {{id: 'value:txn'}}}}\n"
+        + f"registry: {{url: 'http://localhost:9', basic_auth: 'me:${{file:{secret}}}'}}\n"
+    )
+    zync("sync-from", "kafka", "raw", "--until-caught-up", cwd=lake.folder)
+    assert lake.values() == [b"1"]
+    for command in (["explain", "--debug"], ["check", "--debug"], ["status", "--json"]):
+        done = zync(*command, cwd=lake.folder)
+        assert PASSWORD not in done.stdout + done.stderr
+    written = b"".join(path.read_bytes() for path in lake.folder.rglob("*") if path.is_file())
+    assert PASSWORD.encode() not in written
+
+
 def test_a_wrong_password_is_named_as_such_and_not_shown(lake: Lake) -> None:
     topic = TopicMaker(lake.broker)()
     done = sync_from(lake, topic, password="guessed")  # noqa: S106
