@@ -29,7 +29,7 @@ from zync.options import (
     starting_point,
     stop_on_signals,
 )
-from zync.output import Output, Verbatim, amount, byte_size, describe
+from zync.output import Output, Verbatim, amount, byte_size, describe, logs_as_json
 from zync.places import locate
 
 if TYPE_CHECKING:
@@ -244,8 +244,15 @@ def sync(
         out.result(vars(done), describe(done))
         return
     stop = stop_on_signals()
+
+    def told(done: engine.Outcome) -> None:
+        if logs_as_json() and not as_json:
+            out.progress(describe(done), event="sync", **vars(done))
+        else:
+            out.result(vars(done), describe(done))
+
     with measuring("zync.metrics:SyncMetrics", metrics, out) as measured:
-        engine.follow(settings, *where, stop, lambda done: out.result(vars(done), describe(done)), master, measured)
+        engine.follow(settings, *where, stop, told, master, measured)
 
 
 @app.command()

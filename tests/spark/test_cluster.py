@@ -1,7 +1,9 @@
 """The same sync on a real standalone cluster: a master and a worker process of the pyspark package."""
 
+import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -11,7 +13,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tests.conftest import zync
+from tests.conftest import start, zync
+from tests.kafka.conftest import wait_until
 
 _HOME = Path(pyspark.__file__).parent
 
@@ -57,3 +60,62 @@ def test_a_standalone_cluster_runs_the_same_sync(demo: Path, master: str) -> Non
     assert (outcome["transactions"], outcome["outputs"], outcome["cursor"]) == (2, {"order": 2}, 4)
     shown = [json.loads(line) for line in zync("cat", "staging", "--kind", "output", cwd=demo).stdout.splitlines()]
     assert [row["value"]["total"] for row in shown] == [3.98, 5.99]
+
+
+RULE = """
+import time
+from pathlib import Path
+
+from pyspark.sql import functions as sf
+from pyspark.sql.types import IntegerType
+
+mark = Path({mark!r})
+
+
+@sf.udf(IntegerType())
+def slowly(x):
+    if not mark.exists():
+        mark.touch()
+        time.sleep(60)
+    return x
+
+
+def rule(records):
+    return records.select("seqno", slowly(sf.expr("value:x::int")).alias("x"))
+"""
+
+
+def test_an_executor_that_is_killed_costs_time_and_sets_nothing_aside(tmp_path: Path, master: str) -> None:
+    mark = tmp_path / "it runs"
+    (tmp_path / "rule.py").write_text(RULE.format(mark=str(mark)))
+    (tmp_path / "zync.yaml").write_text(
+        'topics: {a: {id: "value:txn"}}\ntransactions: {done: "count(*) = 1"}\n'
+        "outputs: [{topic: out, python: rule.py}]\n"
+        "spark: {spark.executor.memory: 1g, spark.driver.host: 127.0.0.1}\n"
+    )
+    lines = [json.dumps({"topic": "a", "value": {"txn": n, "x": n}}) for n in range(3)]
+    zync("load", "raw", "-", cwd=tmp_path, input="\n".join(lines))
+    running = start("sync", "raw", "staging", "--master", master, "--json", cwd=tmp_path)
+    try:
+        wait_until(mark.exists, 120)
+        killed = executors(tmp_path / "work")
+        assert killed
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        assert running.wait(120) == 0
+    finally:
+        running.kill()
+    (log,) = tmp_path.glob("sync-raw-*.log")
+    outcome = json.loads(log.read_text().splitlines()[-1])
+    assert (outcome["transactions"], outcome["outputs"], outcome["set_aside"]) == (3, {"out": 3}, {})
+    zync("verify", cwd=tmp_path)
+
+
+def executors(work: Path) -> list[int]:
+    """The processes that a cluster's worker started, which run below its folder."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (folder / "cwd").readlink().is_relative_to(work) and b"Executor" in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return found
