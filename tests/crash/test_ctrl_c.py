@@ -145,12 +145,12 @@ def begin(lake: Lake) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
 
 @pytest.mark.usefixtures("spark")
 def test_ctrl_c_ends_a_following_sync_between_two_commits(lake: Lake, begin: Any, growing: None) -> None:
-    follow = begin("sync", "raw", "staging", "--follow")
+    follow = begin("sync", "raw", "staging", "--follow", "--log-format", "json")
     wait_until(lambda: lake.version() >= 1, 120)
     time.sleep(0.5)  # in the midst of the next one, as raw has grown meanwhile
     assert ctrl_c(follow, within=60) == 0
     said = lake.said()
-    assert all(line.startswith("sync ") for line in said.splitlines()), said
+    assert {json.loads(line)["event"] for line in said.splitlines()} == {"sync"}, said
     assert len(said.splitlines()) == lake.version()  # version 0 made the table
     before = lake.check()
     wait_until(lambda: not running(follow.pid), 10)

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -232,6 +233,31 @@ def test_a_large_value_and_odd_ids_go_through_whole(pipeline: Pipeline, txn: Any
     pipeline.load(*[("a", txn(one, 1, x=1, big="y" * (5_000_000 if one == "plain" else 1))) for one in ids])
     pipeline.sync()
     assert [row["txn"] for row in pipeline.of("done")] == ids
+
+
+def test_names_and_expressions_of_the_config_stay_in_their_place(pipeline: Pipeline, txn: Any) -> None:
+    """As SQL they would end a string or a name, and begin what is not theirs; zync's templates would be filled."""
+    odd = [f"{quote}) OR true; DROP VIEW records; -- \\ {{{{fault}}}} ${{x}}" for quote in "'`\""]
+    (pipeline.folder / "names.csv").write_text("x,name\n1,one\n")
+    pipeline.change(
+        topics={
+            odd[0]: Topic("concat('{{txn}}', value:txn::string)", as_=odd[1]),
+            "a": Topic("concat('{{txn}}', value:txn::string)"),
+        },
+        lookups={odd[2]: Lookup(csv=pipeline.folder / "names.csv")},
+    )
+    pipeline.rules(out="SELECT 1")
+    view, lookup = ("`" + one.replace("`", "``") + "`" for one in odd[1:])
+    (pipeline.folder / "out.sql").write_text(
+        f"SELECT seqno, v.value:x::int AS x, l.name FROM {view} v JOIN {lookup} l ON l.x = v.value:x::int"  # noqa: S608
+    )
+    pipeline.change(outputs=(replace(pipeline.config.outputs[0], topic=odd[0]),))
+    pipeline.load((odd[0], txn(1, 2, x=1)), ("a", txn(1, 2)), ("other", txn(2)))
+    outcome = pipeline.sync()
+    assert (outcome.transactions, outcome.outputs) == (1, {odd[0]: 1})
+    assert [(row["txn"], row["kind"]) for row in pipeline.of("done")] == [("{{txn}}1", "done")]
+    assert pipeline.values(odd[0]) == [{"x": 1, "name": "one"}]
+    assert outcome.set_aside == {"ignored": 1}  # of a topic that the config does not name
 
 
 def test_a_transaction_that_a_rule_fails_on_is_set_aside_whole_and_others_go_on(pipeline: Pipeline, txn: Any) -> None:
