@@ -196,8 +196,10 @@ class Soak:
             time.sleep(self.chance.choice([1, 8]))
 
     def maintain(self) -> None:
-        """Compacts, vacuums and leaves a checkpoint."""
+        """Compacts, vacuums and leaves a checkpoint, while others read and write."""
+        reading = start("cat", "raw", cwd=self.lake.folder)
         zync("maintain", "raw", cwd=self.lake.folder)
+        assert reading.wait(60) == 0
 
     def add_a_partition(self) -> None:
         self.partitions += 1
