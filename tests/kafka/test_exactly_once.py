@@ -177,6 +177,9 @@ def test_a_rolling_restart_under_load_loses_and_repeats_nothing(lake: Lake, topi
     zync("sync-from", "kafka", "raw", "--topic", name, "--until-caught-up", cwd=lake.folder)
     assert Counter(lake.values()) == Counter(sent)
     zync("verify", "raw", "--kafka", cwd=lake.folder)
+    said = "".join(log.read_text() for log in lake.folder.glob("sync-from-*.log"))
+    for line in (f"now read here: {name}/", f"now read by others: {name}/"):
+        assert line in said
 
 
 def test_killed_at_twenty_moments_it_loses_and_repeats_nothing(lake: Lake, topic: TopicMaker) -> None:

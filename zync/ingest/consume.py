@@ -175,6 +175,7 @@ class _Run:
         self.newest: dict[Source, float] = {}
         self.measured = 0.0
         self.paused: list[Source] = []
+        self.closing = False
         self.share = memory.share(ingest.max_memory)
         self.commit_bytes = min(ingest.commit_bytes or 2 * self.share, 2 * self.share)
         if ingest.commit_bytes and ingest.commit_bytes > self.commit_bytes:
@@ -219,6 +220,7 @@ class _Run:
                 self.say_what_it_waits_for()
             self.flush()
         finally:
+            self.closing = True
             self.consumer.close()
             self.committer.close()
         self.done.seconds = time.monotonic() - started
@@ -326,6 +328,7 @@ class _Run:
     def on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self.without_since = float("inf") if partitions else self.without_since
         self.done.rebalances += 1
+        self.say_of("now read here: %s", partitions)
         try:
             self.flush()
             self.consumer.incremental_assign(self.begin(_sources(partitions)))
@@ -334,6 +337,7 @@ class _Run:
 
     def on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self.done.rebalances += 1
+        self.say_of("now read by others: %s", partitions)
         try:
             self.flush()
         except ZyncError as error:
@@ -344,6 +348,11 @@ class _Run:
         self.done.rebalances += 1
         log.warning("lost %s: others may have taken them over", ", ".join(map(str, _sources(partitions))))
         self.forget(partitions)
+
+    def say_of(self, what: str, partitions: list[TopicPartition]) -> None:
+        """A line of the log, but for the partitions that it begins and ends with."""
+        if partitions and self.done.commits and not self.closing:
+            log.info(what, ", ".join(map(str, _sources(partitions))))
 
     def begin(self, sources: list[Source]) -> list[TopicPartition]:
         """Where reading of those partitions begins, as raw says; nothing is in hand of them then."""
