@@ -2,23 +2,23 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
-from zync.config import RESERVED_TOPIC, Config
+from zync.config import RESERVED_TOPIC, Config, Limits
 from zync.errors import UsageError
 from zync.frames import read_parquet
 from zync.ingest.raw import DECISIONS, RAW_SCHEMA, existing_raw, first_seqno, next_seqno, stored_position
 from zync.lake import data_files, dataset, open_table
 from zync.sql import statement
 from zync.staging.commit import owned
-from zync.staging.table import existing_staging, spark_schema
+from zync.staging.table import STAGING_SCHEMA, existing_staging, spark_schema
 from zync.sync import Outcome, Syncer
 from zync.transactions.judge import REVISITING
-from zync.transactions.known import read_cursor
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +67,8 @@ def replay(
     cuts = [*_before_revisits(raw_table), last]
     syncs = transactions = head = cursor = 0
     with owned(into):
-        syncer = Syncer(config, raw, into, spark)
+        without_limit = replace(config, limits=Limits(max_quarantined=1.0))  # syncs are larger than they were
+        syncer = Syncer(without_limit, raw, into, spark)
         while head < last:
             step = max(head + _STEP, trimmed)
             outcome = syncer.sync(upto=min(step, next(cut for cut in cuts if cut > head), last))
@@ -111,12 +112,19 @@ def _revisited(value: bytes | None) -> str | None:
 
 
 def _different(one: str, other: str) -> list[str]:
-    """Names of digests that the newest cursors of two stagings do not share."""
+    """Names of digests that the syncs of two stagings do not all share."""
     tables = [open_table(one), open_table(other)]
     if any(table is None for table in tables):
         return []
-    a, b = (read_cursor(table).digests for table in tables if table is not None)
-    return sorted(name for name in {*a, *b} if a.get(name) != b.get(name))
+    found = [digests for table in tables if table is not None for digests in _digests(table)]
+    return sorted(name for name in {*chain(*found)} if len({digests.get(name) for digests in found}) > 1)
+
+
+def _digests(table: DeltaTable) -> list[dict[str, str]]:
+    """Those of each sync."""
+    rows = dataset(table, [one.path for one in data_files(table, "sync")], STAGING_SCHEMA)
+    cursors = rows.to_table(columns=["digests"], filter=ds.field("kind") == "cursor")
+    return [dict(one) for one in cursors["digests"].to_pylist()]
 
 
 @dataclass

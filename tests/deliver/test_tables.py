@@ -281,7 +281,7 @@ def test_kill_9_when_a_delete_is_on_record_and_not_done(lake: Lake) -> None:
     lake.staging.sync([[account(2, None)]])
     process = start("sync-to", "tables", "staging", cwd=lake.staging.folder, start_new_session=True)
     try:
-        wait_until(lambda: _version(lake, "_deleted/accounts") >= 0, 120)
+        wait_until(lambda: _version(lake, "_deleted/accounts") > 0, 120)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -399,6 +399,53 @@ def test_a_table_stays_what_it_was_made_as(lake: Lake, change: dict[str, str], s
         lake.deliver()
     lake.config()
     lake.deliver()
+
+
+def test_a_staging_that_was_made_anew_or_is_older_is_refused(lake: Lake) -> None:
+    for number in range(3):
+        lake.staging.sync(transfers(1, number))
+    lake.deliver()
+    staging = Path(lake.staging.path)
+    shutil.move(staging, staging.with_name("before"))
+    again = Staging(lake.staging.folder, "localhost:1")
+    again.sync(transfers(1, 0))
+    with pytest.raises(UsageError, match="the tables are of another staging"):
+        lake.deliver()
+    shutil.rmtree(staging)
+    shutil.move(staging.with_name("before"), staging)
+    max((staging / "_delta_log").glob("*.json")).unlink()
+    with pytest.raises(UsageError, match="the tables are through sync 3, and .* has only 2"):
+        lake.deliver()
+
+
+def test_an_output_that_was_left_out_for_a_while_gets_all_its_rows(lake: Lake) -> None:
+    lake.staging.sync(transfers(2, 0))
+    lake.deliver()
+    lake.staging.sync(transfers(2, 2))
+    config = lake.staging.folder / "zync.yaml"
+    whole = config.read_text()
+    config.write_text("".join(line for line in whole.splitlines(keepends=True) if "topic: history" not in line))
+    assert lake.deliver().versions == {"accounts": 2}
+    config.write_text(whole)
+    lake.staging.sync(transfers(2, 4))
+    assert lake.deliver().sync == 3
+    assert [one["id"] for one in lake.rows("history")] == list(range(6))
+
+
+def test_a_table_of_an_older_zync_gets_what_new_ones_are_made_with(lake: Lake) -> None:
+    lake.staging.sync([[account(1, "1")]])
+    lake.deliver()
+    tag = "spark.databricks.delta.commitInfo.userMetadata"
+    lake.spark.conf.set(tag, '{"zync": {"sync": 1}}')
+    lake.spark.sql(f"ALTER TABLE delta.`{lake.folder}/accounts` UNSET TBLPROPERTIES ('zync.key', 'zync.apply')")
+    lake.spark.conf.unset(tag)
+    shutil.rmtree(lake.folder / "_deleted")
+    lake.config("", ACCOUNTS.replace("value:id::int", "value:id::bigint"))  # which rewrites it
+    for balance in ("2", "3"):
+        lake.staging.sync([[account(1, balance)]])
+        lake.deliver()
+    assert [int(one["balance"]) for one in lake.rows("accounts")] == [3]
+    assert DeltaTable(str(lake.folder / "accounts")).metadata().configuration["zync.key"] == "id"
 
 
 def test_a_table_that_is_not_ours_is_left_alone(lake: Lake) -> None:
@@ -590,6 +637,8 @@ def test_rules_that_make_no_table_are_the_users_mistake(lake: Lake) -> None:
     for column, says in (
         ("1 AS _seqno", "selects '_seqno', which is a column of zync's own"),
         ("1 AS _LEFT_out", "selects '_LEFT_out', which is a column of zync's own"),
+        ("1 AS _deleted", "selects '_deleted', which is a column of zync's own"),
+        ("1 AS _known_note", "selects '_known_note', which is a column of zync's own"),
         ("1 AS `a b`", "selects 'a b', and tables have no ' ' in the name of a column"),
         ("map(1, 2) AS pairs", "column 'pairs' is map<int,int>: cast its keys to string"),
     ):

@@ -150,7 +150,7 @@ def test_a_rolling_restart_under_load_loses_and_repeats_nothing(lake: Lake, topi
 
     def begin() -> None:
         port = free_port()
-        args = ("--topic", name, "--commit-every", "50ms", "--metrics", f"localhost:{port}")
+        args = ("--topic", name, "--commit-every", "50ms", "--metrics", f"localhost:{port}", "--log-format", "json")
         running.append(start("sync-from", "kafka", "raw", *args, cwd=lake.folder))
         wait_until(lambda: ready(port))
 

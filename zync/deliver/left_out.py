@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 COLUMN = "_left_out"
+MISSING, KNOWN = "_missing", "_known_"
+"""Columns that statements have beside a table's: which of its own were left out, and what is known of each of them."""
 TYPE = "MAP<STRING, STRUCT<position: BIGINT, seqno: BIGINT>>"
 _PLACEHOLDER = "__debezium_unavailable_value"
 _BYTES = _PLACEHOLDER.encode()
@@ -76,7 +78,7 @@ def of_newest(columns: dict[str, str]) -> dict[str, str]:
 
 def places(columns: Iterable[str]) -> dict[str, str]:
     """Over sql/newest.sql: where what is known of those columns is from."""
-    return {f"_known_{one}": f"coalesce({_known(one)}.place, {_NOWHERE})" for one in columns}
+    return {f"{KNOWN}{one}": f"coalesce({_known(one)}.place, {_NOWHERE})" for one in columns}
 
 
 def merged(columns: Iterable[str], newer: str) -> tuple[str, dict[str, str]]:
@@ -112,7 +114,7 @@ def filled(columns: Iterable[str]) -> dict[str, str]:
     """
     values, where = {}, {}
     for column in columns:
-        left_out, here = f"array_contains(_missing, {literal(column)})", _place("_position", "_seqno")
+        left_out, here = f"array_contains({MISSING}, {literal(column)})", _place("_position", "_seqno")
         known = f"CASE WHEN NOT {left_out} THEN named_struct('x', {name(column)}, 'place', {here}) END"
         last = f"last_value({known}, true) OVER later"
         values[column] = f"({last}).x"
@@ -121,7 +123,7 @@ def filled(columns: Iterable[str]) -> dict[str, str]:
 
 
 def _known(column: str) -> str:
-    return name(f"_known_{column}")
+    return name(f"{KNOWN}{column}")
 
 
 def _place(position: str, seqno: str) -> str:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from zync.metrics import DeliveryMetrics
 
 _LOOK_SECONDS = 0.1
+_ANEW = "take the folder of the tables away, to have all made anew, or give another lake"
 FOLDER = "tables"
 """Where the tables are, below the lake."""
 
@@ -75,6 +76,8 @@ def sync_to_tables(  # noqa: PLR0913 - each is a thing that it needs
         while not stop.is_set():
             table = table or open_table(staging)
             upto = (table.transaction_version(SYNC) or 0) if table else 0
+            if table and newest:
+                _check_staging(table, upto, newest)
             if metrics:
                 metrics.turn()
                 metrics.reached(newest.sync if newest else 0, upto)
@@ -90,6 +93,20 @@ def sync_to_tables(  # noqa: PLR0913 - each is a thing that it needs
             if table:
                 table.update_incremental()
     return newest
+
+
+def _check_staging(table: DeltaTable, upto: int, newest: Snapshot) -> None:
+    """Raises UsageError where the tables are of another staging, or of more syncs than it has."""
+    own = str(table.metadata().id)
+    if newest.staging != own:
+        msg = f"the tables are of another staging (table id {newest.staging}) than {table.table_uri}: {_ANEW}"
+        raise UsageError(msg)
+    if newest.sync > upto:
+        msg = (
+            f"the tables are through sync {newest.sync:,}, and {table.table_uri} has only {upto:,}: was an older one "
+            f"put back? {_ANEW}"
+        )
+        raise UsageError(msg)
 
 
 def _batch(  # noqa: PLR0913
@@ -118,7 +135,7 @@ def _batch(  # noqa: PLR0913
             debezium = config.transactions.preset == "debezium"
             rows[target.topic] = deliver(spark, target, staging, after, upto, debezium=debezium)
     versions = {target.topic: _checked(target, own, recorded.get(target.topic)) for target in found}
-    snapshot = Snapshot(upto, snapshots.now(), own, {**recorded, **versions})
+    snapshot = Snapshot(upto, snapshots.now(), own, versions)
     snapshots.take(f"{folder}/{snapshots.NAME}", snapshot)
     seconds = round(time.monotonic() - started, 3)
     return snapshot, Batch(since, upto, {topic: count for topic, count in rows.items() if count}, seconds)

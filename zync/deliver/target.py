@@ -90,9 +90,9 @@ def _check_columns(target: Target, of: str) -> None:
     """UsageError where columns are not such as a table of that kind can have."""
     from pyspark.sql.types import ArrayType, MapType, VariantType  # noqa: PLC0415
 
-    taken = {*PLACE, left_out.COLUMN, *OWN.get(target.apply, ())}
+    taken = {*PLACE, DELETED, left_out.COLUMN, *OWN.get(target.apply, ())}
     for one in target.columns:
-        if one.name.lower() in taken:
+        if one.name.lower() in {*taken, left_out.MISSING} or one.name.lower().startswith(left_out.KNOWN):
             msg = f"{of} selects {one.name!r}, which is a column of zync's own in tables: name it otherwise"
             raise UsageError(msg)
         if odd := _NOT_IN_NAMES.search(one.name):
@@ -104,7 +104,7 @@ def _check_columns(target: Target, of: str) -> None:
         if one.name in target.key and isinstance(one.dataType, ArrayType | MapType | VariantType):
             msg = f"{of}: column {one.name!r} is {one.dataType.simpleString()}, by which no row is found: cast it"
             raise UsageError(msg)
-    names = {one.lower() for one in target.columns.names} | {*taken} - {left_out.COLUMN}
+    names = {*(one.lower() for one in target.columns.names), *PLACE, *OWN.get(target.apply, ())}
     for clause in ("partition_by", "cluster_by"):
         for column in getattr(target.said, clause):
             if column.lower() not in names:

@@ -44,6 +44,7 @@ class Writer:
         from pyspark.sql.types import StructType  # noqa: PLC0415
 
         target = self.target
+        self._complete()
         rows = self.spark.read.format("delta").load(target.location)
         there = {one.name: one.dataType for one in rows.schema.fields}
         of_name = {one.lower(): one for one in there}
@@ -110,10 +111,21 @@ class Writer:
         with self._tagged():
             self.spark.sql(f"ALTER TABLE delta.{name(self.target.location)} ADD COLUMNS ({ddl})")
 
-    def fill(self, rows: "DataFrame") -> None:
-        """The first rows of a table, which is made if it is not there."""
+    def _complete(self) -> None:
+        """Gives a table that an older zync made what new ones are made with."""
+        self._ensure_deleted()
+        table = open_table(self.target.location)
+        if table and not self.target.made_with.keys() <= table.metadata().configuration.keys():
+            with self._tagged():
+                self.spark.sql(f"ALTER TABLE delta.{name(self.target.location)} SET{self._properties}")
+
+    def _ensure_deleted(self) -> None:
         if self.target.deleted:
             ensure_table(self.target.deleted, _TOMBSTONES, "zync: what was deleted, and where in the source's order")
+
+    def fill(self, rows: "DataFrame") -> None:
+        """The first rows of a table, which is made if it is not there."""
+        self._ensure_deleted()
         if open_table(self.target.location) is None:
             with self._tagged():
                 table = f"delta.{name(self.target.location)} ({rows.schema.toDDL()}) USING DELTA{self._made_with}"
@@ -145,11 +157,15 @@ class Writer:
 
     @property
     def _made_with(self) -> str:
-        said, properties = self.target.said, self.target.made_with.items()
+        said = self.target.said
         layout = (("PARTITIONED BY", said.partition_by), ("CLUSTER BY", said.cluster_by))
         clauses = [f" {clause} ({', '.join(map(name, columns))})" for clause, columns in layout if columns]
-        clauses.append(f" TBLPROPERTIES ({', '.join(f'{literal(one)} = {literal(its)}' for one, its in properties)})")
-        return "".join(clauses)
+        return "".join([*clauses, self._properties])
+
+    @property
+    def _properties(self) -> str:
+        pairs = (f"{literal(one)} = {literal(its)}" for one, its in self.target.made_with.items())
+        return f" TBLPROPERTIES ({', '.join(pairs)})"
 
     @property
     def _tag(self) -> str:

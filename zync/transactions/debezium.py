@@ -170,13 +170,16 @@ KNOWN = """CASE WHEN begins OR get(p2, 0).count = 0 THEN 'said'
 
 
 def beside(config: Config) -> dict[str, str]:
-    """What else zync takes from each record: whether it `begins` a transaction, and the `position` of its commit."""
+    """What else zync takes from each record: whether it `begins` a transaction, and the `position` of its commit.
+
+    That is what END says; without it (released before it came, late, in no transaction) that of the last row, which is
+    before the commit, but after those that the row's key had before.
+    """
     status = _status(config)
     at = f"coalesce(try_cast(regexp_extract({field('id', 'string')}, '^[0-9]+:([0-9]+)$', 1) AS BIGINT), offset)"
-    alone = f"CASE WHEN found.id IS NULL AND {PLACE} > 0 THEN {PLACE} END"
     return {
         "begins": f"coalesce({status} = 'BEGIN', false)",
-        "position": f"CASE WHEN {status} = 'END' THEN {at} ELSE {alone} END",
+        "position": f"CASE WHEN {status} = 'END' THEN {at} WHEN {PLACE} > 0 THEN {PLACE} END",
     }
 
 

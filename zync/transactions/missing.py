@@ -24,7 +24,8 @@ def missing(records: list[Seen], topic: str) -> list[str]:
     for one, body in bodies:
         source, said = body.get("source"), body.get("transaction")
         if one.topic != topic and isinstance(source, dict) and isinstance(said, dict):
-            table = _short([source.get("db"), source.get("schema"), source.get("table") or source.get("collection")])
+            names = [source.get("db"), source.get("schema"), source.get("table") or source.get("collection")]
+            table = "" if body.get("op") == "m" else _short(names)  # a logical message
             rows.setdefault(table, {}).setdefault(one.run, Counter())[_identity(body)] += 1
     here: dict[str, int] = {}
     for table, runs in rows.items():
