@@ -16,10 +16,8 @@ based AS (
   FROM met
 ),
 -- Equal rows of one run are all real; a run that sends them again sends as many: so the nth of a run is the nth of any.
--- Where total_order tells rows apart none is there twice, in whatever run (logical messages say of none).
 counted AS (
-  SELECT *, CASE WHEN record_id = CAST(total_order AS STRING) THEN 1
-                 ELSE row_number() OVER (PARTITION BY txn, base, record_id, run ORDER BY seqno) END AS nth FROM based
+  SELECT *, row_number() OVER (PARTITION BY txn, base, record_id, run ORDER BY seqno) AS nth FROM based
 ),
 laned AS (
   SELECT *,
