@@ -12,7 +12,7 @@ import pytest
 
 from tests.cdc.test_captures import SEED, pipeline
 from tests.conftest import rows
-from zync.decide import decide
+from zync.decide import SET_ASIDE, decide, undecided
 from zync.errors import UsageError
 from zync.etl.explain import explain
 from zync.ingest.load import load
@@ -275,6 +275,27 @@ def test_what_was_released_waits_for_its_turn_too(tmp_path: Path, spark: Any) ->
     out = sorted((one["kafka"]["offset"], one["seqno"]) for one in found if one["kind"] == "output")
     assert out == [(0, 6), (1, 2), (2, 3), (3, 4)]
     assert violations(tmp_path, ", order: commit") == []
+
+
+def test_without_an_end_the_last_row_says_where_a_transaction_is_in_the_source(tmp_path: Path, spark: Any) -> None:
+    """Released before it came, or late; where END says it, that is so, and comes before its rows as well."""
+
+    def at(lsn: int, one: dict[str, Any]) -> dict[str, Any]:
+        return {**one, "value": {**one["value"], "source": {**one["value"]["source"], "lsn": lsn}}}
+
+    records = [at(30, row(1, "A", 1, "t", 1)), at(40, row(1, "A", 2, "t", 2)), end(2, t=1)]
+    syncer = sync_small_files(tmp_path, records, {1, 2}, spark)
+    raw, staging = str(tmp_path / "raw"), str(tmp_path / "staging")
+    decide(raw, ["1"], "release", "its END is lost")
+    syncer.sync()
+    later = [at(5, row(2, "A", 1, "t", 3)), at(35, row(1, "A", 3, "t", 4))]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(record) + "\n" for record in later))
+    load(raw, [str(tmp_path / "in.jsonl")])
+    assert syncer.sync().set_aside == {"late": 1}
+    decide(raw, undecided(staging, ["1"], None, among=SET_ASIDE).chosen, "redrive", "it is wanted")
+    syncer.sync()
+    out = [one for one in rows(tmp_path / "staging") if one["kind"] == "output"]
+    assert sorted((one["kafka"]["offset"], one["position"]) for one in out) == [(0, 40), (1, 40), (2, 9), (3, 35)]
 
 
 def test_what_is_redriven_waits_for_nobody(tmp_path: Path, spark: Any) -> None:

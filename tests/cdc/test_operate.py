@@ -121,6 +121,19 @@ def test_what_is_no_text_in_a_header_or_a_value_is_shown_all_the_same(tmp_path: 
     assert seen["records"][1]["value"] == bytes_
 
 
+def test_logical_messages_that_are_here_are_not_said_to_be_missing(tmp_path: Path) -> None:
+    source = {"version": "3.7.0.Final", "connector": "postgresql", "db": "bench"}
+    message = {"op": "m", "source": source, "transaction": {"id": "7:1", "total_order": 1}}
+    counted = [("io.debezium.connector.postgresql.LogicalDecodingMessageId@1f", 1), ("s.t", 1)]
+    said = [{"data_collection": name, "event_count": count} for name, count in counted]
+    end = {"status": "END", "id": "7:9", "event_count": 2, "data_collections": said}
+    lines = [{"topic": "shop.message", "value": message}, {"topic": "shop.transaction", "value": end}]
+    pending = {"kind": "pending", "seqno": 1, "txn": "7", "records": [{"first": 1, "last": 2}], "count": 2}
+    raw, staging = a_lake(tmp_path, lines, [pending])
+    seen = show(raw, staging, "7", Config(transactions=Transactions(preset="debezium", topic="shop.transaction")))
+    assert seen["missing"] == ["END counts 1 in s.t, 0 are here"]
+
+
 def test_the_commands_list_show_and_decide(demo: Path, warm: Any) -> None:
     warm("load", "raw", "consume-1.jsonl", cwd=demo)
     warm("sync", "raw", "staging", cwd=demo)

@@ -194,6 +194,7 @@ def test_a_lake_that_may_not_be_written_to_ends_it_with_a_message(small: Lake, t
 
 
 def test_a_full_disk_stops_a_sync_which_sets_nothing_aside_and_with_room_again_goes_on(small: Lake) -> None:
+    """And its files are as the umask says, as those of `load` are."""
     (small.folder / "zync.yaml").write_text(
         'topics: {t: {id: "value:txn"}}\ntransactions: {done: "count(*) = 1"}\noutputs: [{topic: out, sql: out.sql}]\n'
     )

@@ -13,7 +13,9 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.conftest import rows
+from tests.spark.conftest import Pipeline
 from zync.again import diff, replay
+from zync.config import Limits
 from zync.errors import UsageError
 from zync.ingest.load import load
 from zync.lake import dataset
@@ -54,6 +56,20 @@ def test_a_replay_gives_the_same_and_another_rule_shows_as_a_difference(lake: Pa
     found = diff(spark, staging, str(lake / "third"), 5)["order"]
     assert (found.changed, found.only_in_one, found.only_in_other) == (1, 1, 0)
     assert found.examples[0]["columns"] == {"total": [3.98, 7.96]}
+
+
+def test_a_replay_sets_aside_at_once_what_many_syncs_did_and_tells_rules_that_were_others_meanwhile(
+    pipeline: Pipeline, txn: Any
+) -> None:
+    pipeline.change(limits=Limits(max_quarantined=1))
+    for number, factor in ((1, 1), (2, 1), (3, 2), (4, 1)):
+        pipeline.rules(out=f"SELECT seqno, {factor} * (100 DIV value:x::int) AS x FROM records")  # noqa: S608
+        pipeline.load(("a", txn(number, x=0)), ("a", txn(f"good {number}", x=1)))
+        assert pipeline.sync().set_aside == {"quarantined": 1}
+    staging, other = str(pipeline.staging), str(pipeline.folder / "other")
+    done = replay(pipeline.spark, pipeline.config, pipeline.raw, other, None, staging, lambda _: None)
+    assert (done.syncs, done.transactions, done.different) == (1, 4, ["rules"])
+    assert len([row for row in rows(Path(other)) if row["kind"] == "quarantined"]) == 4
 
 
 def broken(lake: Path, demo: Path) -> list[str]:

@@ -17,8 +17,8 @@ from zync.config import Config
 from zync.deliver import snapshots
 from zync.deliver.apply import deliver
 from zync.deliver.snapshots import Snapshot
-from zync.deliver.target import Target, check, targets, through
-from zync.errors import UsageError, ZyncError
+from zync.deliver.target import ANEW, Target, check, targets, through
+from zync.errors import UsageError
 from zync.etl.explain import rules_over_nothing
 from zync.lake import data_files, open_table
 from zync.spark import pace
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from zync.metrics import DeliveryMetrics
 
 _LOOK_SECONDS = 0.1
-_ANEW = "take the folder of the tables away, to have all made anew, or give another lake"
 FOLDER = "tables"
 """Where the tables are, below the lake."""
 
@@ -99,14 +98,13 @@ def _check_staging(table: DeltaTable, upto: int, newest: Snapshot) -> None:
     """Raises UsageError where the tables are of another staging, or of more syncs than it has."""
     own = str(table.metadata().id)
     if newest.staging != own:
-        msg = f"the tables are of another staging (table id {newest.staging}) than {table.table_uri}: {_ANEW}"
-        raise UsageError(msg)
-    if newest.sync > upto:
-        msg = (
-            f"the tables are through sync {newest.sync:,}, and {table.table_uri} has only {upto:,}: was an older one "
-            f"put back? {_ANEW}"
-        )
-        raise UsageError(msg)
+        what = f"the tables are of another staging (table id {newest.staging}) than {table.table_uri}"
+    elif newest.sync > upto:
+        what = f"the tables are through sync {newest.sync:,}, and {table.table_uri} (was it put back?) has {upto:,}"
+    else:
+        return
+    msg = f"{what}: {ANEW}, or give another lake"
+    raise UsageError(msg)
 
 
 def _batch(  # noqa: PLR0913
@@ -134,17 +132,9 @@ def _batch(  # noqa: PLR0913
         if after < upto:
             debezium = config.transactions.preset == "debezium"
             rows[target.topic] = deliver(spark, target, staging, after, upto, debezium=debezium)
-    versions = {target.topic: _checked(target, own, recorded.get(target.topic)) for target in found}
+    # Once more, as others may have written meanwhile; by now each table has a version, 0 at least.
+    versions = {target.topic: check(target, own, recorded.get(target.topic, 0)) or 0 for target in found}
     snapshot = Snapshot(upto, snapshots.now(), own, versions)
     snapshots.take(f"{folder}/{snapshots.NAME}", snapshot)
     seconds = round(time.monotonic() - started, 3)
     return snapshot, Batch(since, upto, {topic: count for topic, count in rows.items() if count}, seconds)
-
-
-def _checked(target: Target, staging: str, recorded: int | None) -> int:
-    """The table's version, of which all commits are zync's still: others may have written beside."""
-    version = check(target, staging, recorded)
-    if version is None:
-        msg = f"the table at {target.location} is gone, while rows were brought to it"
-        raise ZyncError(msg)
-    return version

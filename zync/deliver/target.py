@@ -30,7 +30,7 @@ _NOT_IN_NAMES = re.compile(r"[ ,;{}()\n\t=]")
 """What Delta has in no column's name (without column mapping, which not all read)."""
 _UPKEEP = ("OPTIMIZE", "VACUUM START", "VACUUM END", "REORG")
 """What others may do to a table: the rows are the same afterwards."""
-_ANEW = "Take the folder of the tables away, to have all made anew"
+ANEW = "take the folder of the tables away, to have all made anew"
 TAG = '{"zync":'
 """How what a commit says of itself begins, where it is zync's."""
 
@@ -144,7 +144,7 @@ def check(target: Target, staging: str, recorded: int | None) -> int | None:
         if not _is_ours(one.get("userMetadata")) and one["operation"] not in _UPKEEP:
             msg = (
                 f"somebody else changed the table at {target.location}: its version {one['version']} is "
-                f"{one['operation']}. {_ANEW}, and write elsewhere"
+                f"{one['operation']}: {ANEW}, and write elsewhere"
             )
             raise ZyncError(msg)
     return version
@@ -158,14 +158,14 @@ def _check_made_with(target: Target, table: DeltaTable) -> None:
     for key, was in {**made, **partitioned}.items():
         if was.lower() != now[key].lower():
             says = f"{key.removeprefix('zync.')} is {now[key] or 'none'}, and was {was or 'none'}"
-            msg = f"output {target.topic}: {says} when {target.location} was made. Say that, or {_ANEW.lower()}"
+            msg = f"output {target.topic}: {says} when {target.location} was made. Say that, or {ANEW}"
             raise UsageError(msg)
     if made and target.deleted and open_table(target.deleted) is None:
         _gone(target, target.deleted)
 
 
 def _gone(target: Target, location: str) -> NoReturn:
-    msg = f"the table at {location}, of output {target.topic}, is gone: put it back. Or {_ANEW.lower()}"
+    msg = f"the table at {location}, of output {target.topic}, is gone: put it back, or {ANEW}"
     raise ZyncError(msg)
 
 

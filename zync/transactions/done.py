@@ -5,6 +5,7 @@ state of a transaction in flight is one value for each, and its records need not
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -141,22 +142,21 @@ def _check_regex(spark: "SparkSession", text: str) -> None:
 
 def _check_of_one(spark: "SparkSession", record: "DataFrame", text: str, where: str) -> None:
     """UsageError where it is no expression over one record: where rows are filtered, no other may stand."""
-    from pyspark.errors import PySparkException  # noqa: PLC0415
-
-    checked = expression(spark, text, where)
-    try:
-        _ = record.where(f"{checked} IS NOT NULL").schema
-    except PySparkException as error:
-        msg = f"{where}: {text!r} cannot be evaluated: {message_of(error)}"
-        raise UsageError(msg) from error
+    _schema(spark, text, where, lambda checked: record.where(f"{checked} IS NOT NULL"))
 
 
 def _type_of(spark: "SparkSession", record: "DataFrame", text: str, where: str) -> str:
+    schema = _schema(spark, text, where, lambda checked: record.selectExpr(f"{checked} AS it"))
+    return str(schema["it"].dataType.simpleString())
+
+
+def _schema(spark: "SparkSession", text: str, where: str, use: "Callable[[str], DataFrame]") -> Any:
+    """The columns of what makes use of the expression; UsageError where it cannot be evaluated there."""
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     checked = expression(spark, text, where)
     try:
-        return record.selectExpr(f"{checked} AS it").schema["it"].dataType.simpleString()
+        return use(checked).schema
     except PySparkException as error:
         msg = f"{where}: {text!r} cannot be evaluated: {message_of(error)}"
         raise UsageError(msg) from error
