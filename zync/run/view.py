@@ -19,7 +19,7 @@ from zync.run.pipeline import Part
 _EVERY_SECONDS = 1.0
 _WINDOW = 10
 """Rates are over so many looks."""
-_ROUTINE = ("start", "commit", "delivered", "result")
+_ROUTINE = ("start", "commit", "sync", "delivered", "result")
 """Events that the view shows as figures."""
 
 
