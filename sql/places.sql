@@ -1,11 +1,12 @@
 -- In: `settling`; `decided`, the decisions that settle a transaction.
 -- Out: of each transaction, by its seqno, its `position` in the source's order of commit, and its `turn`, with
 --     order: commit: the seqno of the record at which it comes, which is the one that makes it whole, or one before it
---     in the order, whichever is last. (What is by itself, or redriven, does not wait.)
+--     in the order, whichever is last. (What is by itself, or redriven, does not wait.) Where operators decided, what
+--     goes out without its END has the place of its `last_row`.
 WITH settled AS (
-  SELECT completes_at AS seqno, max(position) AS position,
+  SELECT completes_at AS seqno, coalesce(max(position), {{last_row}}) AS position,
     CASE WHEN bool_or(fate <> 'alone') AND max(seqno) >= completes_at THEN max(seqno) END AS at
-  FROM settling WHERE completes_at IS NOT NULL GROUP BY completes_at
+  FROM (SELECT *, {{body}} AS body FROM settling) WHERE completes_at IS NOT NULL GROUP BY completes_at
   UNION ALL
   SELECT settles, NULL, seqno FROM decided WHERE action IN ('release', 'discard')
 )

@@ -18,6 +18,7 @@ from zync.sql import options, statement
 from zync.staging.commit import add_rows, commit, discard, read_back, write
 from zync.staging.cursor import conclude
 from zync.staging.table import STAGING_SCHEMA
+from zync.transactions.debezium import BODY, LAST_ROW
 from zync.transactions.decode import RAW_COLUMNS
 from zync.transactions.gather import reread
 from zync.transactions.order import held, places
@@ -104,7 +105,9 @@ def _write(sync: Sync, records: "DataFrame", folder: str) -> tuple[str, dict[str
     offsets, spread = sync.known.cursor.offsets, not sync.small
     placed = None
     if sync.done.preset:
-        placed = sync.spark.sql(statement("places", in_order=str(sync.in_order).lower()))
+        acting = any(one.acts for one in there(sync.assembled).summary.decisions)
+        slots = {"body": BODY, "last_row": LAST_ROW if acting else "CAST(NULL AS BIGINT)"}
+        placed = sync.spark.sql(statement("places", in_order=str(sync.in_order).lower(), **slots))
         if there(sync.assembled).summary.completed <= _FEW_TRANSACTIONS:
             placed = beside(placed, tiny=sync.tiny)
     lookups = bind_lookups(sync.spark, sync.config)  # behind our own views, whose names they may have

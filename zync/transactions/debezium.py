@@ -161,6 +161,10 @@ DONE = "size(a2) > 0 AND forall(a2, e -> e.count = 0 OR e.count = a0 AND e.total
 TORN = "a3 <> a4"
 """Whether there are rows of several runs, so that sql/runs.sql is to say."""
 
+LAST_ROW = f"nullif(max({PLACE}), 0L)"
+"""The position of a transaction that operators have go out without its END: of its last row, which is before the
+commit, but after all that the row's key had before. Taken of all rows it would cost a tenth of each sync."""
+
 PLACE_IN_ORDER = "get(a2, 0).seqno"
 """Where the transaction stands in order of commit: at its first END."""
 
@@ -170,16 +174,13 @@ KNOWN = """CASE WHEN begins OR get(p2, 0).count = 0 THEN 'said'
 
 
 def beside(config: Config) -> dict[str, str]:
-    """What else zync takes from each record: whether it `begins` a transaction, and the `position` of its commit.
-
-    That is what END says; without it (released before it came, late, in no transaction) that of the last row, which is
-    before the commit, but after those that the row's key had before.
-    """
+    """What else zync takes from each record: whether it `begins` a transaction, and the `position` of its commit."""
     status = _status(config)
     at = f"coalesce(try_cast(regexp_extract({field('id', 'string')}, '^[0-9]+:([0-9]+)$', 1) AS BIGINT), offset)"
+    alone = f"CASE WHEN found.id IS NULL AND {PLACE} > 0 THEN {PLACE} END"
     return {
         "begins": f"coalesce({status} = 'BEGIN', false)",
-        "position": f"CASE WHEN {status} = 'END' THEN {at} WHEN {PLACE} > 0 THEN {PLACE} END",
+        "position": f"CASE WHEN {status} = 'END' THEN {at} ELSE {alone} END",
     }
 
 
