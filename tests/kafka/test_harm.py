@@ -1,6 +1,7 @@
 """What disks and brokers do to a running sync-from: nothing is lost, nothing is there twice, and `verify` agrees."""
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -12,16 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.conftest import ZYNC, TopicMaker, produce, start, zync
 from tests.kafka.conftest import Lake, batch, wait_until
 from tests.kafka.harms import MB, call, disk, full, kill_and_start_again, paused, read_only
-from zync.devkafka import DevKafka
+from zync.devkafka import DevKafka, free_port
 from zync.errors import ZyncError
+from zync.ingest import broker, consume
 from zync.ingest.append import Appender
 from zync.ingest.batch import Source
+from zync.ingest.broker import Brokers
 from zync.ingest.raw import stored_position
 
 
@@ -247,6 +250,44 @@ def test_a_broker_that_is_harmed_while_records_come_costs_time_only(tmp_path: Pa
         mine = lake.offsets("t", partition)
         assert mine == list(range(len(mine)))
     zync("verify", "raw", cwd=lake.folder)
+
+
+def test_a_consumer_that_knows_no_broker_any_more_is_replaced(
+    lake: Lake, topic: TopicMaker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As librdkafka may forget it for good, when it asks while the only one comes back: at times in the test above."""
+    name, made = topic(), []
+
+    class DeafAtFirst(Consumer):
+        def __init__(self, settings: dict[str, Any], **options: Any) -> None:
+            made.append(self)
+            deaf = {"bootstrap.servers": f"localhost:{free_port()}"} if len(made) == 1 else {}
+            super().__init__({**settings, **deaf}, **options)
+
+    monkeypatch.setattr(consume, "Consumer", DeafAtFirst)
+    monkeypatch.setattr(consume, "_WITHOUT_SECONDS", 0.5)
+    monkeypatch.setattr(consume, "_ANSWER_SECONDS", 0.5)
+    produce(lake.broker, [(name, 0, b"1")])
+    with caplog.at_level(logging.INFO, "zync"):
+        assert lake.sync_from(name).records == 1
+    assert len(made) == 2
+    assert "connecting anew" in caplog.text
+
+
+def test_questions_that_nobody_answers_are_asked_anew_on_another_connection(
+    lake: Lake, topic: TopicMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = topic()
+    monkeypatch.setattr(broker, "_TIMEOUT", 1.0)
+    brokers = Brokers({"bootstrap.servers": lake.broker})
+    deaf = AdminClient({"bootstrap.servers": f"localhost:{free_port()}", "log_level": 0})
+    brokers.admin = deaf
+    assert brokers.topic_ids([name], patience=20)
+    for ask in (brokers.topics, brokers.cluster, lambda: brokers.bounds([Source(name, 0)])):
+        brokers.admin = deaf
+        with pytest.raises(ZyncError, match="answer"):
+            ask()
+        assert ask()
 
 
 def produce_slowly(servers: str) -> None:

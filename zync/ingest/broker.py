@@ -54,10 +54,18 @@ class Brokers:
         if not self.servers:
             msg = "no Kafka named: give --bootstrap-servers, or kafka.bootstrap.servers in the config"
             raise UsageError(msg)
+        self._properties = {k: v for k, v in properties.items() if k.startswith(_ADMIN_PREFIXES)}
+        self._refusals: list[str] = []
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Connects as if for the first time, after a question that nobody answered.
+
+        librdkafka forgets the brokers that an answer no longer names. Where it names none, as while the only one
+        comes back, it may have none left to ask, for good (2.16; its issue 5511 is a kin of this).
+        """
         try:
-            wanted = {k: v for k, v in properties.items() if k.startswith(_ADMIN_PREFIXES)}
-            self._refusals: list[str] = []
-            self.admin = AdminClient({**wanted, "log_level": "0", "error_cb": self._on_error})
+            self.admin = AdminClient({**self._properties, "log_level": "0", "error_cb": self._on_error})
         except KafkaException as error:
             raise bad_property(error) from error
 
@@ -75,6 +83,7 @@ class Brokers:
                 else f"no Kafka broker answers at {self.servers} ({reason(error)}): "
                 "is it running, and is the address right?"
             )
+            self.begin_anew()
             raise ZyncError(msg) from error
         return {name: len(one.partitions) for name, one in found.items() if not _INTERNAL.match(name)}
 
@@ -84,6 +93,7 @@ class Brokers:
             return str(self.admin.list_topics(timeout=_TIMEOUT).cluster_id)
         except KafkaException as error:
             msg = f"no Kafka broker answers at {self.servers} ({reason(error)})"
+            self.begin_anew()
             raise ZyncError(msg) from error
 
     def _on_error(self, error: KafkaError) -> None:
@@ -176,6 +186,8 @@ class Brokers:
                             raise
             except KafkaException as error:
                 code, taken = error.args[0].code(), time.monotonic() - started
+                if code in _AWAY:
+                    self.begin_anew()
                 if not ((code in _PASSING and taken < _TIMEOUT) or (code in _AWAY and taken < patience)):
                     msg = f"Kafka at {self.servers} does not answer: {reason(error)}"
                     raise ZyncError(msg) from error

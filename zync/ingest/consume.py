@@ -43,6 +43,7 @@ _POLL_SECONDS = 0.1
 _COMMITTING_SECONDS = 0.01
 _WARN_SECONDS = 60
 _WITHOUT_SECONDS = 5
+_ANSWER_SECONDS = 2.0
 _LOOK_SECONDS = 0.5
 _MEASURE_SECONDS = 1.0
 _STATISTICS_MS = 2000
@@ -171,6 +172,8 @@ class _Run:
         self.looked_for_topics = 0.0
         self.subscribed: set[str] = set()
         self.without_since = float("inf")
+        self.said_without = False
+        self.asked = 0.0
         self.began = 0.0
         self.newest: dict[Source, float] = {}
         self.measured = 0.0
@@ -181,26 +184,32 @@ class _Run:
         if ingest.commit_bytes and ingest.commit_bytes > self.commit_bytes:
             log.warning("--commit-bytes is more than fits in --max-memory: %s a commit at most", self.commit_bytes)
         self.at_once = self.share // _LARGE
+        self.table = table
+        self.consumer, self.held = self.connect()
+        self.committer = Committer(ingest.location, brokers, timed=metrics is not None)
+        self.look_every = float({**_DEFAULTS, **ingest.kafka}[_REFRESH]) / 1000
+        self.look_in = min(_SOON_SECONDS, self.look_every)
+        self.patience = min(_PATIENCE_SECONDS, float(ingest.kafka.get("max.poll.interval.ms", 300_000)) / 1000 / 3)
+
+    def connect(self) -> tuple[Consumer, Assignment]:
+        """A member of the group that holds nothing yet."""
+        metrics = self.metrics
         try:
-            self.consumer = Consumer(
+            consumer = Consumer(
                 {
                     **_DEFAULTS,
                     **memory.properties(self.share),
-                    **ingest.kafka,
+                    **self.ingest.kafka,
                     **_OURS,
                     **({"stats_cb": metrics.reached, "statistics.interval.ms": _STATISTICS_MS} if metrics else {}),
-                    "group.id": f"zync-{table.metadata().id}",
+                    "group.id": f"zync-{self.table.metadata().id}",
                     "error_cb": self.on_error,
                 },
                 logger=_ITS_LOG,
             )
         except KafkaException as error:
             raise bad_property(error) from error
-        self.held = Assignment(self.consumer, brokers, table, ingest.on_gap)
-        self.committer = Committer(ingest.location, brokers, timed=metrics is not None)
-        self.look_every = float({**_DEFAULTS, **ingest.kafka}[_REFRESH]) / 1000
-        self.look_in = min(_SOON_SECONDS, self.look_every)
-        self.patience = min(_PATIENCE_SECONDS, float(ingest.kafka.get("max.poll.interval.ms", 300_000)) / 1000 / 3)
+        return consumer, Assignment(consumer, self.brokers, self.table, self.ingest.on_gap)
 
     def run(self) -> Ingested:
         started = time.monotonic()
@@ -217,7 +226,7 @@ class _Run:
                 self.take(messages)
                 self.commit_if_due()
                 self.look_for_topics()
-                self.say_what_it_waits_for()
+                self.wait_for_partitions()
             self.flush()
         finally:
             self.closing = True
@@ -230,7 +239,7 @@ class _Run:
     def subscribe(self, topics: set[str]) -> None:
         self.subscribed = topics
         if topics:
-            self.without_since = self.without_since if self.held.expected else time.monotonic()
+            self.note_what_is_held()
             self.consumer.subscribe(
                 sorted(topics), on_assign=self.on_assign, on_revoke=self.on_revoke, on_lost=self.on_lost
             )
@@ -255,15 +264,45 @@ class _Run:
         elif found:
             self.look_in = min(2 * self.look_in, self.look_every)
 
-    def say_what_it_waits_for(self) -> None:
-        """Says once that the group gives this process no partition, which may be so for a while after a kill -9."""
-        if time.monotonic() - self.without_since > _WITHOUT_SECONDS:
-            self.without_since = float("inf")
+    def note_what_is_held(self) -> None:
+        """Notes since when that is nothing."""
+        if self.held.expected:
+            self.without_since, self.said_without = float("inf"), False
+        else:
+            self.without_since = min(self.without_since, time.monotonic())
+
+    def wait_for_partitions(self) -> None:
+        """Says once that the group gives this process none, which may be so for a while after a kill -9.
+
+        Where that is not the group's doing, it connects anew; nothing is in hand then.
+        """
+        if time.monotonic() - max(self.without_since, self.asked) < _WITHOUT_SECONDS:
+            return
+        if self.knows_no_broker():
+            log.info("this consumer knows no broker that answers: connecting anew")
+            self.consumer.close()
+            self.consumer, self.held = self.connect()
+            self.paused.clear()
+            self.subscribe(self.subscribed)
+        elif not self.said_without:
+            self.said_without = True
             log.warning(
                 "no partitions yet: other processes that sync to this raw hold them, or one that was killed and is "
                 "waited for until its session times out (kafka.session.timeout.ms, 45 s by default; a process with an "
                 "--instance name of its own goes on at once)"
             )
+        self.asked = time.monotonic()
+
+    def knows_no_broker(self) -> bool:
+        """Whether the library has none left to ask, which may be for good though brokers are there.
+
+        See `Brokers.begin_anew`. One that is only slow to answer is known.
+        """
+        try:
+            self.consumer.list_topics(min(self.subscribed), timeout=_ANSWER_SECONDS)
+        except KafkaException as error:
+            return bool(error.args[0].code() == KafkaError._TRANSPORT)  # noqa: SLF001
+        return False
 
     def take(self, messages: list[Message]) -> None:
         """Puts what came into the batch: records, and ends of partitions, which move positions past markers."""
@@ -326,12 +365,12 @@ class _Run:
     # The group gives and takes partitions: first everything in hand lands or is refused.
 
     def on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        self.without_since = float("inf") if partitions else self.without_since
         self.done.rebalances += 1
         self.say_of("now read here: %s", partitions)
         try:
             self.flush()
             self.consumer.incremental_assign(self.begin(_sources(partitions)))
+            self.note_what_is_held()
         except ZyncError as error:
             self.failed = error
 
@@ -362,6 +401,7 @@ class _Run:
     def forget(self, partitions: list[TopicPartition]) -> None:
         self.batch.drop(_sources(partitions))
         self.held.forget(_sources(partitions))
+        self.note_what_is_held()
         if self.paused:
             self.consumer.resume(partitions)  # or they are so still when they come back
         self.consumer.incremental_unassign(partitions)
