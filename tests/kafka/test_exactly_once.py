@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 from tests.conftest import TopicMaker, produce, start, zync
 from tests.kafka.conftest import Lake, get, records, value, wait_until
 from zync.devkafka import free_port
-from zync.ingest import consume
+from zync.ingest import group
 from zync.ingest.append import Appended, Appender
 from zync.ingest.batch import Batch, Slice, Source
 from zync.ingest.consume import Ingest, sync_from_kafka
@@ -303,7 +303,7 @@ def test_what_was_gathered_while_a_rebalance_moved_the_position_does_not_count(
             return messages
 
     monkeypatch.setattr(Appender, "append", a_zombie_first)
-    monkeypatch.setattr(consume, "Consumer", Rebalancing)
+    monkeypatch.setattr(group, "Consumer", Rebalancing)
     sync_from_until(lake, {mine: 150})
     assert interposed == [100]
     assert lake.values() == [value(mine, at) for at in range(150)]

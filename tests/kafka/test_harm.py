@@ -21,7 +21,7 @@ from tests.kafka.conftest import Lake, batch, wait_until
 from tests.kafka.harms import MB, call, disk, full, kill_and_start_again, paused, read_only
 from zync.devkafka import DevKafka, free_port
 from zync.errors import ZyncError
-from zync.ingest import broker, consume
+from zync.ingest import broker, group
 from zync.ingest.append import Appender
 from zync.ingest.batch import Source
 from zync.ingest.broker import Brokers
@@ -264,9 +264,9 @@ def test_a_consumer_that_knows_no_broker_any_more_is_replaced(
             deaf = {"bootstrap.servers": f"localhost:{free_port()}"} if len(made) == 1 else {}
             super().__init__({**settings, **deaf}, **options)
 
-    monkeypatch.setattr(consume, "Consumer", DeafAtFirst)
-    monkeypatch.setattr(consume, "_WITHOUT_SECONDS", 0.5)
-    monkeypatch.setattr(consume, "_ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(group, "Consumer", DeafAtFirst)
+    monkeypatch.setattr(group, "_WITHOUT_SECONDS", 0.5)
+    monkeypatch.setattr(group, "_ANSWER_SECONDS", 0.5)
     produce(lake.broker, [(name, 0, b"1")])
     with caplog.at_level(logging.INFO, "zync"):
         assert lake.sync_from(name).records == 1

@@ -23,33 +23,26 @@ from zync.ingest.append import Appended
 from zync.ingest.assignment import Assignment
 from zync.ingest.batch import Batch, Source, last_offsets
 from zync.ingest.begin import Begin, put_on_record
-from zync.ingest.broker import Brokers, bad_property
+from zync.ingest.broker import Brokers
 from zync.ingest.caught_up import Targets
 from zync.ingest.committer import Committer
 from zync.ingest.convert import to_arrow
+from zync.ingest.group import Group, check_properties
 from zync.ingest.raw import check_newest, ensure_raw
 
 if TYPE_CHECKING:
     from zync.metrics import IngestMetrics
 
 log = logging.getLogger(__name__)
-_ITS_LOG = logging.getLogger("librdkafka")
-"""What the library says beside the errors that it reports; shown with --debug."""
-
 _MESSAGES = 10_000
 _LARGE = 1_000_000
 """What a message may have, in bytes, for all we know before the first has come: Kafka's limit if nobody changed it."""
 _POLL_SECONDS = 0.1
 _COMMITTING_SECONDS = 0.01
 _WARN_SECONDS = 60
-_WITHOUT_SECONDS = 5
-_ANSWER_SECONDS = 2.0
 _LOOK_SECONDS = 0.5
 _MEASURE_SECONDS = 1.0
-_STATISTICS_MS = 2000
 _PATIENCE_SECONDS = 30.0
-_REFRESH = "topic.metadata.refresh.interval.ms"
-_SOON_SECONDS = 1.0
 _ENDS = (
     KafkaError._FATAL,  # noqa: SLF001 - an error may be of this code and not say that it is `fatal()`
     KafkaError._AUTHENTICATION,  # noqa: SLF001
@@ -57,23 +50,6 @@ _ENDS = (
     KafkaError.GROUP_AUTHORIZATION_FAILED,
 )
 """Errors after which nothing more will come."""
-_OURS = {
-    "enable.auto.commit": "false",
-    "enable.auto.offset.store": "false",
-    "auto.offset.reset": "error",
-    "isolation.level": "read_committed",
-    "enable.partition.eof": "true",
-    "partition.assignment.strategy": "cooperative-sticky",
-}
-_DEFAULTS = {
-    # Else the broker answers for each few records that come: 0.41 of its core and 0.30 of ours at 1,500 a second, by
-    # 0.25 and 0.18 so.
-    "fetch.min.bytes": "100000",
-    "fetch.wait.max.ms": "100",
-    "fetch.queue.backoff.ms": "10",
-    _REFRESH: "30000",
-    "log_level": "0",
-}
 
 
 @dataclass(frozen=True)
@@ -129,9 +105,7 @@ def sync_from_kafka(
         GapError: offsets that were never read are gone from Kafka; the message names them.
         ZyncError: Kafka or the table failed. All that was committed is in raw, the rest still in Kafka.
     """
-    for key in sorted((_OURS.keys() | {"group.id"}) & ingest.kafka.keys()):
-        msg = f"kafka.{key} in the config is zync's own to set: take it out"
-        raise UsageError(msg)
+    check_properties(ingest.kafka)
     if not ingest.topics:
         msg = "no topics named: give --topic, or topics in the config"
         raise UsageError(msg)
@@ -169,11 +143,6 @@ class _Run:
         self.done = Ingested()
         self.warned = float("-inf")
         self.looked = 0.0
-        self.looked_for_topics = 0.0
-        self.subscribed: set[str] = set()
-        self.without_since = float("inf")
-        self.said_without = False
-        self.asked = 0.0
         self.began = 0.0
         self.newest: dict[Source, float] = {}
         self.measured = 0.0
@@ -184,39 +153,35 @@ class _Run:
         if ingest.commit_bytes and ingest.commit_bytes > self.commit_bytes:
             log.warning("--commit-bytes is more than fits in --max-memory: %s a commit at most", self.commit_bytes)
         self.at_once = self.share // _LARGE
-        self.table = table
-        self.consumer, self.held = self.connect()
+        self.group = Group(
+            {**memory.properties(self.share), **ingest.kafka},
+            brokers,
+            table,
+            topics=ingest.topics,
+            on_gap=ingest.on_gap,
+            on_error=self.on_error,
+            on_statistics=metrics.reached if metrics else None,
+            on_assign=self.on_assign,
+            on_revoke=self.on_revoke,
+            on_lost=self.on_lost,
+        )
         self.committer = Committer(ingest.location, brokers, timed=metrics is not None)
-        self.look_every = float({**_DEFAULTS, **ingest.kafka}[_REFRESH]) / 1000
-        self.look_in = min(_SOON_SECONDS, self.look_every)
         self.patience = min(_PATIENCE_SECONDS, float(ingest.kafka.get("max.poll.interval.ms", 300_000)) / 1000 / 3)
 
-    def connect(self) -> tuple[Consumer, Assignment]:
-        """A member of the group that holds nothing yet."""
-        metrics = self.metrics
-        try:
-            consumer = Consumer(
-                {
-                    **_DEFAULTS,
-                    **memory.properties(self.share),
-                    **self.ingest.kafka,
-                    **_OURS,
-                    **({"stats_cb": metrics.reached, "statistics.interval.ms": _STATISTICS_MS} if metrics else {}),
-                    "group.id": f"zync-{self.table.metadata().id}",
-                    "error_cb": self.on_error,
-                },
-                logger=_ITS_LOG,
-            )
-        except KafkaException as error:
-            raise bad_property(error) from error
-        return consumer, Assignment(consumer, self.brokers, self.table, self.ingest.on_gap)
+    @property
+    def consumer(self) -> Consumer:
+        return self.group.consumer
+
+    @property
+    def held(self) -> Assignment:
+        return self.group.held
 
     def run(self) -> Ingested:
         started = time.monotonic()
         if self.metrics:
             self.metrics.watch(self.done, self.ingest.location)
         try:
-            self.subscribe({source.topic for source in self.targets.stable})
+            self.group.subscribe({source.topic for source in self.targets.stable})
             while not self.stop.is_set() and not (self.ingest.until_caught_up and self.caught_up()):
                 self.held.moved.clear()
                 self.measure()
@@ -225,8 +190,8 @@ class _Run:
                     raise self.failed
                 self.take(messages)
                 self.commit_if_due()
-                self.look_for_topics()
-                self.wait_for_partitions()
+                self.group.look_for_topics()
+                self.group.wait_for_partitions()
             self.flush()
         finally:
             self.closing = True
@@ -235,74 +200,6 @@ class _Run:
         self.done.seconds = time.monotonic() - started
         self.done.positions, self.done.lag = self.targets.lag()
         return self.done
-
-    def subscribe(self, topics: set[str]) -> None:
-        self.subscribed = topics
-        if topics:
-            self.note_what_is_held()
-            self.consumer.subscribe(
-                sorted(topics), on_assign=self.on_assign, on_revoke=self.on_revoke, on_lost=self.on_lost
-            )
-
-    def look_for_topics(self) -> None:
-        """Every so often, takes in topics that are new and match a ^regex (Python's, librdkafka knows others).
-
-        More often while there is none, and after one came, which may be the first of many.
-        """
-        regexes = [one for one in self.ingest.topics if one.startswith("^")]
-        if not regexes or not 0 < self.look_in < time.monotonic() - self.looked_for_topics:
-            return
-        self.looked_for_topics = time.monotonic()
-        try:
-            found = self.subscribed | self.brokers.matching(regexes).keys()
-        except ZyncError as error:
-            log.warning("new topics are not looked for: %s", error)
-            return
-        if found != self.subscribed:
-            self.subscribe(found)
-            self.look_in = min(_SOON_SECONDS, self.look_every)
-        elif found:
-            self.look_in = min(2 * self.look_in, self.look_every)
-
-    def note_what_is_held(self) -> None:
-        """Notes since when that is nothing."""
-        if self.held.expected:
-            self.without_since, self.said_without = float("inf"), False
-        else:
-            self.without_since = min(self.without_since, time.monotonic())
-
-    def wait_for_partitions(self) -> None:
-        """Says once that the group gives this process none, which may be so for a while after a kill -9.
-
-        Where that is not the group's doing, it connects anew; nothing is in hand then.
-        """
-        if time.monotonic() - max(self.without_since, self.asked) < _WITHOUT_SECONDS:
-            return
-        if self.knows_no_broker():
-            log.info("this consumer knows no broker that answers: connecting anew")
-            self.consumer.close()
-            self.consumer, self.held = self.connect()
-            self.paused.clear()
-            self.subscribe(self.subscribed)
-        elif not self.said_without:
-            self.said_without = True
-            log.warning(
-                "no partitions yet: other processes that sync to this raw hold them, or one that was killed and is "
-                "waited for until its session times out (kafka.session.timeout.ms, 45 s by default; a process with an "
-                "--instance name of its own goes on at once)"
-            )
-        self.asked = time.monotonic()
-
-    def knows_no_broker(self) -> bool:
-        """Whether the library has none left to ask, which may be for good though brokers are there.
-
-        See `Brokers.begin_anew`. One that is only slow to answer is known.
-        """
-        try:
-            self.consumer.list_topics(min(self.subscribed), timeout=_ANSWER_SECONDS)
-        except KafkaException as error:
-            return bool(error.args[0].code() == KafkaError._TRANSPORT)  # noqa: SLF001
-        return False
 
     def take(self, messages: list[Message]) -> None:
         """Puts what came into the batch: records, and ends of partitions, which move positions past markers."""
@@ -370,7 +267,7 @@ class _Run:
         try:
             self.flush()
             self.consumer.incremental_assign(self.begin(_sources(partitions)))
-            self.note_what_is_held()
+            self.group.note_what_is_held()
         except ZyncError as error:
             self.failed = error
 
@@ -401,7 +298,7 @@ class _Run:
     def forget(self, partitions: list[TopicPartition]) -> None:
         self.batch.drop(_sources(partitions))
         self.held.forget(_sources(partitions))
-        self.note_what_is_held()
+        self.group.note_what_is_held()
         if self.paused:
             self.consumer.resume(partitions)  # or they are so still when they come back
         self.consumer.incremental_unassign(partitions)
