@@ -1,4 +1,4 @@
-"""What `zync maintain` makes of a raw that got a commit each five seconds for six hours, and the time to read it."""
+"""What `zync maintain` makes of a raw that got a commit each five seconds for a day, and the time to read it."""
 
 import time
 from pathlib import Path
@@ -9,7 +9,7 @@ from zync.lake import data_files, existing_table
 from zync.spark import session
 from zync.sync import Syncer
 
-COMMITS = 6 * 3600 // 5
+COMMITS = 24 * 3600 // 5
 ROWS = 20
 ROUNDS = 3
 
@@ -45,7 +45,7 @@ def run(folder: Path) -> list[Result]:
     log(f"{COMMITS:,} files: sync {before[0]:.1f} s, cat {before[1]:.2f} s; then {after[0]:.1f} s, {after[1]:.2f} s")
     details = {"before": before, "after": after, "bytes": [file.size for file in files]}
     return [
-        Result(f"files of six hours of {COMMITS:,} commits, after", len(files), "files", details=details),
+        Result(f"files of a day of {COMMITS:,} commits, after", len(files), "files", details=details),
         Result("seconds of maintaining it", tidied.seconds, "s"),
         Result(f"a sync of its {COMMITS * ROWS:,} records, after by before", after[0] / before[0], "×"),
         Result("zync cat of its last ten records, after by before", after[1] / before[1], "×"),

@@ -53,8 +53,8 @@ class Metrics:
 class IngestMetrics(Metrics, Collector):
     """Those of sync-from."""
 
-    def __init__(self) -> None:
-        super().__init__(stuck_after=60)
+    def __init__(self, stuck_after: float = 60) -> None:
+        super().__init__(stuck_after)
         self._done: Ingested | None = None
         self._away = False
         self._behind: dict[Source, int] = {}

@@ -65,6 +65,16 @@ def _take(file: int, size: int) -> None:
 
 
 @contextmanager
+def frozen(folder: Path) -> Iterator[None]:
+    """Whoever writes to the disk mounted there waits."""
+    call("fsfreeze", "-f", folder)
+    try:
+        yield
+    finally:
+        call("fsfreeze", "-u", folder)
+
+
+@contextmanager
 def read_only(folder: Path) -> Iterator[None]:
     """The disk mounted there not to be written to."""
     wait_until(lambda: _becomes_read_only(folder))

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,17 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.conftest import ZYNC, TopicMaker, produce, start, zync
-from tests.kafka.conftest import Lake, batch, wait_until
-from tests.kafka.harms import MB, call, disk, full, kill_and_start_again, paused, read_only
+from tests.kafka.conftest import Lake, batch, get, wait_until
+from tests.kafka.harms import MB, disk, frozen, full, kill_and_start_again, paused, read_only
 from zync.devkafka import DevKafka, free_port
 from zync.errors import ZyncError
 from zync.ingest import broker, group
 from zync.ingest.append import Appender
 from zync.ingest.batch import Source
 from zync.ingest.broker import Brokers
+from zync.ingest.consume import Ingest, sync_from_kafka
 from zync.ingest.raw import stored_position
+from zync.metrics import IngestMetrics, serving
 
 
 @pytest.fixture
@@ -41,13 +44,10 @@ def small(tmp_path: Path, broker: str) -> Iterator[Lake]:
 
 def stall(lake: Lake, name: str) -> None:
     """Lets the disk stand still for twelve seconds, in which 60 records come that are more than may be in hand."""
-    call("fsfreeze", "-f", lake.folder / "lake")
-    try:
+    with frozen(lake.folder / "lake"):
         for _ in range(12):
             produce(lake.broker, [(name, 0, value) for value in random(5, 900_000)])
             time.sleep(1)
-    finally:
-        call("fsfreeze", "-u", lake.folder / "lake")
 
 
 def begin(lake: Lake, name: str, *args: str) -> "subprocess.Popen[str]":
@@ -116,6 +116,25 @@ def test_while_the_disk_stalls_nothing_more_is_read_and_the_group_is_kept(small:
     committed = [int(line.split()[1]) for line in lines if line.startswith("committed")]
     assert max(committed) <= 25, committed  # of 60 that came meanwhile, in a commit a dozen
     assert_whole(small, name, 70)
+
+
+def test_while_the_disk_stalls_it_is_not_ready(small: Lake, topic: TopicMaker) -> None:
+    name, stop, metrics = topic(), threading.Event(), IngestMetrics(stuck_after=2)
+    ingest = Ingest(small.raw, {"bootstrap.servers": small.broker}, (name,), commit_every=timedelta(milliseconds=50))
+    running = threading.Thread(target=sync_from_kafka, args=(ingest, stop), kwargs={"metrics": metrics})
+    with serving("localhost:0", metrics) as port:
+        running.start()
+        try:
+            wait_until(lambda: get(port, "/readyz")[0] == 200)
+            with frozen(small.folder / "lake"):
+                produce(small.broker, [(name, 0, b"1")])
+                wait_until(lambda: get(port, "/readyz")[0] == 503)
+                assert get(port, "/healthz")[0] == 200
+            wait_until(lambda: get(port, "/readyz")[0] == 200)
+            wait_until(lambda: small.count() == 1)
+        finally:
+            stop.set()
+            running.join()
 
 
 def test_what_was_lost_to_the_group_while_the_disk_stalled_is_read_once_it_is_back(

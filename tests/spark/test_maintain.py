@@ -298,16 +298,18 @@ def test_killed_at_its_commit_it_changes_nothing_but_the_files(
 
 def test_killed_at_any_moment_it_changes_nothing(pipeline: Pipeline, txn: Any) -> None:
     """At random, from before it writes until after it ends."""
-    in_steps(pipeline, txn, 8, sync=False)
-    raw, chance = Path(pipeline.raw), random.Random(5)
-    for number in range(12):
-        before = rows(raw)
-        process = start("maintain", "raw", cwd=pipeline.folder)
+    in_steps(pipeline, txn, 8)
+    chance = random.Random(5)
+    for number, table in enumerate(["raw", "staging"] * 6):
+        before = rows(Path(pipeline.raw)), pipeline.of("output"), pipeline.of("done")
+        process = start("maintain", table, cwd=pipeline.folder)
         time.sleep(chance.uniform(0.2, 1.2))
         process.kill()
         process.wait()
-        assert rows(raw) == before
+        assert (rows(Path(pipeline.raw)), pipeline.of("output"), pipeline.of("done")) == before
         pipeline.load(("a", txn(f"after {number}", 1, x=1)))
+        if number % 4 == 3:
+            pipeline.sync()
     pipeline.sync()
     assert_sound(pipeline)
 
