@@ -154,13 +154,18 @@ def diff(spark: "SparkSession", one: str, other: str, limit: int) -> dict[str, T
 
 
 def _example(row: dict[str, Any]) -> dict[str, Any]:
-    one, other = (row[name] and json.loads(row[name]) for name in ("one", "other"))
-    example = {"seqno": row["seqno"], "key": row["key"] and json.loads(row["key"]), "how": row["how"]}
+    one, other, key = (row[name] and json.loads(row[name], parse_float=_number) for name in ("one", "other", "key"))
+    example = {"seqno": row["seqno"], "key": key, "how": row["how"]}
     if isinstance(one, dict) and isinstance(other, dict):
         columns = [*one, *(column for column in other if column not in one)]
         changed = [name for name in columns if name not in one or name not in other or one[name] != other[name]]
         return {**example, "columns": {column: [one.get(column), other.get(column)] for column in changed}}
     return {**example, "one": one, "other": other}
+
+
+def _number(text: str) -> float | str:
+    """A number that a float would say otherwise is shown, and compared, as its text."""
+    return number if repr(number := float(text)) == text else text
 
 
 def describe_diff(found: dict[str, TopicDiff]) -> str:

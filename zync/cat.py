@@ -29,7 +29,8 @@ def cat(
     Keys and values come as JSON where their text is a JSON object or array, as a string where it is other
     UTF-8, as {"base64": …} otherwise. Staging's rows come without the columns that their kind does not use.
     """
-    table = existing_table(location, "zync sync")
+    made_by = "zync sync-from kafka raw" if location.endswith("/raw") else "zync sync raw staging"
+    table = existing_table(location, made_by)
     is_raw = "ingested" in {field.name for field in table.schema().fields}
     if is_raw and kind:
         msg = "raw's rows have no kind: --kind is for staging"

@@ -144,7 +144,7 @@ def sync_from(
     from zync.ingest.begin import Begin
     from zync.ingest.consume import Ingest, sync_from_kafka
 
-    if force and not (start or from_offset):
+    if force and start is None and not from_offset:
         msg = "it is for --from and --from-offset"
         raise typer.BadParameter(msg, param_hint="--force")
     offsets = {Source(*at[:2]): at[2] for at in map(partition_offset, from_offset or ())}
@@ -161,7 +161,7 @@ def sync_from(
         commit_bytes=commit_bytes,
         max_memory=max_memory,
         on_gap=on_gap,
-        begin=Begin(starting_point(start) if start else None, offsets, force),
+        begin=Begin(None if start is None else starting_point(start), offsets, force),
         transactions=settings.transactions,
     )
 

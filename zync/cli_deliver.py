@@ -135,7 +135,7 @@ def snapshot(
 
 def _moment(text: str) -> "int | datetime":
     """A sync, or a time in ISO 8601 (UTC where it says no zone)."""
-    if text.isdigit():
+    if text.isdecimal():
         return int(text)
     try:
         found = datetime.fromisoformat(text.replace("Z", "+00:00"))

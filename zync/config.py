@@ -255,7 +255,7 @@ class Config:
         """
         topics = {name: self._said(one) for name, one in self.topics.items()}
         rules = [
-            [rule.topic, list(rule.key), rule.python, rule.sql.read_text() if rule.sql else None]
+            [rule.topic, list(rule.key), rule.python, rule.sql.read_text(encoding="utf-8") if rule.sql else None]
             for rule in self.outputs
         ]
         return {

@@ -50,6 +50,9 @@ def init(folder: Path) -> list[Path]:
     """Writes the files into `folder`, and returns them; UsageError where one of them is there already."""
     files = {folder / "zync.yaml": _CONFIG, folder / "etl" / "paid_orders.sql": _RULE}
     for path in files:
+        if file := next((one for one in path.parents if one.is_file()), None):
+            msg = f"{file} is a file: give a folder"
+            raise UsageError(msg)
         if path.exists():
             msg = f"{path} is there already: nothing was written"
             raise UsageError(msg)

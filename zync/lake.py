@@ -46,6 +46,9 @@ def open_table(location: str) -> DeltaTable | None:
         if odd := _NOT_IN_PATHS.search(location):
             msg = f"{location}: delta-rs and Spark cannot read a table with {odd[0]!r} in its path: name it otherwise"
             raise UsageError(msg)
+        if file := next((one for one in path.parents if one.is_file()), None):
+            msg = f"{file} is a file, so there can be no table at {location}: give another --lake"
+            raise UsageError(msg)
         names = {one.name for one in path.iterdir()} if path.is_dir() else set()
         if not names and not path.is_file():
             return None

@@ -69,7 +69,7 @@ def starting_point(text: str) -> "Literal['earliest', 'latest'] | datetime":
     if text in ("earliest", "latest"):
         return cast("Literal['earliest', 'latest']", text)
     try:
-        if text.isdigit():
+        if text.isdecimal():
             return datetime.fromtimestamp(int(text) / 1000, tz=timezone.utc)
         found = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except (ValueError, OverflowError, OSError):

@@ -1,5 +1,6 @@
 """`zync query`: Spark SQL over raw, staging and the decoded views."""
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from zync.config import Config
@@ -72,15 +73,19 @@ def _bind(spark: "SparkSession", table_name: str, config: Config, columns: "str 
 
 
 def rows_of(result: "DataFrame") -> list[str]:
-    """The result's rows, each as a JSON object. Raises as `table_of`."""
+    """The result's rows, each as a JSON object. Raises as `table_of`, and UsageError where columns are called alike."""
+    if alike := [one for one, count in Counter(map(str.lower, result.columns)).items() if count > 1]:
+        msg = f"{alike[0]!r} is the name of several columns: give each its own (AS) for --json"
+        raise UsageError(msg)
     return [row[0] for row in _collect(result, as_json(result.columns))]
 
 
 def table_of(result: "DataFrame") -> str:
     """The result as a table for people. UsageError where the query fails on a value; ZyncError where it fails else."""
     rows: list[list[Any]] = [result.columns]
-    cast = [f"CAST({name(column)} AS STRING)" for column in result.columns]
-    rows += [["null" if value is None else value for value in row] for row in _collect(result, *cast)]
+    apart = result.toDF(*map(str, range(len(result.columns))))  # they may be called alike
+    cast = [f"CAST({name(column)} AS STRING)" for column in apart.columns]
+    rows += [["null" if value is None else value for value in row] for row in _collect(apart, *cast)]
     widths = [max(len(row[index]) for row in rows) for index in range(len(result.columns))]
     lines = ["  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])

@@ -21,7 +21,7 @@ def load(path: Path) -> Config:
     """The config in the file at `path`. UsageError names `file:line` of the first thing that is wrong."""
     reader = _Reader(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except FileNotFoundError:
         msg = f"no config at {path}: `zync init` writes one, --config names another"
@@ -204,7 +204,7 @@ def _checked(config: Config, reader: _Reader, node: yaml.Node | None) -> Config:
             at = _find(node, "topics", name)
             raise reader.fail(at, f"topics.{name}.as: 'records' is the view of all topics: take another name")
     _check_formats(config, reader, node)
-    names: dict[str, str] = {"records": "the view of all topics"}
+    names = {"records": "the view of all topics", "raw": "the table raw", "staging": "the table staging"}
     for view, source, where in [
         *((topic.as_ or name, f"topic {name!r}", ("topics", name)) for name, topic in config.topics.items()),
         *((name, f"lookup {name!r}", ("lookups", name)) for name in config.lookups),

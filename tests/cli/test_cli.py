@@ -1,5 +1,6 @@
 """What the command line promises: exit codes, one line for a mistake, and quick looks without Spark."""
 
+import codecs
 import json
 import os
 import re
@@ -42,6 +43,10 @@ def test_init_writes_what_runs_as_it_is_and_never_overwrites(tmp_path: Path, war
     said = json.loads(warm("check", "--json", cwd=tmp_path).stdout)
     assert said == {"ok": True, "warnings": [], "difference": None}
     assert "is there already" in one_line(warm("init", cwd=tmp_path, check=False), 2)
+    for path in (tmp_path / "zync.yaml", tmp_path / "etl" / "paid_orders.sql"):
+        path.write_bytes(codecs.BOM_UTF8 + path.read_bytes())  # as editors on Windows may
+        assert json.loads(warm("check", "--json", cwd=tmp_path).stdout) == said
+        assert "is a file: give a folder" in one_line(warm("init", path, cwd=tmp_path, check=False), 2)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +80,7 @@ def test_init_writes_what_runs_as_it_is_and_never_overwrites(tmp_path: Path, war
         ("limits:\n  max_quarantined: nan%\n", "zync.yaml:2: limits.max_quarantined must be 0 or more"),
         ("transactions:\n  remember: -1\n", "zync.yaml:2: transactions.remember must be 0 or more"),
         ("topics:\n  a: {id: x}\n  A: {id: x}\n", "zync.yaml:3: topic 'A' and topic 'a' have the same view name"),
+        ("topics:\n  raw: {id: x}\n", "zync.yaml:2: topic 'raw' and the table raw have the same view name 'raw'"),
         ("outputs:\n- {topic: o, sql: nothere.sql}\n", "zync.yaml:2: the rule"),
         ("outputs: [{topic: o, sql: nothere.sql}]\n", "nothere.sql of output 'o' is not there"),
         (
@@ -105,6 +111,9 @@ def test_without_a_config_or_a_table_the_message_says_what_makes_it(tmp_path: Pa
     (tmp_path / "lake" / "raw").mkdir(parents=True)
     (tmp_path / "lake" / "raw" / "something").write_text("")
     assert "is not a Delta table" in one_line(zync("cat", "raw", cwd=tmp_path, check=False), 2)
+    (tmp_path / "file").touch()
+    for words in (("status",), ("cat", "raw"), ("load", "raw", "-")):
+        assert "is a file" in one_line(zync(*words, "--lake", "file", cwd=tmp_path, input="", check=False), 2)
     for odd in "[|^{*":
         refused = zync("load", "raw", "-", "--lake", f"a{odd}b", cwd=tmp_path, input="", check=False)
         assert repr(odd) in one_line(refused, 2)
@@ -144,6 +153,19 @@ def test_a_mistake_in_an_expression_or_a_rule_is_one_line(
     assert said in str(raised.value)
     assert len(str(raised.value).splitlines()) == 1
     assert "at org.apache" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("snapshot", "--at", "²"), "neither a sync's number nor a time"),
+        (("sync-from", "kafka", "raw", "--from", ""), "neither earliest nor latest nor a time"),
+        (("sync-from", "kafka", "raw", "--from", "²"), "neither earliest nor latest nor a time"),
+    ],
+)
+def test_a_moment_that_is_none_is_the_users_mistake(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    done = zync(*words, cwd=tmp_path, check=False)
+    assert (done.returncode, said in " ".join(done.stderr.split())) == (2, True), done.stderr
 
 
 def test_explain_says_what_each_topic_is_read_as(tmp_path: Path, spark: "SparkSession") -> None:

@@ -72,6 +72,17 @@ def test_a_replay_sets_aside_at_once_what_many_syncs_did_and_tells_rules_that_we
     assert len([row for row in rows(Path(other)) if row["kind"] == "quarantined"]) == 4
 
 
+def test_a_difference_is_shown_to_the_last_digit(pipeline: Pipeline, txn: Any) -> None:
+    pipeline.load(("a", txn(1)))
+    pipeline.rules(out="SELECT seqno, 0.12345678901234567890 AS x, 1.5 AS y FROM records")
+    pipeline.sync()
+    pipeline.rules(out="SELECT seqno, 0.12345678901234567891 AS x, 1.5 AS y FROM records")
+    staging, other = str(pipeline.staging), str(pipeline.folder / "other")
+    replay(pipeline.spark, pipeline.config, pipeline.raw, other, None, staging, lambda _: None)
+    (found,) = diff(pipeline.spark, staging, other, 5)["out"].examples
+    assert found["columns"] == {"x": ["0.12345678901234567890", "0.12345678901234567891"]}
+
+
 def broken(lake: Path, demo: Path) -> list[str]:
     """The claims that do not hold."""
     config = load_config(demo / "zync.yaml")

@@ -22,7 +22,7 @@ from zync.frames import Keeper
 from zync.ingest.load import load
 from zync.lake import ensure_table
 from zync.metrics import SyncMetrics
-from zync.query import query
+from zync.query import query, rows_of, table_of
 from zync.staging import commit
 from zync.staging import cursor as cursor_stage
 from zync.staging.table import STAGING_SCHEMA
@@ -304,6 +304,13 @@ def test_a_folder_may_have_an_odd_name(tmp_path: Path, spark: Any, txn: Any) -> 
     assert pipeline.sync().transactions == 1
     assert [row["txn"] for row in pipeline.of("done")] == ["1", "2"]
     assert query(spark, pipeline.config, "SELECT count(*) FROM raw").collect()[0][0] == 3
+
+
+def test_columns_called_alike_are_shown_and_are_no_json(pipeline: Pipeline) -> None:
+    found = query(pipeline.spark, pipeline.config, "SELECT 1 AS a, 2 AS A")
+    assert table_of(found).splitlines() == ["a  A", "-  -", "1  2"]
+    with pytest.raises(UsageError, match="'a' is the name of several columns"):
+        rows_of(found)
 
 
 def test_too_many_failures_stop_the_sync_and_nothing_is_committed(pipeline: Pipeline, txn: Any) -> None:

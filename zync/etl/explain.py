@@ -112,7 +112,7 @@ def _rule(rule: OutputRule, rows: "DataFrame") -> Rule:
 
 
 def _source(rule: OutputRule) -> str:
-    return Path(rule.sql or str(rule.python).partition(":")[0]).read_text(encoding="utf-8").strip()
+    return Path(rule.sql or str(rule.python).partition(":")[0]).read_text(encoding="utf-8-sig").strip()
 
 
 def _done_warnings(config: Config, done: Done) -> list[str]:

@@ -91,7 +91,7 @@ def run_rule(spark: "SparkSession", rule: OutputRule) -> "DataFrame":
         if rule.python:
             made = _made_by(_python_rule(rule), spark.table("records"), where)
         else:
-            text = Path(str(rule.sql)).read_text(encoding="utf-8").strip().rstrip(";")
+            text = Path(str(rule.sql)).read_text(encoding="utf-8-sig").strip().rstrip(";")
             spark._jsparkSession.sessionState().sqlParser().parseQuery(text)  # noqa: SLF001
             made = spark.sql(text)
         made = made.withColumnsRenamed({one: one.lower() for one in made.columns if one.lower() in RESERVED})

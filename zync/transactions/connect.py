@@ -156,7 +156,7 @@ def _logical(logical: str, schema: dict[str, Any], value: str) -> str:
         raise UsageError(msg)
     parameters = schema.get("parameters")
     scale = str(parameters.get("scale")) if isinstance(parameters, dict) else ""
-    if not scale.isdigit() or int(scale) > 38:  # noqa: PLR2004 - digits that Spark has
+    if not scale.isdecimal() or int(scale) > 38:  # noqa: PLR2004 - digits that Spark has
         msg = f"a decimal of scale {scale[:20] or 'null'}, and Spark has 0 to 38"
         raise UsageError(msg)
     data = f"to_binary(CAST({value} AS STRING), 'base64')"
