@@ -2,11 +2,13 @@
 
 import base64
 import os
+import random
 import signal
 import socket
 import subprocess
 import time
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -179,10 +181,16 @@ class DevKafka:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens at now."""
-    with socket.socket() as one:
-        one.bind(("localhost", 0))
-        return int(one.getsockname()[1])
+    """A port of this machine that nobody listens at now.
+
+    Of those that Linux does not give to whoever asks for any one (32,768 to 60,999), so that it
+    is still free when a server that takes seconds to start comes to it.
+    """
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_768)  # not as seeded: others would have the same
+        with socket.socket() as one, suppress(OSError):
+            one.bind(("localhost", port))
+            return port
 
 
 def _is_zombie(pid: int) -> bool:
