@@ -46,11 +46,15 @@ def query(spark: "SparkSession", config: Config, text: str) -> "DataFrame":
 def query_tables(spark: "SparkSession", config: Config, text: str) -> "DataFrame":
     """The result of one SELECT over the delivered tables, at the versions that the newest snapshot names.
 
-    UsageError where the text is not one query, or nothing was delivered yet.
+    UsageError where the text is not one query, or nothing was delivered yet; ZyncError where a table is gone.
     """
     folder = locate(tables.FOLDER, config.lake)
     for topic, version in snapshots.at(f"{folder}/{snapshots.NAME}", None).versions.items():
-        rows = spark.read.format("delta").option("versionAsOf", version).load(f"{folder}/{topic}")
+        try:
+            rows = spark.read.format("delta").option("versionAsOf", version).load(f"{folder}/{topic}")
+        except spark_errors() as error:
+            msg = f"version {version} of {folder}/{topic}, which the newest snapshot names: {message_of(error)}"
+            raise ZyncError(msg) from error
         rows.createOrReplaceTempView(name(topic))
     return _run(spark, text)
 

@@ -605,6 +605,11 @@ def test_the_commands(lake: Lake, warm: Any) -> None:
     assert lake.spark.table("accounts").count() == 5
     query = warm("query", "--consistent", "--json", "SELECT sum(delta) AS total FROM history", cwd=folder)
     assert json.loads(query.stdout) == {"total": 15.0}
+    shutil.rmtree(lake.folder / "accounts")
+    gone = warm("query", "--consistent", "SELECT 1", cwd=folder, check=False)
+    assert gone.returncode == 1
+    assert "version 2 of" in gone.stderr
+    assert "accounts, which the newest snapshot names" in gone.stderr
     wrong = warm("sync-to", "tables", "staging", "--one-by-one", cwd=folder, check=False)
     assert wrong.returncode == 2
 
