@@ -27,6 +27,7 @@ _CAUSE = re.compile(r"\s*\n\s*(?:\x1b\[\d+m)*↳(?:\x1b\[\d+m)*\s*")  # on a lin
 _NOT_IN_PATHS = re.compile(r"[][^|\\%{}*?]")
 """delta-rs fails on the first of them; the last are wildcards to Spark."""
 _TRANSACTIONS = "zync.transactions"
+_ACTIONS = "zync.actions"
 _CHECKPOINT = re.compile(r"\d{20}\.checkpoint.*\.parquet")
 CHECKPOINT_EVERY = 100
 """Commits between checkpoints: the log that a reader has to read is at most this long."""
@@ -80,11 +81,12 @@ def _check_log(log: Path) -> None:
 def _is_whole(lines: list[bytes]) -> bool:
     """Whether those are all lines of an entry of the log, by the last one and by what zync's own say in the first."""
     try:
-        said = json.loads(lines[0]).get("commitInfo", {}).get(_TRANSACTIONS) if lines else None
+        said = json.loads(lines[0]).get("commitInfo", {}) if lines else {}
         json.loads(lines[-1] if lines else b"")
     except ValueError:
         return False
-    return said is None or int(said) == sum(one.startswith(b'{"txn":') for one in lines)
+    there = {_TRANSACTIONS: sum(one.startswith(b'{"txn":') for one in lines), _ACTIONS: len(lines) - 1}
+    return all(int(said.get(what, count)) == count for what, count in there.items())
 
 
 def existing_table(location: str, made_by: str) -> DeltaTable:
@@ -126,7 +128,7 @@ def ensure_table(location: str, schema: pa.Schema, description: str, **propertie
                 "delta.deletedFileRetentionDuration": f"interval {REMEMBERED.days} days",
                 **{f"delta.{key}": value for key, value in properties.items()},
             },
-            commit_properties=commit_properties({}),  # or who comes second makes it again, with another id
+            commit_properties=commit_properties({}, others=2),  # or who comes second makes it again, with another id
         )
     except (DeltaError, OSError) as error:
         table = open_table(location) if not isinstance(error, PermissionError) else None
@@ -141,13 +143,18 @@ def first_line(error: BaseException) -> str:
     return (_CAUSE.sub(": ", str(error).strip()).splitlines() or [type(error).__name__])[0]
 
 
-def commit_properties(app_transactions: dict[str, int], **metadata: str) -> CommitProperties:
+def commit_properties(
+    app_transactions: dict[str, int], *, others: int | None = None, **metadata: str
+) -> CommitProperties:
     """A commit that carries these `txn` actions and is refused if anything at all was committed in between.
 
-    It says how many they are: an entry of the log that was cut off between two of them looks whole otherwise.
+    It says how many they are: an entry of the log that was cut off between two of them looks whole otherwise. They come
+    last. `others`: how many other actions it has, where that is known, and matters, as there may be no `txn`.
     """
+    count = len(app_transactions)
+    actions = {} if others is None else {_ACTIONS: str(others + count)}
     return CommitProperties(
-        custom_metadata={**metadata, _TRANSACTIONS: str(len(app_transactions))},
+        custom_metadata={**metadata, _TRANSACTIONS: str(count), **actions},
         max_commit_retries=0,
         app_transactions=[Transaction(app, version) for app, version in app_transactions.items()],
     )

@@ -127,7 +127,7 @@ def _replace(
                 [*adds, *removes],
                 mode="append",
                 schema=table.schema(),
-                commit_properties=commit_properties(transactions(table), nonce=nonce),
+                commit_properties=commit_properties(transactions(table), others=len(adds) + len(removes), nonce=nonce),
                 post_commithook_properties=NO_HOOKS,
             )
         except (DeltaError, OSError) as error:

@@ -1,7 +1,7 @@
 """The Spark session, made here or the caller's own: its settings, by how much there is to do, and its errors."""
 
-import builtins
 import contextlib
+import importlib
 import logging
 import os
 import re
@@ -100,8 +100,10 @@ _LASTING = ("-XX:+UseParallelGC",)
 """JVM options for what goes on: Java's own choice of collector takes a fifth more time of a first sync of a million."""
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 """The JVM's options that choose a collector: it refuses to start with two of them."""
-_SECRET = re.compile(r"secret|password|token|access\.?key", re.IGNORECASE)
-"""The names of properties that are nobody's business, as spark.redaction.regex has them."""
+_SECRET = re.compile(
+    r"secret|password|token|credential|(access|account|private|encryption)\.?key|\.sas\b", re.IGNORECASE
+)
+"""The names of properties that are nobody's business: as spark.redaction.regex has them, and those of clouds."""
 _CALLED_OFTEN = (
     "org.apache.spark.api.python.PythonUtils",
     "org.apache.spark.sql.api.python.PythonSQLUtils",
@@ -322,6 +324,18 @@ def message_of(error: BaseException) -> str:
     return " ".join(text.split())
 
 
+def _is_of_surroundings(raised: str) -> bool:
+    """Whether the exception that Python names so, with its module unless it is its own, is one of those."""
+    module, _, name = raised.rpartition(".")
+    if not raised.replace(".", "").isidentifier():
+        return False
+    try:
+        found = getattr(importlib.import_module(module or "builtins"), name, None)
+    except Exception:  # noqa: BLE001 - a module that cannot be imported here raises what it likes
+        return False
+    return isinstance(found, type) and issubclass(found, SURROUNDINGS)
+
+
 def is_data_error(error: BaseException) -> bool:
     """Whether the data is at fault: a cast, a division by zero, a Python rule's exception; not the surroundings.
 
@@ -331,7 +345,6 @@ def is_data_error(error: BaseException) -> bool:
 
     error = _within(error)
     if isinstance(error, PythonException):
-        raised = getattr(builtins, message_of(error).partition(":")[0], None)
-        return not (isinstance(raised, type) and issubclass(raised, SURROUNDINGS))
+        return not _is_of_surroundings(message_of(error).partition(":")[0])
     state = error.getSqlState() if isinstance(error, PySparkException) else None
     return bool(state) and str(state).startswith(DATA_EXCEPTIONS)

@@ -314,6 +314,32 @@ def test_killed_at_any_moment_it_changes_nothing(pipeline: Pipeline, txn: Any) -
     assert_sound(pipeline)
 
 
+@pytest.mark.parametrize("which", ["raw", "staging"])
+def test_its_entry_of_the_log_that_was_cut_off_is_refused_and_nothing_is_written(
+    pipeline: Pipeline, txn: Any, which: str
+) -> None:
+    """Killed between its commit and the checkpoint that follows, on a disk that lost the entry's end."""
+    in_steps(pipeline, txn, 3)
+    table = Path(pipeline.raw) if which == "raw" else pipeline.staging
+    maintain_and_die(str(table), "after", "compact")
+    entry = max((table / "_delta_log").glob("*.json"))
+    lines = entry.read_bytes().splitlines(keepends=True)
+    assert len(lines) == 1 + 1 + 6  # what it says of itself, a file, and those for which that stands
+    (pipeline.folder / "more.jsonl").write_text('{"topic": "a", "value": {"txn": "more", "n": 1}}\n')
+    words = ["maintain", which], ["verify"], ["status"], ["cat", which]
+    for cut in range(1, len(lines)):
+        entry.write_bytes(b"".join(lines[:cut]))
+        before = sorted(pipeline.folder.rglob("*"))
+        for command in (*words, ["load", "raw", "more.jsonl"]) if which == "raw" else words:
+            done = zync(*command, cwd=pipeline.folder, check=False)
+            assert (done.returncode, "was cut off" in done.stderr) == (1, True), (command, cut, done.stderr)
+        with pytest.raises(ZyncError, match="was cut off"):
+            pipeline.sync()
+        assert sorted(pipeline.folder.rglob("*")) == before
+    entry.write_bytes(b"".join(lines))
+    assert_sound(pipeline)
+
+
 def test_the_command_by_itself_does_both_and_says_so(pipeline: Pipeline, txn: Any) -> None:
     in_steps(pipeline, txn, 2)
     done = zync("maintain", "staging", "--json", cwd=pipeline.folder)

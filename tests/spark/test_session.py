@@ -9,11 +9,18 @@ CODE = """
 import json, os, subprocess
 from zync.spark import session
 
-key, word = "spark.hadoop.fs.s3a.secret.key", os.environ["WORD"]
-spark = session(properties={key: word, "spark.hadoop.fs.s3a.endpoint": f"not {word[1:]}"})
+word = os.environ["WORD"]
+keys = (
+    "fs.s3a.secret.key",
+    "fs.s3a.encryption.key",
+    "fs.azure.account.key.me.dfs.core.windows.net",
+    "google.cloud.auth.service.account.private.key",
+)
+secrets = {f"spark.hadoop.{key}": word for key in keys}
+spark = session(properties={**secrets, "spark.hadoop.fs.s3a.endpoint": f"not {word[1:]}"})
 seen = subprocess.run(["ps", "-eww", "-o", "args"], capture_output=True, text=True, check=True).stdout
-known = spark.sparkContext._jsc.hadoopConfiguration().get("fs.s3a.secret.key")
-print(json.dumps([word in seen, f"not {word[1:]}" in seen, known == word]))
+known = {spark.sparkContext._jsc.hadoopConfiguration().get(key) for key in keys}
+print(json.dumps([word in seen, f"not {word[1:]}" in seen, known == {word}]))
 """
 
 
