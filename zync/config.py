@@ -212,7 +212,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Config:
-    """The whole of `zync.yaml`. Paths are absolute; `${NAME}` and `${file:PATH}` have been read."""
+    """The whole of `zync.yaml`. Paths are absolute; `${NAME}` and `${file:PATH}` have been read: `elsewhere`."""
 
     lake: str = "./lake"
     kafka: dict[str, str] = field(default_factory=dict)
@@ -226,6 +226,16 @@ class Config:
     limits: Limits = field(default_factory=Limits)
     spark: dict[str, str] = field(default_factory=dict)
     path: Path | None = field(default=None, metadata={"key": None})
+    elsewhere: dict[str, str] = field(default_factory=dict, metadata={"key": None}, repr=False)
+
+    def as_written(self, text: str) -> str:
+        """`text` with what was read from the environment or a file as the config has it, `${NAME}`: it may be secret.
+
+        (Of three letters or less it is none, and they would be all over the text.)
+        """
+        for value in sorted(self.elsewhere, key=len, reverse=True):
+            text = text.replace(value, self.elsewhere[value]) if len(value) > 3 else text  # noqa: PLR2004
+        return text
 
     @property
     def base(self) -> Path:

@@ -49,7 +49,9 @@ def load(path: Path) -> Config:
         for name, one in config.lookups.items()
     }
     lake = reader.location(config.lake)
-    config = replace(config, lake=lake, outputs=rules, lookups=lookups, path=path.absolute())
+    config = replace(
+        config, lake=lake, outputs=rules, lookups=lookups, path=path.absolute(), elsewhere=reader.elsewhere
+    )
     return _checked(debezium.expand(_preset(config, reader, node)), reader, node)
 
 
@@ -70,6 +72,7 @@ class _Reader:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.base = path.absolute().parent
+        self.elsewhere: dict[str, str] = {}
 
     def fail(self, node: yaml.Node | None, message: str) -> UsageError:
         line = f":{node.start_mark.line + 1}" if node is not None else ""
@@ -122,10 +125,10 @@ class _Reader:
     def scalar(self, kind: Any, node: yaml.Node, where: str) -> Any:
         if not isinstance(node, yaml.ScalarNode):
             raise self.fail(node, f"{where} must be a single value")
-        text = self.environment(node, where)
+        text, written = self.environment(node, where), repr(node.value)
         if get_origin(kind) is Literal:
             if text not in get_args(kind):
-                raise self.fail(node, f"{where} must be one of {', '.join(get_args(kind))}, not {text!r}")
+                raise self.fail(node, f"{where} must be one of {', '.join(get_args(kind))}, not {written}")
             return text
         try:
             if kind is timedelta:
@@ -135,8 +138,8 @@ class _Reader:
             if kind in (int, float):
                 return int(text.replace("_", ""))
         except ValueError as error:
-            number = f"{text!r} is not a whole number" + " or a share like 5%" * (kind is float)
-            wanted = str(error) if kind is timedelta else number
+            number = f"{written} is not a whole number" + " or a share like 5%" * (kind is float)
+            wanted = str(error).replace(repr(text), written) if kind is timedelta else number
             raise self.fail(node, f"{where}: {wanted}") from None
         return self.base / text if kind is Path else text
 
@@ -146,15 +149,18 @@ class _Reader:
         def read(match: re.Match[str]) -> str:
             if match["file"]:
                 try:
-                    return (self.base / match["file"]).read_text(encoding="utf-8").rstrip("\r\n")
+                    found = (self.base / match["file"]).read_text(encoding="utf-8").rstrip("\r\n")
                 except (OSError, ValueError) as error:
                     why = error.strerror if isinstance(error, OSError) else "it is not text"
                     raise self.fail(
                         node, f"{where} needs the file {match['file']}, and cannot read it: {why}"
                     ) from None
-            if match["name"] not in os.environ:
+            elif match["name"] in os.environ:
+                found = os.environ[match["name"]]
+            else:
                 raise self.fail(node, f"{where} needs the environment variable {match['name']}, which is not set")
-            return os.environ[match["name"]]
+            self.elsewhere[found] = match[0]
+            return found
 
         return _ELSEWHERE.sub(read, cast("str", node.value))
 

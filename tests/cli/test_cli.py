@@ -71,6 +71,9 @@ def test_init_writes_what_runs_as_it_is_and_never_overwrites(tmp_path: Path, war
         ("transactions: {topic: p.transaction}\n", "need transactions.preset"),
         ("transactions: {remember: many}\n", "zync.yaml:1: transactions.remember: 'many' is not a whole number"),
         ("transactions: {expire_after: 3 days}\n", "'3 days' is not a length of time"),
+        ("limits: {max_quarantined: '${PATH}'}\n", "limits.max_quarantined: '${PATH}' is not a whole number"),
+        ("transactions: {expire_after: '${PATH}'}\n", "'${PATH}' is not a length of time"),
+        ("formats: {value: '${PATH}'}\n", "not '${PATH}'"),
         ("kafka: {a: '${NOT_SET_AT_ALL}'}\n", "needs the environment variable NOT_SET_AT_ALL"),
         ("kafka:\n  a: '${file:none}'\n", "zync.yaml:2: kafka.a needs the file none, and cannot read it: No such file"),
         (

@@ -88,7 +88,8 @@ def test_passwords_may_be_in_files_and_explain_does_not_show_them(
     config = lake.folder / "zync.yaml"
     config.write_text(
         config.read_text().replace("${KAFKA_PASSWORD}", f"${{file:{secret}}}")
-        + f"topics: {{{topic}: {{id: 'value:txn'}}}}\n"
+        + f"topics: {{{topic}: {{id: \"concat(value:txn::string, '${{file:{secret}}}')\"}}}}\n"
+        + f"transactions: {{done: \"last(value:end::string) = '${{file:{secret}}}'\"}}\n"
         + f"registry: {{url: 'http://localhost:9', basic_auth: 'me:${{file:{secret}}}'}}\n"
     )
     zync("sync-from", "kafka", "raw", "--until-caught-up", cwd=lake.folder)
@@ -96,6 +97,7 @@ def test_passwords_may_be_in_files_and_explain_does_not_show_them(
     for command in (["explain", "--debug"], ["check", "--debug"], ["status", "--json"]):
         done = zync(*command, cwd=lake.folder)
         assert PASSWORD not in done.stdout + done.stderr
+        assert (f"${{file:{secret}}}" in done.stdout) == (command[0] in ("explain", "check"))
     written = b"".join(path.read_bytes() for path in lake.folder.rglob("*") if path.is_file())
     assert PASSWORD.encode() not in written
 

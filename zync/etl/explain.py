@@ -55,7 +55,7 @@ def explain(spark: "SparkSession", config: Config) -> Pipeline:
             {
                 "topic": name,
                 "view": one.as_ or name,
-                "id": _id(one, config),
+                "id": config.as_written(_id(one, config)),
                 "schema": one.schema,
                 "null_id": one.null_id,
                 "key": config.format(one, "key"),
@@ -64,14 +64,17 @@ def explain(spark: "SparkSession", config: Config) -> Pipeline:
             }
             for name, one in config.topics.items()
         ],
-        done=done.text,
+        done=config.as_written(done.text),
         mergeable=done.mergeable,
         rules=[_rule(rule, rows) for rule, rows in made],
         warnings=[
-            *_done_warnings(config, done),
-            *_order_warnings(config),
-            *_chance_warnings("id, record_id or done", empty, views=True),
-            *(one for rule, rows in made for one in _chance_warnings(f"rule {rule.name} (output {rule.topic})", rows)),
+            config.as_written(one)
+            for one in (
+                *_done_warnings(config, done),
+                *_order_warnings(config),
+                *_chance_warnings("id, record_id or done", empty, views=True),
+                *(w for rule, rows in made for w in _chance_warnings(f"rule {rule.name} (output {rule.topic})", rows)),
+            )
         ],
     )
 
