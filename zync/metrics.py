@@ -56,9 +56,9 @@ class IngestMetrics(Metrics, Collector):
     def __init__(self, stuck_after: float = 60) -> None:
         super().__init__(stuck_after)
         self._done: Ingested | None = None
-        self._away = False
+        self._away = True  # until one was reached
         self._behind: dict[Source, int] = {}
-        self._newest: dict[Source, float] = {}
+        self._waiting: dict[Source, float] = {}
         self._location = ""
         self._seconds = Histogram(
             "zync_ingest_commit_seconds", "How long a commit to raw took.", buckets=_SECONDS, registry=self.registry
@@ -80,9 +80,9 @@ class IngestMetrics(Metrics, Collector):
         """Why the work does not get on: Kafka is away, or as for all."""
         return "stuck: no Kafka broker answers" if self._away else super().stuck()
 
-    def behind(self, offsets: "dict[Source, int]", newest: "dict[Source, float]") -> None:
-        """Takes of each partition the offsets not taken yet, and the time of its newest record in raw."""
-        self._behind, self._newest = offsets, dict(newest)
+    def behind(self, offsets: "dict[Source, int]", waiting: "dict[Source, float]") -> None:
+        """Takes of each partition the offsets not in raw yet, and the time of the first record that waits for that."""
+        self._behind, self._waiting = offsets, waiting
 
     def committed(self, one: "Appended") -> None:
         """Counts a commit."""
@@ -107,13 +107,15 @@ class IngestMetrics(Metrics, Collector):
             "zync_ingest_lag_offsets", "Offsets not taken yet, by partition.", labels=("topic", "partition")
         )
         seconds = GaugeMetricFamily(
-            "zync_ingest_lag_seconds", "Age of the newest record in raw, 0 if all are.", labels=("topic", "partition")
+            "zync_ingest_lag_seconds",
+            "Age of the oldest record that was read and is not in raw, 0 if all are.",
+            labels=("topic", "partition"),
         )
         for source, behind in self._behind.items():
             of = (source.topic, str(source.partition))
             offsets.add_metric(of, behind)
-            if not behind or source in self._newest:
-                seconds.add_metric(of, max(0.0, time.time() - self._newest[source]) if behind else 0.0)
+            if not behind or source in self._waiting:
+                seconds.add_metric(of, max(0.0, time.time() - self._waiting[source]) if behind else 0.0)
         yield from (offsets, seconds)
         stored = positions(existing_raw(self._location))
         yield GaugeMetricFamily("zync_ingest_gaps", "Gaps on record in raw.", len(stored.gaps))

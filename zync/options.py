@@ -16,16 +16,13 @@ import typer
 from zync.config import Config, duration, size
 from zync.errors import INTERRUPTED
 from zync.ingest import memory
-from zync.output import LogFormatter, Output, logs_as_json
+from zync.output import LogFormatter, Output
 
 T = TypeVar("T")
 
 
 def _log_format(given: str) -> str:
     os.environ["ZYNC_LOG_FORMAT"] = given
-    ours = logging.getLogger("zync")
-    if logs_as_json() and ours.level > logging.INFO:
-        ours.setLevel(logging.INFO)
     return given
 
 
@@ -97,7 +94,7 @@ def _debug(*, on: bool) -> bool:
     ours = logging.StreamHandler()
     ours.setFormatter(LogFormatter())
     logging.basicConfig(handlers=[ours if on else logging.NullHandler()])  # what libraries say of themselves
-    logging.getLogger("zync").setLevel(logging.DEBUG if on else logging.INFO if logs_as_json() else logging.WARNING)
+    logging.getLogger("zync").setLevel(logging.DEBUG if on else logging.INFO)
     logging.getLogger("zync").handlers = [] if on else [ours]
     return on
 

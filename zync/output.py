@@ -69,13 +69,18 @@ def log_line(level: str, message: str, values: Mapping[str, Any] | None = None) 
     return to_json({"time": now, "level": level, "message": message, **(values or {})})
 
 
+def event(name: str, **values: Any) -> dict[str, Any]:
+    """What a log line says to programs: `extra` of the logger's methods."""
+    return {"values": {"event": name, **values}}
+
+
 class LogFormatter(logging.Formatter):
     """zync's own log lines, in the format that was asked for."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
         if logs_as_json():
-            return log_line(record.levelname.lower(), record.getMessage())
+            return log_line(record.levelname.lower(), record.getMessage(), getattr(record, "values", None))
         return f"zync: {record.getMessage()}"
 
 

@@ -253,16 +253,21 @@ def test_cat_shows_rows_in_order_and_keeps_text_as_it_was(tmp_path: Path) -> Non
 def test_status_may_be_watched(demo: Path) -> None:
     process = start("status", "--watch", "--json", cwd=demo)
     log = next(demo.glob("status---watch-*.log"))
-    try:
+
+    def shows(head: int | None) -> None:
         until = time.monotonic() + 60
-        while len(log.read_text().splitlines()) < 2:
-            assert time.monotonic() < until
+        while not any((json.loads(line)["raw"] or {}).get("head") == head for line in log.read_text().splitlines()):
+            assert time.monotonic() < until, log.read_text()
             time.sleep(0.1)
+
+    try:
+        shows(None)
+        zync("load", "raw", "consume-1.jsonl", cwd=demo)
+        shows(3)
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 0
     finally:
         process.kill()
-    assert [json.loads(line)["raw"] for line in log.read_text().splitlines()[:2]] == [None, None]
 
 
 def test_the_log_may_be_json(demo: Path) -> None:

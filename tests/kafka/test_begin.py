@@ -90,6 +90,23 @@ def test_force_moves_it_forth_and_leaves_the_gap_on_record(lake: Lake, topic: To
     assert lake.positions().gaps == (Gap(Source(name, 0), 10, 15),)
 
 
+def test_the_command_takes_offsets_and_force(lake: Lake, topic: TopicMaker) -> None:
+    name = produced(topic, partitions=2)
+    lake.config()
+    args = ("sync-from", "kafka", "raw", "--topic", name, "--until-caught-up")
+    zync(*args, "--from", "latest", "--from-offset", f"{name}:1=6", cwd=lake.folder, umask=0o027)
+    assert (lake.offsets(name), lake.offsets(name, 1)) == ([], [6, 7, 8, 9])
+    back = ("--from-offset", f"{name}:1=4")
+    refused = zync(*args, *back, cwd=lake.folder, check=False)
+    assert (refused.returncode, "10" in refused.stderr, "4" in refused.stderr) == (2, True, True)
+    zync(*args, *back, "--force", cwd=lake.folder, umask=0o027)
+    assert lake.offsets(name, 1) == [*range(6, 10), *range(4, 10)]
+    zync("verify", "raw", cwd=lake.folder)
+    zync("maintain", "raw", cwd=lake.folder, umask=0o027)
+    modes = {path.stat().st_mode & 0o777 for path in (lake.folder / "lake").rglob("*") if path.is_file()}
+    assert modes == {0o640}
+
+
 def test_force_moves_it_back_and_verify_knows(lake: Lake, topic: TopicMaker) -> None:
     name = produced(topic)
     lake.sync_from(name)

@@ -6,6 +6,7 @@ import time
 import urllib.error
 from pathlib import Path
 
+from confluent_kafka import Producer
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conftest import TopicMaker, produce, start, zync
@@ -57,7 +58,9 @@ def test_sync_froms_figures_are_so_while_it_runs(lake: Lake, topic: TopicMaker) 
 
 def test_lag_is_of_what_is_not_in_raw_in_offsets_and_in_seconds(lake: Lake, topic: TopicMaker) -> None:
     name, port = topic(), free_port()
-    produce(lake.broker, [(name, 0, b"1")])
+    producer = Producer({"bootstrap.servers": lake.broker})
+    producer.produce(name, b"1", timestamp=int((time.time() - 3 * 3600) * 1000))  # then nothing for long
+    producer.flush()
     lake.config()
     args = ("--topic", name, "--commit-every", "4s", "--metrics", f"localhost:{port}")
     process = start("sync-from", "kafka", "raw", *args, cwd=lake.folder)

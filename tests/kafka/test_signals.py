@@ -88,7 +88,7 @@ def killed_and_begun_again(lake: Lake, name: str) -> "subprocess.CompletedProces
 def test_after_a_kill_the_next_says_what_it_waits_for(lake: Lake, topic: TopicMaker) -> None:
     name = topic()
     produce(lake.broker, [(name, 0, {"n": 1})])
-    lake.config(session_timeout_ms=9000)
+    lake.config(session_timeout_ms=15000)
     done = killed_and_begun_again(lake, name)
     assert [line[:24] for line in done.stderr.splitlines() if "kafka.session.timeout.ms" in line] == [
         "zync: no partitions yet:"

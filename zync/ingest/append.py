@@ -46,10 +46,7 @@ _WRITER = WriterProperties(
 
 @dataclass
 class Appended:
-    """What became of a batch: where it landed, and which partitions were refused and where they now stand.
-
-    `newest`: the time of each partition's newest record, in seconds since 1970, where somebody wants to know.
-    """
+    """What became of a batch: where it landed, and which partitions were refused and where they now stand."""
 
     rows: int = 0
     num_bytes: int = 0
@@ -58,7 +55,6 @@ class Appended:
     refused: dict[Source, int | None] = field(default_factory=dict)
     retries: int = 0
     seconds: float = 0.0
-    newest: dict[Source, float] = field(default_factory=dict)
 
 
 class _Handle(DeltaTable):

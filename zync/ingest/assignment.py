@@ -12,6 +12,7 @@ from zync.ingest.batch import Batch, Slice, Source
 from zync.ingest.broker import Brokers
 from zync.ingest.caught_up import made_anew
 from zync.ingest.raw import stored_id, stored_position
+from zync.output import event
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +47,9 @@ class Assignment:
             at = Slice(stored, stored or 0, ids.get(source.topic), begin_id=known_id)
             if stored is not None and made_anew(known_id, at.topic_id):
                 self._gap(
+                    source,
                     f"topic {source.topic!r} was deleted and made anew: raw has {source} below offset {stored}, "
-                    "and whatever the old topic held after that was never read"
+                    "and whatever the old topic held after that was never read",
                 )
                 at.next = self._brokers.bounds([source])[source].earliest
                 at.gap = (stored, at.next)
@@ -88,7 +90,10 @@ class Assignment:
                 if at.next < bounds.earliest
                 else f"the partition ends at {bounds.stable}, so it is not the one that was read before"
             )
-            self._gap(f"{source}: raw has everything below offset {at.next}, Kafka begins at {bounds.earliest}: {lost}")
+            self._gap(
+                source,
+                f"{source}: raw has everything below offset {at.next}, Kafka begins at {bounds.earliest}: {lost}",
+            )
             at.gap, at.next = (at.next, bounds.earliest), bounds.earliest
         self.seek(source)
 
@@ -109,8 +114,8 @@ class Assignment:
         at = self.expected[source]
         return TopicPartition(*source, OFFSET_BEGINNING if at.begin is None else at.next)
 
-    def _gap(self, message: str) -> None:
+    def _gap(self, source: Source, message: str) -> None:
         if self._on_gap == "stop":
             msg = f"{message}. Nothing was skipped: --on-gap skip goes on and leaves the gap on record"
             raise GapError(msg)
-        log.warning("%s; going on, as --on-gap skip says", message)
+        log.warning("%s; going on, as --on-gap skip says", message, extra=event("gap", **source._asdict()))

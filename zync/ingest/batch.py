@@ -49,7 +49,8 @@ class Slice:
 
     `begin` is the stored position (None: none) at which consumption began, `begin_id` the topic's id stored
     with it: only while raw still stores both may the slice be committed. `topic_id` is the id the broker
-    gave the topic (None: unknown); `gap` is a range of offsets that an operator let go.
+    gave the topic (None: unknown); `gap` is a range of offsets that an operator let go. `first` is the time of its
+    first record, in seconds since 1970, where somebody wants to know.
     """
 
     begin: int | None
@@ -57,6 +58,7 @@ class Slice:
     topic_id: int | None = None
     gap: tuple[int, int] | None = None
     begin_id: int | None = None
+    first: float | None = None
 
 
 @dataclass

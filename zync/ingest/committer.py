@@ -9,16 +9,16 @@ from zync.ingest.append import Appended, Appender
 from zync.ingest.batch import Batch
 from zync.ingest.broker import Brokers
 from zync.ingest.caught_up import made_anew
-from zync.ingest.convert import newest_times
 
 log = logging.getLogger(__name__)
 
 
 class Committer:
-    """A thread that appends. `timed`: whether somebody wants to know the times of the newest records."""
+    """A thread that appends. `batch`: what it commits now, empty if nothing."""
 
-    def __init__(self, location: str, brokers: Brokers, *, timed: bool) -> None:
-        self._appender, self._brokers, self._timed = Appender(location), brokers, timed
+    def __init__(self, location: str, brokers: Brokers) -> None:
+        self._appender, self._brokers = Appender(location), brokers
+        self.batch = Batch()
         self._thread = ThreadPoolExecutor(1, "append")
         self._under_way: Future[Appended] | None = None
 
@@ -33,12 +33,15 @@ class Committer:
 
     def start(self, batch: Batch) -> None:
         """Begins to commit; the one before must have been taken."""
-        self._under_way = self._thread.submit(self._append, batch)
+        self.batch, self._under_way = batch, self._thread.submit(self._append, batch)
 
     def result(self) -> Appended | None:
         """Waits for the commit under way and says what became of it; None where there is none."""
         under_way, self._under_way = self._under_way, None
-        return under_way.result() if under_way else None
+        try:
+            return under_way.result() if under_way else None
+        finally:
+            self.batch = Batch()
 
     def close(self) -> None:
         """Waits for the commit under way, whatever becomes of it."""
@@ -59,7 +62,5 @@ class Committer:
         started = time.monotonic()
         appended = self._appender.append(batch)
         appended.seconds = time.monotonic() - started
-        if self._timed:
-            appended.newest = newest_times(batch.rows)
         appended.refused.update(dict.fromkeys(anew))
         return appended

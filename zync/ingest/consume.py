@@ -26,9 +26,10 @@ from zync.ingest.begin import Begin, put_on_record
 from zync.ingest.broker import Brokers
 from zync.ingest.caught_up import Targets
 from zync.ingest.committer import Committer
-from zync.ingest.convert import to_arrow
+from zync.ingest.convert import first_times, to_arrow
 from zync.ingest.group import Group, check_properties
 from zync.ingest.raw import check_newest, ensure_raw
+from zync.output import event
 
 if TYPE_CHECKING:
     from zync.metrics import IngestMetrics
@@ -144,7 +145,6 @@ class _Run:
         self.warned = float("-inf")
         self.looked = 0.0
         self.began = 0.0
-        self.newest: dict[Source, float] = {}
         self.measured = 0.0
         self.paused: list[Source] = []
         self.closing = False
@@ -165,7 +165,7 @@ class _Run:
             on_revoke=self.on_revoke,
             on_lost=self.on_lost,
         )
-        self.committer = Committer(ingest.location, brokers, timed=metrics is not None)
+        self.committer = Committer(ingest.location, brokers)
         self.patience = min(_PATIENCE_SECONDS, float(ingest.kafka.get("max.poll.interval.ms", 300_000)) / 1000 / 3)
 
     @property
@@ -194,7 +194,7 @@ class _Run:
                 self.group.wait_for_partitions()
             self.flush()
         finally:
-            self.closing = True
+            self.closing, self.batch = True, Batch()  # after a commit that failed none is tried of what came behind it
             self.consumer.close()
             self.committer.close()
         self.done.seconds = time.monotonic() - started
@@ -214,6 +214,8 @@ class _Run:
             self.batch.add(rows)
             for source, offset in last.items():
                 self.held.advance(source, offset + 1, self.batch)
+            for source, at in first_times(rows).items() if self.metrics else ():
+                self.batch.slices[source].first = self.batch.slices[source].first or at
             self.at_once = min(_MESSAGES, self.share * len(records) // rows.nbytes + 1)
         for message in messages if len(records) < len(messages) else ():
             if (error := message.error()) is not None:
@@ -247,7 +249,8 @@ class _Run:
         elif error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT):  # noqa: SLF001 - 20 a second
             if time.monotonic() - self.warned > _WARN_SECONDS:
                 self.warned = time.monotonic()
-                log.warning("no answer from Kafka at %s (%s); trying on", self.brokers.servers, error.str())
+                why = self.brokers.servers, error.str()
+                log.warning("no answer from Kafka at %s (%s); trying on", *why, extra=event("kafka_away"))
         else:
             log.warning("kafka: %s", error.str())
 
@@ -263,7 +266,7 @@ class _Run:
 
     def on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self.done.rebalances += 1
-        self.say_of("now read here: %s", partitions)
+        self.say_of("now read here", "assigned", partitions)
         try:
             self.flush()
             self.consumer.incremental_assign(self.begin(_sources(partitions)))
@@ -273,7 +276,7 @@ class _Run:
 
     def on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self.done.rebalances += 1
-        self.say_of("now read by others: %s", partitions)
+        self.say_of("now read by others", "revoked", partitions)
         try:
             self.flush()
         except ZyncError as error:
@@ -282,13 +285,16 @@ class _Run:
 
     def on_lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self.done.rebalances += 1
-        log.warning("lost %s: others may have taken them over", ", ".join(map(str, _sources(partitions))))
+        names = list(map(str, _sources(partitions)))
+        what = event("lost", partitions=names)
+        log.warning("lost %s: others may have taken them over", ", ".join(names), extra=what)
         self.forget(partitions)
 
-    def say_of(self, what: str, partitions: list[TopicPartition]) -> None:
+    def say_of(self, what: str, name: str, partitions: list[TopicPartition]) -> None:
         """A line of the log, but for the partitions that it begins and ends with."""
         if partitions and self.done.commits and not self.closing:
-            log.info(what, ", ".join(map(str, _sources(partitions))))
+            names = list(map(str, _sources(partitions)))
+            log.info("%s: %s", what, ", ".join(names), extra=event(name, partitions=names))
 
     def begin(self, sources: list[Source]) -> list[TopicPartition]:
         """Where reading of those partitions begins, as raw says; nothing is in hand of them then."""
@@ -337,7 +343,8 @@ class _Run:
     def pause(self) -> None:
         """Takes no more while the table is slow: what is in hand stays as it is, and the group still hears of us."""
         if not self.paused:
-            log.warning("raw at %s is slow: no more is read until a commit has gone through", self.ingest.location)
+            what = "raw at %s is slow: no more is read until a commit has gone through"
+            log.warning(what, self.ingest.location, extra=event("paused"))
             self.paused = list(self.held.expected)
             self.consumer.pause([TopicPartition(*source) for source in self.paused])
 
@@ -347,6 +354,7 @@ class _Run:
         self.consumer.resume([TopicPartition(*source) for source in paused])
         for source in paused:
             self.held.seek(source)
+        log.info("a commit has gone through: reading on", extra=event("resumed"))
 
     def start_commit(self) -> None:
         batch, self.batch = self.batch, Batch()
@@ -368,10 +376,11 @@ class _Run:
         moved = [source for source in appended.refused if source in self.held.expected]
         self.begin(moved)
         for source in moved:
-            log.info("%s: another process moved it to %s; reading on from there", source, appended.refused[source])
+            at = appended.refused[source]
+            what = event("refused", **source._asdict(), offset=at)
+            log.info("%s: another process moved it to %s; reading on from there", source, at, extra=what)
             self.held.seek(source)
         self.held.landed |= appended.committed
-        self.newest |= appended.newest
         if appended.committed:
             self.done.busy = time.monotonic() - (self.began or time.monotonic())
             self.on_commit(appended)
@@ -392,7 +401,9 @@ class _Run:
         if time.monotonic() - self.measured < _MEASURE_SECONDS:
             return
         self.measured = time.monotonic()
-        behind = {}
+        behind, waiting = {}, dict[Source, float]()
+        for one in (self.batch, self.committer.batch):
+            waiting |= {source: each.first for source, each in list(one.slices.items()) if each.first}
         for source, at in self.held.expected.items():
             try:  # waits for a consume under way in another thread, so this one asks
                 _, end = self.consumer.get_watermark_offsets(TopicPartition(*source), cached=True)
@@ -400,7 +411,7 @@ class _Run:
                 continue
             if end >= 0:  # something was fetched of it
                 behind[source] = max(0, end - self.held.landed.get(source, at.next))
-        self.metrics.behind(behind, self.newest)
+        self.metrics.behind(behind, waiting)
 
     def at_targets(self) -> bool:
         """Whether all that we were to reach and have in hand is in the batch, so that waiting gains nothing."""

@@ -44,18 +44,14 @@ def to_arrow(messages: list[Message]) -> pa.RecordBatch:
     )
 
 
-def newest_times(rows: list[pa.RecordBatch]) -> dict[Source, float]:
-    """The time of each partition's newest record among rows of RECORD_SCHEMA, in seconds since 1970."""
-    found: dict[Source, float] = {}
-    for some in rows:
-        kafka = some["kafka"]
-        times = pa.table(
-            [kafka.field(0), kafka.field(1), kafka.field(3).cast(pa.int64())], ["topic", "partition", "at"]
-        )
-        for one in times.group_by(["topic", "partition"], use_threads=False).aggregate([("at", "max")]).to_pylist():
-            if one["at_max"] is not None:
-                found[Source(one["topic"], one["partition"])] = one["at_max"] / 1e6
-    return found
+def first_times(rows: pa.RecordBatch) -> dict[Source, float]:
+    """The time of each partition's first record among rows of RECORD_SCHEMA, in seconds since 1970, where known."""
+    kafka = rows["kafka"]
+    times = pa.table([kafka.field(0), kafka.field(1), kafka.field(3).cast(pa.int64())], ["topic", "partition", "at"])
+    first = times.group_by(["topic", "partition"], use_threads=False).aggregate([("at", "first")]).to_pylist()
+    return {
+        Source(one["topic"], one["partition"]): one["at_first"] / 1e6 for one in first if one["at_first"] is not None
+    }
 
 
 def _headers(headers: list[tuple[str, bytes | None]] | None) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from zync.errors import UsageError, ZyncError
 from zync.ingest.assignment import Assignment
 from zync.ingest.broker import Brokers, bad_property
+from zync.output import event
 
 log = logging.getLogger(__name__)
 _ITS_LOG = logging.getLogger("librdkafka")
@@ -133,7 +134,7 @@ class Group:
         if time.monotonic() - max(self._without_since, self._asked) < _WITHOUT_SECONDS:
             return
         if self._knows_no_broker():
-            log.info("this consumer knows no broker that answers: connecting anew")
+            log.info("this consumer knows no broker that answers: connecting anew", extra=event("connecting_anew"))
             self.consumer.close()
             self._connect()
             self.subscribe(self._subscribed)
@@ -142,7 +143,8 @@ class Group:
             log.warning(
                 "no partitions yet: other processes that sync to this raw hold them, or one that was killed and is "
                 "waited for until its session times out (kafka.session.timeout.ms, 45 s by default; a process with an "
-                "--instance name of its own goes on at once)"
+                "--instance name of its own goes on at once)",
+                extra=event("no_partitions"),
             )
         self._asked = time.monotonic()
 
