@@ -40,7 +40,7 @@ test-cdc: setup
 # Bytes and histories that nobody thought of, from another beginning each time; `make test` has a short form of it.
 fuzz: setup
 	ZYNC_TEST_FUZZ_TIMES=5000 ZYNC_TEST_HISTORIES=100 $(BIN)/pytest -n 0 --timeout 3600 \
-		tests/spark/test_fuzz.py tests/deliver/test_any_history.py
+		tests/spark/test_fuzz.py tests/spark/test_protobuf.py tests/deliver/test_any_history.py
 
 # Ten minutes of harm at random, from another beginning each time (ZYNC_TEST_SOAK_SEED: from one that it printed);
 # `make test` has a short form of it. The disk's needs root, who may mount one.

@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from urllib.parse import unquote
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+from pyarrow.fs import FileSelector
 
 from zync.errors import OwnedError, UsageError, ZyncError
 from zync.ingest.raw import first_seqno
-from zync.lake import REMEMBERED, DataFile, data_files, first_line, is_local, locked, open_table
+from zync.lake import REMEMBERED, DataFile, data_files, first_line, is_local, locked, open_table, table_files
 from zync.output import amount
 from zync.rewrite import is_raw, rewrite
 from zync.trim import first_since, needed_from, plan, stagings, trim
@@ -185,11 +187,14 @@ def _vacuum(table: DeltaTable, done: Maintained, retain: timedelta) -> None:
         table.update_incremental()
         if retain > REMEMBERED and not done.dry_run:  # or checkpoints forget earlier what was removed when
             table.alter.set_table_properties({"delta.deletedFileRetentionDuration": f"interval {hours} hours"})
-        gone = table.vacuum(hours, dry_run=done.dry_run, enforce_retention_duration=False, full=True)
+        gone = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
+        there = {one.path for one in table_files(table).get_file_info(FileSelector("", recursive=True))}
+        done.deleted = len(there.intersection(map(unquote, gone)))  # delta-rs names those, too, that were so before
+        if done.deleted and not done.dry_run:
+            table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
     except (DeltaError, OSError) as error:
         msg = f"{table.table_uri} cannot be vacuumed: {first_line(error)}"
         raise ZyncError(msg) from error
-    done.deleted = len(gone)
 
 
 def _shorten_log(table: DeltaTable) -> None:

@@ -7,14 +7,17 @@ import random
 import shutil
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
 from tests.conftest import rows, start, zync
+from tests.kafka.conftest import wait_until
 from tests.spark.conftest import Pipeline, maintain_and_die
 from zync import maintain as engine
 from zync import rewrite
@@ -188,6 +191,48 @@ def test_appends_meanwhile_all_land(pipeline: Pipeline, txn: Any) -> None:
         stop.set()
         writer.join()
     assert len(rows(Path(pipeline.raw))) == before + len(loaded)
+    pipeline.sync()
+    assert_sound(pipeline)
+
+
+def test_what_was_replaced_long_ago_is_deleted_while_others_write_and_read(
+    pipeline: Pipeline, txn: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_steps(pipeline, txn)
+    tables, stop, seen = [Path(pipeline.raw), pipeline.staging], threading.Event(), list[int]()
+    before = {table: len(rows(table)) for table in tables}
+    with monkeypatch.context() as then:
+        then.setattr(rewrite, "time", SimpleNamespace(time=lambda: time.time() - 8 * DAYS))
+        assert all(tidy(pipeline, table, vacuum=False).compacted > 1 for table in tables)
+    for table in tables:
+        age(table, 8)
+
+    def write() -> None:
+        while not stop.wait(0.05):
+            pipeline.load(("a", txn(f"more {len(seen)}", 1, x=1)))
+
+    def read() -> None:
+        while not stop.is_set():
+            now = {table: len(rows(table)) for table in tables}
+            assert all(now[table] >= before[table] for table in tables)
+            seen.append(now[tables[0]])
+
+    found = list[list[int]]()
+    with ThreadPoolExecutor(2) as others:
+        working = [others.submit(write), others.submit(read)]
+        try:
+            for _ in range(2):
+                known = len(seen)
+                wait_until(lambda known=known: len(seen) > known + 2 or any(one.done() for one in working))
+                pipeline.sync()
+                deleted = [tidy(pipeline, table, compact=False).deleted for table in tables]
+                found.append(deleted)
+        finally:
+            stop.set()
+        for one in working:
+            one.result()
+    assert seen[-1] > before[tables[0]]
+    assert [all(deleted) for deleted in found] == [True, False]
     pipeline.sync()
     assert_sound(pipeline)
 

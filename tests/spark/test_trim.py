@@ -3,6 +3,7 @@
 import json
 import random
 import threading
+import time
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
@@ -226,6 +227,24 @@ def test_what_is_undecided_is_kept_until_it_is_decided(short: Pipeline, txn: Any
     assert_sound(short)
     gone = transactions(short.raw, str(short.staging), state="discarded")
     assert [(one.id, one.topics) for one in gone] == [("fails", {}), ("open", {})]
+
+
+def test_what_expired_is_kept_while_it_may_be_completed(short: Pipeline, txn: Any) -> None:
+    short.change(transactions=replace(short.config.transactions, expire_after=timedelta(milliseconds=1)))
+    singles(short, ["first"])
+    short.load(("a", txn("open", 2, x=1)))
+    time.sleep(0.01)
+    singles(short, range(14))
+    outcome = short.sync()
+    assert (outcome.expired, outcome.cursor) == (1, 16)
+    assert trimmed(short).start == 2
+    short.load(("a", txn("open", 2, x=2)))
+    assert short.sync().transactions == 1
+    assert [row["value"] for row in short.of("output")].count('{"x":1}') >= 1
+    singles(short, range(20, 32))
+    short.sync()
+    assert trimmed(short).start > 2
+    assert_sound(short)
 
 
 def test_what_is_young_is_kept_and_what_no_staging_has_read(short: Pipeline) -> None:
