@@ -118,6 +118,39 @@ def test_while_the_disk_stalls_nothing_more_is_read_and_the_group_is_kept(small:
     assert_whole(small, name, 70)
 
 
+def test_while_the_disk_stalls_partitions_may_go_and_come_back(small: Lake, topic: TopicMaker) -> None:
+    """The group is not kept waiting for a commit, and keeps who waits for it."""
+    name = topic(partitions=2)
+    small.config(max_poll_interval_ms=6000, session_timeout_ms=6000)
+    produce(small.broker, [(name, number % 2, b"%d" % number) for number in range(10)])
+    running = begin(small, name)
+    try:
+        wait_until(lambda: small.count() == 10)
+        with frozen(small.folder / "lake"):
+            produce(small.broker, [(name, number % 2, b"%d" % number) for number in range(10, 20)])
+            other = Consumer(
+                {
+                    "bootstrap.servers": small.broker,
+                    "group.id": f"zync-{small.table().metadata().id}",
+                    "partition.assignment.strategy": "cooperative-sticky",
+                }
+            )
+            other.subscribe([name])
+            wait_until(lambda: other.poll(0.1) or other.assignment())
+            other.close()
+            time.sleep(8)
+        wait_until(lambda: small.count() == 20)
+    finally:
+        lines = end(small, running).splitlines()
+    text = "\n".join(lines)
+    assert f"now read by others: {name}/" in text
+    assert f"now read here: {name}/" in text
+    assert "maximum poll interval" not in text
+    assert "lost" not in text
+    assert (small.offsets(name), small.offsets(name, 1)) == ([*range(10)], [*range(10)])
+    zync("verify", "raw", cwd=small.folder)
+
+
 def test_while_the_disk_stalls_it_is_not_ready(small: Lake, topic: TopicMaker) -> None:
     name, stop, metrics = topic(), threading.Event(), IngestMetrics(stuck_after=2)
     ingest = Ingest(small.raw, {"bootstrap.servers": small.broker}, (name,), commit_every=timedelta(milliseconds=50))

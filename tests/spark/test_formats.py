@@ -101,6 +101,35 @@ def test_avro_arrives_as_the_types_it_has(pipeline: Pipeline, registry: RunningR
     )
 
 
+def test_debeziums_dates_and_times_arrive_as_such_from_avro(pipeline: Pipeline, registry: RunningRegistry) -> None:
+    """Of which only Connect's name says what they are."""
+    names = {"d": ("int", "Date"), "ms": ("long", "Timestamp"), "us": ("long", "MicroTimestamp"), "z": ("int", "Year")}
+    fields = [
+        {"name": one, "type": ["null", {"type": kind, "connect.name": f"io.debezium.time.{name}"}]}
+        for one, (kind, name) in names.items()
+    ]
+    schema = {"type": "record", "name": "Row", "fields": [{"name": "txn", "type": "int"}, *fields]}
+    number = registry.register("times-value", schema)
+    pipeline.change(registry=RegistryAccess(registry.url), formats=Formats(value="avro"))
+    pipeline.change(transactions=Transactions(done="count(*) = 1"))
+    pipeline.rules(out="SELECT seqno, schema_of_variant(value) AS kinds, value FROM a")
+    row = {"txn": 1, "d": 20455, "ms": 1767323045678, "us": 1767323045678901, "z": 2026}
+    put(pipeline, ("a", None, framed(number, avro(schema, row))))
+    pipeline.sync()
+    assert pipeline.values() == [
+        {
+            "kinds": "OBJECT<d: DATE, ms: TIMESTAMP_NTZ, txn: BIGINT, us: TIMESTAMP_NTZ, z: BIGINT>",
+            "value": {
+                "d": "2026-01-02",
+                "ms": "2026-01-02 03:04:05.678",
+                "txn": 1,
+                "us": "2026-01-02 03:04:05.678901",
+                "z": 2026,
+            },
+        }
+    ]
+
+
 def test_decimals_of_more_digits_than_spark_has_arrive_where_they_fit(
     pipeline: Pipeline, registry: RunningRegistry
 ) -> None:
@@ -539,6 +568,10 @@ def test_connect_json_arrives_as_the_types_its_schema_says(pipeline: Pipeline) -
         tags=connect("map", keys=connect("string"), values=connect("int16")),
         pairs=connect("map", keys=connect("int32"), values=connect("string")),
         odd=connect("double", name="io.debezium.Other"),
+        days=connect("int32", name="io.debezium.time.Date"),
+        millis=connect("int64", name="io.debezium.time.Timestamp"),
+        micros=connect("int64", name="io.debezium.time.MicroTimestamp"),
+        nanos=connect("int64", name="io.debezium.time.NanoTimestamp"),
         nothing=connect("string"),
     )
     amount = Decimal("-1234567890123456789012345678901234.5678")
@@ -556,12 +589,16 @@ def test_connect_json_arrives_as_the_types_its_schema_says(pipeline: Pipeline) -
         "tags": {"it's": 7},
         "pairs": [[1, "one"]],
         "odd": "NaN",
+        "days": 20455,
+        "millis": 1767323045678,
+        "micros": 1767323045678901,
+        "nanos": 1767323045678901234,
         "nothing": None,
     }
     pipeline.rules(
         out="SELECT seqno, schema_of_variant(value) AS types, value:amount::decimal(38,4) AS amount, value:at AS at, "
         "value:day AS day, value:time AS time, value:more[0].x AS x, value:tags AS tags, value:pairs[0][1] AS pair, "
-        "value:odd AS odd, key::int AS k FROM a",
+        "value:odd AS odd, key::int AS k, value:days AS days, value:millis AS millis, value:micros AS micros FROM a",
         bare="SELECT seqno, value:x::int AS x, key::string AS k FROM b",
     )
     put(
@@ -573,7 +610,8 @@ def test_connect_json_arrives_as_the_types_its_schema_says(pipeline: Pipeline) -
     (value,) = pipeline.values()
     assert reasons(pipeline) == []
     types = value.pop("types")
-    for one in ("amount: DECIMAL(38,4)", "at: TIMESTAMP", "day: DATE", "data: BINARY", "n: BIGINT", "nothing: VOID"):
+    kinds = ("amount: DECIMAL(38,4)", "at: TIMESTAMP,", "day: DATE", "data: BINARY", "n: BIGINT", "nothing: VOID")
+    for one in (*kinds, "days: DATE", "millis: TIMESTAMP_NTZ", "micros: TIMESTAMP_NTZ", "nanos: BIGINT"):
         assert one in types, types
     assert value == {
         "amount": float(amount),
@@ -585,6 +623,9 @@ def test_connect_json_arrives_as_the_types_its_schema_says(pipeline: Pipeline) -
         "pair": "one",
         "odd": "NaN",
         "k": 5,
+        "days": "2026-01-02",
+        "millis": "2026-01-02 03:04:05.678",
+        "micros": "2026-01-02 03:04:05.678901",
     }
     assert pipeline.values("bare") == [{"x": 3, "k": "k"}]
 
@@ -598,6 +639,10 @@ def test_connect_json_that_is_not_as_its_schema_says_is_set_aside_and_others_go_
 
     bad = {
         '{"schema": {}, "payload"': "value is not one JSON value",
+        of_connect(schema, {"txn": 1}).replace('"txn": 1', '"txn": 1, "txn": 2'): "value is not one JSON value",
+        of_connect(schema, {"txn": 2}) + "{}": "value is not one JSON value",
+        of_connect(schema, {"txn": 3}) + " x": "value is not one JSON value",
+        of_connect(schema, {"txn": 4}).replace("4", "NaN"): "value is not one JSON value",
         '{"txn": 1}': "value is not an object with schema and payload, as Connect writes it",
         "[1]": "value is not an object with schema and payload, as Connect writes it",
         of_connect({}, 1): "the schema beside it cannot be used: it has no type null",

@@ -27,8 +27,8 @@ class Committer:
         """Whether a commit was started whose result nobody has taken yet."""
         return self._under_way is not None
 
-    def done(self, within: float = 0.0) -> bool:
-        """Whether there is a result to take, after at most so many seconds."""
+    def done(self, within: float | None = 0.0) -> bool:
+        """Whether there is a result to take, after at most so many seconds; None: however many."""
         return self._under_way is not None and bool(wait([self._under_way], within).done)
 
     def start(self, batch: Batch) -> None:

@@ -262,13 +262,14 @@ class _Run:
             )
         return ZyncError(f"Kafka at {self.brokers.servers}: {text}")
 
-    # The group gives and takes partitions: first everything in hand lands or is refused.
+    # The group gives and takes partitions: first everything in hand lands or is refused, unless the table is slow. What
+    # comes too late then is refused, or makes others read again what it has: each commit is checked by itself.
 
     def on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self.done.rebalances += 1
         self.say_of("now read here", "assigned", partitions)
         try:
-            self.flush()
+            self.flush(self.patience)
             self.consumer.incremental_assign(self.begin(_sources(partitions)))
             self.group.note_what_is_held()
         except ZyncError as error:
@@ -278,7 +279,7 @@ class _Run:
         self.done.rebalances += 1
         self.say_of("now read by others", "revoked", partitions)
         try:
-            self.flush()
+            self.flush(self.patience)
         except ZyncError as error:
             self.failed = error
         self.forget(partitions)
@@ -385,12 +386,15 @@ class _Run:
             self.done.busy = time.monotonic() - (self.began or time.monotonic())
             self.on_commit(appended)
 
-    def flush(self) -> None:
-        """Commits what is in hand, and waits for it."""
+    def flush(self, within: float | None = None) -> None:
+        """Commits what is in hand, and waits for it; where `within` is given, so many seconds for a commit at most."""
+        if self.committer.busy and not self.committer.done(within):
+            return
         self.settle()
         if self.batch.slices:
             self.start_commit()
-            self.settle()
+            if self.committer.done(within):
+                self.settle()
 
     def measure(self) -> None:
         """Notes, every second that somebody wants to know, how far behind Kafka's ends each partition is."""

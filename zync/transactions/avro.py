@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 _DIGITS = 38
 _HOLDS_TYPES = ("type", "fields", "items", "values")
 """What of a schema in Avro says types."""
+_OF_DEBEZIUM = {
+    "io.debezium.time.Date int": "date",
+    "io.debezium.time.Timestamp long": "local-timestamp-millis",
+    "io.debezium.time.MicroTimestamp long": "local-timestamp-micros",
+}
+"""Avro's logical types by Connect's name and Avro's type; without a zone, as the columns in the database are."""
 _OF_AVRO = ("org.apache.avro.", "org.apache.spark.sql.avro.")
 """Where errors about a schema come from; others are of the surroundings."""
 
@@ -32,18 +38,21 @@ def avro_of_file(spark: "SparkSession", column: str, path: Path) -> "Column":
         raise UsageError(msg) from error
 
 
-def _with_digits_of_spark(schema: Any) -> Any:
+def _as_spark_has_it(schema: Any) -> Any:
     """The schema, with decimals of no more digits than Spark has: Connect says 64 where nobody said how many.
 
-    The bytes are the same; a number that has more is no value of it.
+    And with Debezium's dates and times as such, which only Connect's name says. The bytes are the same; a number that
+    has more digits is no value of it.
     """
     if isinstance(schema, list):
-        return [_with_digits_of_spark(one) for one in schema]
+        return [_as_spark_has_it(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
     if schema.get("logicalType") == "decimal" and isinstance(schema.get("precision"), int):
         schema = {**schema, "precision": min(schema["precision"], _DIGITS)}
-    return {key: _with_digits_of_spark(its) if key in _HOLDS_TYPES else its for key, its in schema.items()}
+    elif logical := _OF_DEBEZIUM.get(f"{schema.get('connect.name')} {schema.get('type')}"):
+        schema = {"logicalType": logical, **schema}
+    return {key: _as_spark_has_it(its) if key in _HOLDS_TYPES else its for key, its in schema.items()}
 
 
 def _is_utf8(value: "Column", kind: "DataType") -> "Column":
@@ -84,7 +93,7 @@ def avro(spark: "SparkSession", data: str, schema: Schema) -> "Column":
         for _, text in schema.references:
             parser.parse(text)
         # A field around it: the same bytes, and a null that is meant is told from one that is not.
-        field = {"name": "v", "type": _with_digits_of_spark(json.loads(parser.parse(schema.text).toString()))}
+        field = {"name": "v", "type": _as_spark_has_it(json.loads(parser.parse(schema.text).toString()))}
         around = json.dumps({"type": "record", "name": "zync_value", "fields": [field]})
         kind = spark.range(0).select(from_avro(sf.lit(None).cast("binary"), around)).schema[0].dataType
         inner = cast("StructType", kind)["v"].dataType

@@ -1,7 +1,7 @@
 """Values as Kafka Connect's JsonConverter writes them with `schemas.enable`: decoded as the schema beside each says.
 
 `{"schema": …, "payload": …}`; types and their names as in org.apache.kafka.connect.json.JsonSchema, logical ones as in
-org.apache.kafka.connect.data. Names that a connector makes up (io.debezium.time.…) change nothing, as in Avro.
+org.apache.kafka.connect.data, and Debezium's dates and times (io.debezium.time). Other names change nothing.
 """
 
 import json
@@ -30,6 +30,12 @@ _SCALARS = {
 """Connect's types, and as what Spark is to read them."""
 
 _LOGICAL = "org.apache.kafka.connect.data."
+_OF_DEBEZIUM = {
+    ("io.debezium.time.Date", "int32"): "date_from_unix_date({})",
+    ("io.debezium.time.Timestamp", "int64"): "CAST(timestamp_millis({}) AS TIMESTAMP_NTZ)",
+    ("io.debezium.time.MicroTimestamp", "int64"): "CAST(timestamp_micros({}) AS TIMESTAMP_NTZ)",
+}
+"""What they mean, without a zone, as the columns in the database are. (The session's is UTC.)"""
 _DECIMAL_BYTES = 63
 """So long is what one byte of Avro can announce; 38 digits take 16."""
 
@@ -129,6 +135,8 @@ def _meant(schema: dict[str, Any], value: str, numbers: "count[int]") -> str:
     text = value
     if logical.startswith(_LOGICAL) and kind in ("bytes", "int32", "int64"):
         text = _logical(logical.removeprefix(_LOGICAL), schema, value)
+    elif (logical, kind) in _OF_DEBEZIUM:
+        text = _OF_DEBEZIUM[logical, kind].format(value)
     elif kind == "int8":
         text = f"CAST({value} AS TINYINT)"
     elif kind == "struct" and schema.get("fields"):

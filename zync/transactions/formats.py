@@ -137,11 +137,14 @@ def _connect(rows: "DataFrame", schemas: Connect, part: Part) -> "tuple[DataFram
     found = sf.expr(f"CASE WHEN connect_schema IS NULL AND {payload} IS NOT NULL THEN struct({payload} AS v) END")
     for text, decoded in schemas.columns.items():
         found = sf.when(sf.expr(f"connect_schema = {literal(text)}"), decoded).otherwise(found)
-    found = sf.when(sf.expr("is_valid_utf8(connect_text)"), found)
+    # A schema lets pass what is no JSON, or says a key twice: it takes one of them, and stops at the payload's end.
+    mark = "xxhash64(connect_text)"  # behind one JSON value, as in sql/decode.sql
+    marked = f"try_variant_get(try_parse_json('[' || connect_text || ',' || {mark} || ']'), '$[1]', 'bigint') = {mark}"
+    found = sf.when(sf.expr(f"is_valid_utf8(connect_text) AND coalesce({marked}, false)"), found)
     problems = "".join(f" WHEN {literal(text)} THEN {literal(why)}" for text, why in schemas.problems.items())
     fault = (
         "CASE WHEN connect_text IS NULL OR connect_found IS NOT NULL THEN NULL "
-        f"WHEN try_parse_json(connect_text) IS NULL THEN '{part} is not one JSON value' "
+        f"WHEN NOT coalesce({marked}, false) THEN '{part} is not one JSON value' "
         f"WHEN {payload} IS NULL THEN '{part} is not an object with schema and payload, as Connect writes it' "
         f"ELSE CASE connect_schema WHEN '' THEN NULL{problems} ELSE '{part} is not as the schema beside it says' END "
         "END"
