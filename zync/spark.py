@@ -326,12 +326,12 @@ def message_of(error: BaseException) -> str:
 
 def _is_of_surroundings(raised: str) -> bool:
     """Whether the exception that Python names so, with its module unless it is its own, is one of those."""
-    module, _, name = raised.rpartition(".")
-    if not raised.replace(".", "").isidentifier():
+    if not all(map(str.isidentifier, raised.split("."))):
         return False
+    module, _, name = raised.rpartition(".")
     try:
         found = getattr(importlib.import_module(module or "builtins"), name, None)
-    except Exception:  # noqa: BLE001 - a module that cannot be imported here raises what it likes
+    except ImportError:  # as of a class within another, or of what only executors have
         return False
     return isinstance(found, type) and issubclass(found, SURROUNDINGS)
 

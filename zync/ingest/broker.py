@@ -154,7 +154,7 @@ class Brokers:
             return {}
         found: dict[str, int] = {}
         described_topics = self._answers(
-            lambda: self.admin.describe_topics(TopicCollection(asked), request_timeout=_TIMEOUT),
+            lambda admin: admin.describe_topics(TopicCollection(asked), request_timeout=_TIMEOUT),
             but=KafkaError.UNKNOWN_TOPIC_OR_PART,
             patience=patience,
         )
@@ -168,17 +168,17 @@ class Brokers:
     def _offsets(self, asked: dict[TopicPartition, OffsetSpec], **settings: Any) -> dict[Any, Any]:
         if not asked:
             return {}
-        return self._answers(lambda: self.admin.list_offsets(asked, request_timeout=_TIMEOUT, **settings))
+        return self._answers(lambda admin: admin.list_offsets(asked, request_timeout=_TIMEOUT, **settings))
 
     def _answers(
-        self, ask: "Callable[[], Mapping[Any, Future[Any]]]", but: int | None = None, patience: float = 0.0
+        self, ask: "Callable[[AdminClient], Mapping[Any, Future[Any]]]", but: int | None = None, patience: float = 0.0
     ) -> dict[Any, Any]:
         """The answers, without those whose error is `but`; asked again while a partition has no leader, or another."""
         started = time.monotonic()
         while True:
-            found = {}
+            found, admin = {}, self.admin  # which another thread may replace: it has to stay until it has answered
             try:
-                for key, future in ask().items():
+                for key, future in ask(admin).items():
                     try:
                         found[key] = future.result(_TIMEOUT + 5)
                     except KafkaException as error:

@@ -271,7 +271,6 @@ class _Run:
         try:
             self.flush(self.patience)
             self.consumer.incremental_assign(self.begin(_sources(partitions)))
-            self.group.note_what_is_held()
         except ZyncError as error:
             self.failed = error
 
@@ -305,7 +304,6 @@ class _Run:
     def forget(self, partitions: list[TopicPartition]) -> None:
         self.batch.drop(_sources(partitions))
         self.held.forget(_sources(partitions))
-        self.group.note_what_is_held()
         if self.paused:
             self.consumer.resume(partitions)  # or they are so still when they come back
         self.consumer.incremental_unassign(partitions)

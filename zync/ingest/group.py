@@ -83,7 +83,7 @@ class Group:
         self._look_every = float({**_DEFAULTS, **kafka}[_REFRESH]) / 1000
         self._look_in = min(_SOON_SECONDS, self._look_every)
         self._looked = 0.0
-        self._without_since, self._said_without, self._asked = float("inf"), False, 0.0
+        self._without_since, self._said_without, self._asked = time.monotonic(), False, 0.0
         self._connect()
 
     def _connect(self) -> None:
@@ -97,7 +97,6 @@ class Group:
         """Asks for those topics, and no others."""
         self._subscribed = topics
         if topics:
-            self.note_what_is_held()
             self.consumer.subscribe(sorted(topics), **self._callbacks)
 
     def look_for_topics(self) -> None:
@@ -119,19 +118,15 @@ class Group:
         elif found:
             self._look_in = min(2 * self._look_in, self._look_every)
 
-    def note_what_is_held(self) -> None:
-        """Notes since when that is nothing."""
-        if self.held.expected:
-            self._without_since, self._said_without = float("inf"), False
-        else:
-            self._without_since = min(self._without_since, time.monotonic())
-
     def wait_for_partitions(self) -> None:
         """Says once that the group gives this process none, which may be so for a while after a kill -9.
 
         Where that is not the group's doing, it connects anew; nothing is in hand then.
         """
-        if time.monotonic() - max(self._without_since, self._asked) < _WITHOUT_SECONDS:
+        now = time.monotonic()
+        if self.held.expected or not self._subscribed:
+            self._without_since, self._said_without = now, False
+        if now - max(self._without_since, self._asked) < _WITHOUT_SECONDS:
             return
         if self._knows_no_broker():
             log.info("this consumer knows no broker that answers: connecting anew", extra=event("connecting_anew"))
