@@ -66,6 +66,25 @@ app.add_typer(cli_broker.app, name="broker")
 
 
 _WATCH_SECONDS = 2
+_BUILT_ON = ("pyspark", "delta-spark", "deltalake", "confluent-kafka")
+
+
+def _version(asked: bool) -> None:
+    """`--version`: zync's, and those of what it is built on, as a report of a problem needs them."""
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"zync {version('zync')} ({', '.join(f'{name} {version(name)}' for name in _BUILT_ON)})")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the versions and end.")
+    ] = False,
+) -> None:
+    """What may stand before a subcommand."""
 
 
 def main() -> None:
@@ -411,11 +430,3 @@ def demo(
 
     out = Output()
     play(folder, what, seconds, lambda line: out.result({}, line))
-
-
-@app.command()
-def version() -> None:
-    """The version of zync."""
-    from importlib.metadata import version as of
-
-    Output().result({}, of("zync"))
