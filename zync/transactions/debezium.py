@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from zync.config import Config, Topic, Transactions
 from zync.sql import literal
+from zync.transactions.topics import claimed_by
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -220,6 +221,17 @@ def transaction_id(topic: str) -> str:
         if one.identity:
             text = f"regexp_replace({text}, '{one.identity}', '$1')"
     return text
+
+
+def no_envelope(config: Config) -> str:
+    """Whether a record of a table, by the name that the config or a rule has for it, is none of a connector's.
+
+    Flattened, say, by a transform on its way. Topics that merely have the prefix may be anything, as heartbeats are.
+    """
+    tables = [name for name, one in config.topics.items() if one.envelope and not name.startswith("^")]
+    if not tables:
+        return "false"
+    return f"{claimed_by(config, tables)} AND value IS NOT NULL AND {field('op', 'string')} IS NULL"
 
 
 def covers(said: Transactions, topic: str) -> bool:

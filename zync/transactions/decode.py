@@ -7,7 +7,7 @@ from zync.config import Config
 from zync.errors import UsageError
 from zync.spark import jvm_class, message_of
 from zync.sql import expression, statement, try_eval
-from zync.transactions.debezium import BODY
+from zync.transactions.debezium import BODY, no_envelope
 from zync.transactions.done import Done
 from zync.transactions.formats import unpack
 from zync.transactions.topics import by_topic, claimed_by, configured
@@ -57,6 +57,7 @@ class Decoder:
             single=claimed_by(config, [t for t, one in config.topics.items() if one.null_id == "single"]),
             record_id="found.record_id" if recorded else "CAST(NULL AS STRING)",
             unfit=" OR ".join(f"{one}.unfit" for one in structs) or "false",
+            no_envelope=no_envelope(config),
             parts="".join(f", parts.{column}" for column in done.parts),
             structs="".join(f", {one}.value AS {one}" for one in structs),
         )
