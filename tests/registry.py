@@ -131,5 +131,5 @@ def classes(text: str) -> dict[str, Any]:
     return {name: message_factory.GetMessageClass(one) for name, one in main.message_types_by_name.items()}
 
 
-def packed(text: str) -> bytes:
-    return gzip.compress(text.encode())
+def packed(text: str | bytes) -> bytes:
+    return gzip.compress(text.encode() if isinstance(text, str) else text)

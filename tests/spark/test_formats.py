@@ -42,6 +42,7 @@ def record(name: str, **fields: Any) -> dict[str, Any]:
     return {"type": "record", "name": name, "fields": [{"name": one, "type": kind} for one, kind in fields.items()]}
 
 
+NO_GZIP = "value is not gzip, or has more than 256.0 MiB in it"
 JSON_SCHEMA = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "properties": {}}
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 4}
 EVERY = record(
@@ -346,7 +347,7 @@ def test_a_topics_own_format_goes_before_that_of_a_regex(pipeline: Pipeline) -> 
     )
     pipeline.sync()
     assert pipeline.values() == [{"x": 1}, {"x": 2}, {"x": 4}]
-    assert reasons(pipeline) == ["value is not gzip", "value is not one JSON value"]
+    assert reasons(pipeline) == [NO_GZIP, "value is not one JSON value"]
 
 
 def test_avro_that_does_not_fit_the_topics_schema_is_set_aside(pipeline: Pipeline) -> None:
@@ -684,13 +685,18 @@ def test_plain_avro_text_bytes_and_what_was_compressed(pipeline: Pipeline, regis
             "b": Topic("key", key="string", value="bytes", null_id="single"),
             "c": Topic("value:txn", compression="gzip"),
             "d": Topic("value", value="string"),
+            "e": Topic("value:txn", value="avro", compression="gzip"),
         },
-        transactions=Transactions(done="count(*) = 4"),
+        registry=RegistryAccess(registry.url),
+        transactions=Transactions(done="count(*) = 5"),
     )
     pipeline.rules(
-        out="SELECT seqno, a.value.x, hex(b.value::binary) AS bytes, c.value:y::int AS y, d.value::string AS text "
-        "FROM a JOIN b USING (seqno) JOIN c USING (seqno) JOIN d USING (seqno)"
+        out="SELECT seqno, a.value.x, hex(b.value::binary) AS bytes, c.value:y::int AS y, d.value::string AS text, "
+        "e.value:x::int AS e FROM a JOIN b USING (seqno) JOIN c USING (seqno) JOIN d USING (seqno) JOIN e USING (seqno)"
     )
+    number = registry.register("plain-value", order)
+    framed_order = framed(number, avro(order, {"txn": 1, "n": 4, "x": 5}))
+    too_large = packed(b"\0" * (256 * 1024 * 1024 + 1))
     put(
         pipeline,
         ("a", None, avro(order, {"txn": 1, "n": 4, "x": 3})),
@@ -698,15 +704,19 @@ def test_plain_avro_text_bytes_and_what_was_compressed(pipeline: Pipeline, regis
         ("c", None, packed('{"txn":1,"y":9}')),
         ("c", None, b"\x1f\x8bno gzip"),
         ("c", None, packed('{"txn":5,"y":9}')[:-9]),
+        ("c", None, too_large),
+        ("e", None, framed_order),
+        ("e", None, packed(framed_order[:-1])),
+        ("e", None, packed(framed_order)),
         ("d", None, b"\xff\xfe"),
         ("a", None, b"\x02"),
         ("d", None, "1"),
     )
     pipeline.sync()
-    assert pipeline.values() == [{"x": 3, "bytes": "FF00", "y": 9, "text": "1"}]
+    assert pipeline.values() == [{"x": 3, "bytes": "FF00", "y": 9, "text": "1", "e": 5}]
     assert reasons(pipeline) == [
-        "value is not gzip",
-        "value is not gzip",
+        *[NO_GZIP] * 4,
+        f"value is not Avro as schema {number} says",
         "value is not UTF-8",
         "value is not Avro as plain.avsc says",
     ]

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from zync.config import Config
 from zync.errors import UsageError
+from zync.output import byte_size
 from zync.sql import literal
 from zync.transactions.avro import avro_of_file
 from zync.transactions.connect import Connect, schema_of, understand
@@ -85,7 +86,8 @@ def _decoded(spark: "SparkSession", rows: "DataFrame", config: Config, part: Par
     for topic, one in config.topics.items() if part == "value" else ():
         if one.compression == "gzip":
             at = decodings[topic]
-            fault = f"CASE WHEN value IS NOT NULL AND {column} IS NULL THEN 'value is not gzip' ELSE {at.fault} END"
+            not_so = f"value is not gzip, or has more than {byte_size(_UNPACKED_MOST)} in it"
+            fault = f"CASE WHEN value IS NOT NULL AND {column} IS NULL THEN {literal(not_so)} ELSE {at.fault} END"
             decodings[topic] = replace(at, fault=fault)
     expressions = {
         "text": by_topic(config, {topic: one.text for topic, one in decodings.items()}, f"CAST({column} AS STRING)"),
