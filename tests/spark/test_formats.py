@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from google.protobuf import json_format
 
+from tests.conftest import rows
 from tests.registry import RunningRegistry, avro, classes, framed, packed
 from tests.spark.conftest import Pipeline
-from zync.config import Formats, RegistryAccess, Topic, Transactions
-from zync.errors import ZyncError
+from zync.config import Formats, Limits, RegistryAccess, Topic, Transactions
+from zync.errors import DataError, ZyncError
 from zync.ingest.load import load
 from zync.registry import Registry
 from zync.yaml import load as read_config
@@ -473,6 +474,35 @@ def test_a_registry_that_hangs_is_not_waited_for_and_one_that_answers_is_asked_o
         done.set()
         server.shutdown()
     assert asked == ["/schemas/ids/1", "/schemas/ids/2"]
+
+
+def test_bytes_that_only_look_like_a_registrys_stop_the_sync(pipeline: Pipeline) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            answer = json.dumps({"error_code": 40403, "message": "Schema not found"}).encode()
+            self.send_response(404)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer(("localhost", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    pipeline.change(
+        registry=RegistryAccess(f"http://localhost:{server.server_port}"),
+        topics={"a": Topic("value:txn", value="avro")},
+        limits=Limits(max_quarantined=5_000),
+    )
+    put(pipeline, *(("a", None, framed(number, b"")) for number in range(1_001)))
+    try:
+        with pytest.raises(DataError, match="knows none of more than 1,000 schema ids: are all the topics .* avro"):
+            pipeline.sync()
+    finally:
+        server.shutdown()
+    assert not rows(pipeline.staging)
 
 
 def test_a_registry_with_tls_is_asked_if_its_certificate_is_trusted(
