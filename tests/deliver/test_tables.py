@@ -580,11 +580,22 @@ def test_tables_are_laid_out_as_the_config_says(lake: Lake) -> None:
     table = open_table(str(lake.folder / "history"))
     assert table is not None
     assert table.metadata().partition_columns == ["id"]
+    assert clustering(lake) == ["id"]
+    for number, columns in enumerate((["balance", "id"], [], ["id"]), 1):
+        said = f"{{accounts: {{cluster_by: [{', '.join(columns)}]}}, history: {{partition_by: [id]}}}}"
+        lake.config(f"deliver: {{tables: {said}}}\n")
+        lake.staging.sync(transfers(3, 3 * number))
+        lake.deliver()
+        assert clustering(lake) == columns
+        assert_together(lake)
+    operations = [one["operation"] for one in DeltaTable(str(lake.folder / "accounts")).history()]
+    assert operations.count("CLUSTER BY") == 3
+    assert operations.count("MERGE") == 3
+
+
+def clustering(lake: Lake) -> list[str]:
     detail = lake.spark.sql(f"DESCRIBE DETAIL delta.`{lake.folder / 'accounts'}`").collect()[0]
-    assert detail["clusteringColumns"] == ["id"]
-    lake.staging.sync(transfers(3, 3))
-    lake.deliver()
-    assert_together(lake)
+    return list(detail["clusteringColumns"])
 
 
 def test_the_commands(lake: Lake, warm: Any) -> None:

@@ -31,6 +31,7 @@ _NOT_IN_NAMES = re.compile(r"[ ,;{}()\n\t=]")
 _UPKEEP = ("OPTIMIZE", "VACUUM START", "VACUUM END", "REORG")
 """What others may do to a table: the rows are the same afterwards."""
 ANEW = "take the folder of the tables away, to have all made anew"
+CLUSTERED_BY = "zync.cluster_by"
 TAG = '{"zync":'
 """How what a commit says of itself begins, where it is zync's."""
 
@@ -60,6 +61,11 @@ class Target:
     def made_with(self) -> dict[str, str]:
         """What the table is made with, as properties of it: it cannot be another later."""
         return {"zync.apply": self.apply, "zync.key": ", ".join(self.key)}
+
+    @property
+    def clustered_by(self) -> dict[str, str]:
+        """What it is clustered by, as a property of it: that may change."""
+        return {CLUSTERED_BY: ", ".join(self.said.cluster_by)}
 
 
 def targets(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from zync.deliver import left_out
-from zync.deliver.target import APP, OWN, PLACE, Target
+from zync.deliver.target import APP, CLUSTERED_BY, OWN, PLACE, Target
 from zync.errors import UsageError
 from zync.lake import ensure_table, open_table
 from zync.sql import literal, name
@@ -112,10 +112,19 @@ class Writer:
             self.spark.sql(f"ALTER TABLE delta.{name(self.target.location)} ADD COLUMNS ({ddl})")
 
     def _complete(self) -> None:
-        """Gives a table that an older zync made what new ones are made with."""
+        """Gives the table what one made now would have: all properties, where an older zync made it; its clustering."""
         self._ensure_deleted()
         table = open_table(self.target.location)
-        if table and not self.target.made_with.keys() <= table.metadata().configuration.keys():
+        if table is None:
+            return
+        there, clustered_by = table.metadata().configuration, self.target.clustered_by
+        if there.get(CLUSTERED_BY, "") != clustered_by[CLUSTERED_BY]:
+            with self._tagged():
+                columns = ", ".join(map(name, self.target.said.cluster_by))
+                clause = f"({columns})" if columns else "NONE"
+                self.spark.sql(f"ALTER TABLE delta.{name(self.target.location)} CLUSTER BY {clause}")
+            there = {}
+        if not self.target.made_with.keys() <= there.keys():
             with self._tagged():
                 self.spark.sql(f"ALTER TABLE delta.{name(self.target.location)} SET{self._properties}")
 
@@ -164,7 +173,8 @@ class Writer:
 
     @property
     def _properties(self) -> str:
-        pairs = (f"{literal(one)} = {literal(its)}" for one, its in self.target.made_with.items())
+        properties = self.target.made_with | self.target.clustered_by
+        pairs = (f"{literal(one)} = {literal(its)}" for one, its in properties.items())
         return f" TBLPROPERTIES ({', '.join(pairs)})"
 
     @property
