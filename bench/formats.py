@@ -60,7 +60,8 @@ _BESIDE = json.dumps(
                 ],
             },
         ],
-    }
+    },
+    separators=(",", ":"),
 )
 
 

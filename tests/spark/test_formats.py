@@ -579,6 +579,11 @@ def of_connect(schema: Any, payload: Any) -> str:
     return json.dumps({"schema": schema, "payload": payload})
 
 
+def compact(schema: Any, payload: Any) -> str:
+    """As Connect itself has it."""
+    return json.dumps({"schema": schema, "payload": payload}, separators=(",", ":"))
+
+
 def struct(**fields: dict[str, Any]) -> dict[str, Any]:
     return connect("struct", fields=[{"field": one, **schema} for one, schema in fields.items()])
 
@@ -673,6 +678,12 @@ def test_connect_json_that_is_not_as_its_schema_says_is_set_aside_and_others_go_
         of_connect(schema, {"txn": 1}).replace('"txn": 1', '"txn": 1, "txn": 2'): "value is not one JSON value",
         of_connect(schema, {"txn": 2}) + "{}": "value is not one JSON value",
         of_connect(schema, {"txn": 3}) + " x": "value is not one JSON value",
+        compact(schema, {"txn": 5}).replace('"txn":5', '"txn":5,"txn":6'): "value is not one JSON value",
+        compact(schema, {"txn": 7}) + " x": "value is not one JSON value",
+        compact(schema, {"txn": 8})[:-1] + ',"schema":{}}': "value is not one JSON value",
+        compact(schema, {"txn": 9}).replace('"type"', '"type":"int8","type"', 1): (
+            "the schema beside it cannot be used: it has 'type' twice"
+        ),
         of_connect(schema, {"txn": 4}).replace("4", "NaN"): "value is not one JSON value",
         '{"txn": 1}': "value is not an object with schema and payload, as Connect writes it",
         "[1]": "value is not an object with schema and payload, as Connect writes it",

@@ -8,7 +8,7 @@ from zync.errors import UsageError
 from zync.output import byte_size
 from zync.sql import literal
 from zync.transactions.avro import avro_of_file
-from zync.transactions.connect import Connect, schema_of, understand
+from zync.transactions.connect import Connect, understand, without_schema
 from zync.transactions.framed import KINDS, Framed, body, is_framed, schema_id, schemas
 from zync.transactions.topics import by_topic, claimed_by
 
@@ -80,8 +80,7 @@ def _decoded(spark: "SparkSession", rows: "DataFrame", config: Config, part: Par
     if connect:
         mine = claimed_by(config, connect)
         rows = rows.selectExpr("*", f"CASE WHEN {mine} THEN CAST({column} AS STRING) END AS connect_text")
-        rows = rows.selectExpr("*", f"{schema_of('connect_text')} AS connect_schema")
-        rows, decoding = _connect(rows, understand(spark, rows.where(mine), "connect_text"), part)
+        rows, decoding = _connect(rows, understand(spark, rows.where(mine), "connect_text", "connect_rest"), part)
         decodings |= dict.fromkeys(connect, decoding)
     for topic, one in config.topics.items() if part == "value" else ():
         if one.compression == "gzip":
@@ -135,21 +134,24 @@ def _connect(rows: "DataFrame", schemas: Connect, part: Part) -> "tuple[DataFram
     """The rows with what their column `connect_text` means by the schemas in it, and how to decode by that."""
     from pyspark.sql import functions as sf  # noqa: PLC0415
 
-    payload = "try_variant_get(try_parse_json(connect_text), '$.payload', 'variant')"
+    rows = rows.withColumn("connect_schema", sf.expr(schemas.schema_of("connect_text")))
+    rows = rows.withColumn("connect_rest", sf.expr(without_schema("connect_text", "connect_schema")))
+    payload = "try_variant_get(try_parse_json(connect_rest), '$.payload', 'variant')"
     found = sf.expr(f"CASE WHEN connect_schema IS NULL AND {payload} IS NOT NULL THEN struct({payload} AS v) END")
     for text, decoded in schemas.columns.items():
         found = sf.when(sf.expr(f"connect_schema = {literal(text)}"), decoded).otherwise(found)
     # A schema lets pass what is no JSON, or says a key twice: it takes one of them, and stops at the payload's end.
-    mark = "xxhash64(connect_text)"  # behind one JSON value, as in sql/decode.sql
-    marked = f"try_variant_get(try_parse_json('[' || connect_text || ',' || {mark} || ']'), '$[1]', 'bigint') = {mark}"
-    found = sf.when(sf.expr(f"is_valid_utf8(connect_text) AND coalesce({marked}, false)"), found)
+    mark = "xxhash64(connect_rest)"  # behind one JSON value, as in sql/decode.sql
+    marked = f"try_variant_get(try_parse_json('[' || connect_rest || ',' || {mark} || ']'), '$[1]', 'bigint') = {mark}"
+    rows = rows.withColumn("connect_whole", sf.expr(f"coalesce({marked}, false)"))
+    found = sf.when(sf.expr("is_valid_utf8(connect_text) AND connect_whole"), found)
     problems = "".join(f" WHEN {literal(text)} THEN {literal(why)}" for text, why in schemas.problems.items())
     fault = (
         "CASE WHEN connect_text IS NULL OR connect_found IS NOT NULL THEN NULL "
-        f"WHEN NOT coalesce({marked}, false) THEN '{part} is not one JSON value' "
-        f"WHEN {payload} IS NULL THEN '{part} is not an object with schema and payload, as Connect writes it' "
-        f"ELSE CASE connect_schema WHEN '' THEN NULL{problems} ELSE '{part} is not as the schema beside it says' END "
-        "END"
+        f"WHEN NOT connect_whole THEN '{part} is not one JSON value' "
+        f"ELSE coalesce(CASE connect_schema WHEN '' THEN NULL{problems} END, CASE WHEN {payload} IS NULL "
+        f"THEN '{part} is not an object with schema and payload, as Connect writes it' "
+        f"ELSE '{part} is not as the schema beside it says' END) END"
     )
     decoding = _Decoding(found="CASE WHEN connect_text IS NOT NULL THEN connect_found.v END", fault=fault)
     return rows.withColumn("connect_found", found), decoding
