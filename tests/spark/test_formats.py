@@ -681,6 +681,7 @@ def test_connect_json_that_is_not_as_its_schema_says_is_set_aside_and_others_go_
         compact(schema, {"txn": 5}).replace('"txn":5', '"txn":5,"txn":6'): "value is not one JSON value",
         compact(schema, {"txn": 7}) + " x": "value is not one JSON value",
         compact(schema, {"txn": 8})[:-1] + ',"schema":{}}': "value is not one JSON value",
+        compact(schema, {"txn": 10}).replace(',"payload"', '.5,"payload"'): "value is not one JSON value",
         compact(schema, {"txn": 9}).replace('"type"', '"type":"int8","type"', 1): (
             "the schema beside it cannot be used: it has 'type' twice"
         ),

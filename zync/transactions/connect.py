@@ -70,11 +70,11 @@ def schema_of(text: str) -> str:
 
 
 def without_schema(text: str, schema: str) -> str:
-    """The values in a column, with 0 for the schema where they begin with it; it is longer than most payloads."""
+    """The values in a column, with {} for the schema where they begin with it; it is longer than most payloads."""
     before = f"{literal(_BEFORE)} || {schema}"
     rest = f"CAST(substring(CAST({text} AS BINARY), octet_length({before}) + 1) AS STRING)"  # counted in bytes: sooner
     begins = f"startswith({text}, {literal(_BEFORE + '{')}) AND startswith({text}, {before})"
-    return f"CASE WHEN {begins} THEN {literal(_BEFORE + '0')} || {rest} ELSE {text} END"
+    return f"CASE WHEN {begins} THEN {literal(_BEFORE + '{}')} || {rest} ELSE {text} END"
 
 
 def understand(spark: "SparkSession", rows: "DataFrame", text: str, rest: str) -> Connect:
