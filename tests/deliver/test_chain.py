@@ -3,6 +3,7 @@
 import json
 import random
 import uuid
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -98,3 +99,17 @@ def test_a_second_zync_re_aggregates_the_same_transactions(
     names = {seqno: txn or seqno for seqno, txn in known.items()}
     before, after = outputs(Path(staging["first"]), {}), outputs(Path(staging["second"]), names)
     assert {txn: sorted(found) for txn, found in after.items()} == {txn: sorted(found) for txn, found in before.items()}
+
+    events = [json.loads(row["value"]) for row in rows(Path(tables["second"])) if row["kafka"]["topic"] == ends]
+    begun = [event["id"] for event in events if event["status"] == "BEGIN"]
+    ended = {event["id"]: event for event in events if event["status"] == "END"}
+    assert sorted(begun) == sorted(ended) == sorted(f"{txn}:{seqno}" if txn else seqno for seqno, txn in known.items())
+    assert all(event["event_count"] is None for event in events if event["status"] == "BEGIN")
+    counted: dict[str, Counter[str]] = {seqno: Counter() for seqno in known}
+    for row in rows(Path(staging["first"])):
+        if row["kind"] == "output":
+            counted[str(row["seqno"])][row["kafka"]["topic"]] += 1
+    for seqno, txn in known.items():
+        event = ended[f"{txn}:{seqno}" if txn else seqno]
+        counts = {one["data_collection"]: one["event_count"] for one in event["data_collections"]}
+        assert (counts, event["event_count"]) == (counted[seqno], counted[seqno].total())
