@@ -121,6 +121,21 @@ def test_rows_have_the_rules_types_and_the_newest_of_a_key_is_there(lake: Lake) 
     assert told.delivered == {"tables": {"sync": 2, "behind": 0}}
 
 
+def test_a_merge_reads_only_files_that_may_have_the_keys_that_arrived(lake: Lake) -> None:
+    lake.staging.sync([[account(1, "1"), account(2, "2")]])
+    lake.deliver()
+    low = set((lake.folder / "accounts").glob("*.parquet"))
+    lake.staging.sync([[account(101, "1"), account(102, "2")]])
+    lake.deliver()
+    high = set((lake.folder / "accounts").glob("*.parquet")) - low
+    taken_away = {one: one.rename(lake.staging.folder / one.name) for one in high}
+    lake.staging.sync([[account(2, "3"), account(3, "3")], [account(1, None)]])
+    lake.deliver()  # without them
+    for one, there in taken_away.items():
+        there.rename(one)
+    assert [(one["id"], int(one["balance"])) for one in lake.rows("accounts")] == [(2, 3), (3, 3), (101, 1), (102, 2)]
+
+
 @pytest.mark.parametrize("with_positions", [True, False])
 def test_of_what_was_deleted_only_that_is_read_which_may_be_newer(lake: Lake, *, with_positions: bool) -> None:
     """Or each batch would read all that was ever deleted."""
