@@ -63,9 +63,9 @@ class Target:
         return {"zync.apply": self.apply, "zync.key": ", ".join(self.key)}
 
     @property
-    def clustered_by(self) -> dict[str, str]:
-        """What it is clustered by, as a property of it: that may change."""
-        return {CLUSTERED_BY: ", ".join(self.said.cluster_by)}
+    def properties(self) -> dict[str, str]:
+        """All properties that it has: what it is clustered by may change."""
+        return self.made_with | {CLUSTERED_BY: ", ".join(self.said.cluster_by)}
 
 
 def targets(

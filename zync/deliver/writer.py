@@ -87,7 +87,7 @@ class Writer:
         if wider:
             self._rewrite(rows.withColumns({column: rows[name(column)].cast(kind) for column, kind in wider.items()}))
         if more:
-            self._add_columns(StructType(more).toDDL())
+            self._alter(f"ADD COLUMNS ({StructType(more).toDDL()})")
         return dropped
 
     def _rewrite(self, rows: "DataFrame") -> None:
@@ -104,12 +104,12 @@ class Writer:
             return some
         there = any(one.name == left_out.COLUMN for one in table.schema().fields)
         if some and not there:
-            self._add_columns(f"{left_out.COLUMN} {left_out.TYPE}")
+            self._alter(f"ADD COLUMNS ({left_out.COLUMN} {left_out.TYPE})")
         return some or there
 
-    def _add_columns(self, ddl: str) -> None:
+    def _alter(self, clause: str) -> None:
         with self._tagged():
-            self.spark.sql(f"ALTER TABLE delta.{name(self.target.location)} ADD COLUMNS ({ddl})")
+            self.spark.sql(f"ALTER TABLE delta.{name(self.target.location)} {clause}")
 
     def _complete(self) -> None:
         """Gives the table what one made now would have: all properties, where an older zync made it; its clustering."""
@@ -117,16 +117,12 @@ class Writer:
         table = open_table(self.target.location)
         if table is None:
             return
-        there, clustered_by = table.metadata().configuration, self.target.clustered_by
-        if there.get(CLUSTERED_BY, "") != clustered_by[CLUSTERED_BY]:
-            with self._tagged():
-                columns = ", ".join(map(name, self.target.said.cluster_by))
-                clause = f"({columns})" if columns else "NONE"
-                self.spark.sql(f"ALTER TABLE delta.{name(self.target.location)} CLUSTER BY {clause}")
-            there = {}
-        if not self.target.made_with.keys() <= there.keys():
-            with self._tagged():
-                self.spark.sql(f"ALTER TABLE delta.{name(self.target.location)} SET{self._properties}")
+        there, wanted = table.metadata().configuration, self.target.properties
+        if there.get(CLUSTERED_BY, "") != wanted[CLUSTERED_BY]:
+            columns = ", ".join(map(name, self.target.said.cluster_by))
+            self._alter(f"CLUSTER BY {f'({columns})' if columns else 'NONE'}")
+        if not wanted.items() <= there.items():
+            self._alter(f"SET{self._properties}")
 
     def _ensure_deleted(self) -> None:
         if self.target.deleted:
@@ -173,8 +169,7 @@ class Writer:
 
     @property
     def _properties(self) -> str:
-        properties = self.target.made_with | self.target.clustered_by
-        pairs = (f"{literal(one)} = {literal(its)}" for one, its in properties.items())
+        pairs = (f"{literal(one)} = {literal(its)}" for one, its in self.target.properties.items())
         return f" TBLPROPERTIES ({', '.join(pairs)})"
 
     @property
