@@ -103,7 +103,7 @@ def main() -> None:
     except Exception as error:
         if debugging():
             raise
-        from zync.spark import message_of
+        from zync.spark_errors import message_of
 
         said = message_of(error) if "pyspark" in sys.modules else next(iter(str(error).splitlines()), "")
         Output().error(f"unexpected {type(error).__name__}: {said} (--debug)")

@@ -10,7 +10,7 @@ from zync.etl.rules import VIEW_COLUMNS, as_json, bind_lookups, bind_views
 from zync.frames import read_parquet
 from zync.lake import data_files, open_table
 from zync.places import locate
-from zync.spark import is_data_error, message_of, spark_errors
+from zync.spark_errors import is_data_error, message_of, spark_errors
 from zync.sql import literal, name, statement
 from zync.staging.table import spark_schema
 from zync.transactions.decode import RAW_COLUMNS, Decoder

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from zync.errors import UsageError
 from zync.places import data_folder
-from zync.spark import jvm_class, message_of
+from zync.spark import jvm_class
+from zync.spark_errors import message_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession

@@ -12,7 +12,7 @@ from zync.errors import ZyncError
 from zync.etl.rules import JSON_OPTIONS
 from zync.frames import Keeper, local, read_parquet
 from zync.lake import data_files, open_table
-from zync.spark import message_of, spark_errors
+from zync.spark_errors import message_of, spark_errors
 from zync.sql import aliased, literal, name, options, statement
 from zync.staging.table import spark_schema
 

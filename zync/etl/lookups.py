@@ -7,7 +7,7 @@ from zync.config import Lookup
 from zync.errors import UsageError
 from zync.lake import existing_table
 from zync.places import locate
-from zync.spark import message_of
+from zync.spark_errors import message_of
 from zync.sql import name
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from zync.config import Config, OutputRule
 from zync.errors import UsageError, ZyncError
-from zync.spark import SURROUNDINGS, message_of
+from zync.spark_errors import SURROUNDINGS, message_of
 from zync.sql import literal, name, options
 from zync.transactions import debezium
 from zync.transactions.topics import matches, ordered

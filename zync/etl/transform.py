@@ -10,7 +10,7 @@ from zync.etl.columns import Made, on_record
 from zync.etl.rules import ORDER, RaisedError, RuleError, bind_views, output_rows, run_rule, run_rules
 from zync.frames import Keeper, local
 from zync.output import amount
-from zync.spark import is_data_error
+from zync.spark_errors import is_data_error
 from zync.sql import literal, statement
 
 if TYPE_CHECKING:

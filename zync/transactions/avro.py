@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 from zync.errors import UsageError, ZyncError
 from zync.frames import with_leaves
 from zync.registry import Schema
-from zync.spark import jvm_class, message_of
+from zync.spark import jvm_class
+from zync.spark_errors import message_of
 from zync.sql import try_eval
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from zync.errors import DataError, UsageError, ZyncError
-from zync.spark import message_of
+from zync.spark_errors import message_of
 from zync.sql import literal, name, try_eval
 
 if TYPE_CHECKING:

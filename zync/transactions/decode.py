@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, cast
 
 from zync.config import Config
 from zync.errors import UsageError
-from zync.spark import jvm_class, message_of
+from zync.spark import jvm_class
+from zync.spark_errors import message_of
 from zync.sql import expression, statement, try_eval
 from zync.transactions.debezium import BODY, no_envelope
 from zync.transactions.done import Done

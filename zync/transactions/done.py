@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from zync.config import Config
 from zync.errors import UsageError
-from zync.spark import jvm_class, message_of
+from zync.spark import jvm_class
+from zync.spark_errors import message_of
 from zync.sql import expression, parse
 from zync.transactions import debezium, runs
 
