@@ -1,6 +1,7 @@
 """The stages of a sync, in order: what is known of it grows from one to the next."""
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -102,7 +103,23 @@ def transform_and_write(sync: Sync) -> Sync:
 
 def _write(sync: Sync, records: "DataFrame", folder: str) -> tuple[str, dict[str, str]]:
     """Writes all rows but those that `conclude_and_commit` adds. What columns outputs have; the lookups' digests."""
-    rows = _bookkeeping(sync)
+    bookkeeping = _bookkeeping(sync)
+    if sync.small:  # one file of all
+        outputs, columns, lookups = _outputs(sync, records)
+        rows = bookkeeping if outputs is None else bookkeeping.unionByName(outputs, allowMissingColumns=True)
+        write(rows.coalesce(1), sync.staging, folder, sync.number)
+        return columns, lookups
+    with ThreadPoolExecutor(1) as aside:  # Spark has something to do while it plans the rules
+        writing = aside.submit(write, bookkeeping, sync.staging, f"{folder}/bookkeeping", sync.number)
+        outputs, columns, lookups = _outputs(sync, records)
+        if outputs is not None:
+            write(outputs, sync.staging, f"{folder}/output", sync.number)
+        writing.result()
+    return columns, lookups
+
+
+def _outputs(sync: Sync, records: "DataFrame") -> "tuple[DataFrame | None, str, dict[str, str]]":
+    """The output rows, if there are outputs; what columns they have; the lookups' digests."""
     offsets, spread = sync.known.cursor.offsets, not sync.small
     placed = None
     if sync.done.preset:
@@ -123,10 +140,7 @@ def _write(sync: Sync, records: "DataFrame", folder: str) -> tuple[str, dict[str
         spread=spread,
         tiny=sync.tiny,
     )
-    if outputs is not None:
-        rows = rows.unionByName(outputs, allowMissingColumns=True)
-    write(rows.coalesce(1) if sync.small else rows, sync.staging, folder, sync.number)
-    return columns, lookups
+    return outputs, columns, lookups
 
 
 def _bookkeeping(sync: Sync) -> "DataFrame":
