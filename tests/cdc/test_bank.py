@@ -1,8 +1,9 @@
-"""A bank in a real PostgreSQL, through a real Debezium that is killed with -9 on the way, Kafka and zync."""
+"""A bank in a real PostgreSQL, through a real Debezium, Kafka and zync: who of them takes part is killed with -9."""
 
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -112,6 +113,10 @@ def test_every_transaction_of_the_bank_lands_once_and_whole(
         running.terminate()
         assert running.wait(60) == 0
     zync("sync-from", "kafka", "raw", "--until-caught-up", cwd=tmp_path)
+    syncing = start("sync", "raw", "staging", cwd=tmp_path)
+    wait_until(lambda: list(Path(staging).glob("sync-*")), 120)  # it writes
+    syncing.kill()
+    assert syncing.wait() == -signal.SIGKILL
     head = next_seqno(existing_table(raw, "")) - 1
     for cut in (head // 5, head // 2, None):
         outcome = Syncer(load_config(tmp_path / "zync.yaml"), raw, staging, spark).sync(cut)
