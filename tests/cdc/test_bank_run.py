@@ -1,7 +1,8 @@
 """The proof: TPC-B on PostgreSQL, through Debezium, Kafka and `zync run`, into tables and on to Kafka.
 
-Each process is killed with -9 in turn. No snapshot of the tables, and no prefix of what a read_committed consumer gets,
-is a bank whose sums differ; and at the end all is as PostgreSQL has it.
+Each process is killed with -9 in turn: zync's, the broker, Debezium; and PostgreSQL crashes (pg_ctl -m immediate). No
+snapshot of the tables, and no prefix of what a read_committed consumer gets, is a bank whose sums differ; and at the
+end all is as PostgreSQL has it.
 """
 
 import json
@@ -21,6 +22,7 @@ from deltalake import DeltaTable
 from tests.conftest import start, zync
 from tests.deliver.conftest import committed
 from tests.kafka.conftest import get, wait_until
+from tests.kafka.harms import kill_and_start_again
 from zync.demo.bank import KEYS, SUMS, PostgresBank, consistent_sums
 from zync.devkafka import DevKafka, free_port
 from zync.places import data_folder
@@ -42,12 +44,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def broker(folder: Path) -> Iterator[str]:
-    kafka = DevKafka(folder / ".zync" / "broker")
-    servers = kafka.start()
+def kafka(folder: Path) -> Iterator[DevKafka]:
+    one = DevKafka(folder / ".zync" / "broker")
+    servers = one.start()
     (folder / "zync.yaml").write_text((folder / "zync.yaml").read_text().replace("localhost:9092", servers))
-    yield servers
-    kafka.stop()
+    yield one
+    one.stop()
 
 
 def part(run: "subprocess.Popen[str]", words: str) -> int | None:
@@ -57,8 +59,9 @@ def part(run: "subprocess.Popen[str]", words: str) -> int | None:
 
 
 @pytest.mark.timeout(1800)
-def test_no_reader_ever_sees_a_broken_bank(folder: Path, broker: str) -> None:
-    bank, port = PostgresBank(folder, broker), free_port()
+def test_no_reader_ever_sees_a_broken_bank(folder: Path, kafka: DevKafka) -> None:
+    broker, port = str(kafka.servers()), free_port()
+    bank = PostgresBank(folder, broker)
 
     def run() -> "subprocess.Popen[str]":
         return start("run", "--commit-every", "500ms", "--metrics", f"localhost:{port}", cwd=folder)
@@ -81,9 +84,9 @@ def test_no_reader_ever_sees_a_broken_bank(folder: Path, broker: str) -> None:
         wait_until(lambda: get(port, "/readyz")[0] == 200, 120)
         restarts = [line for line in get(port, "/metrics")[1].splitlines() if "zync_run_restarts_total{" in line]
         assert sorted(line.split()[-1] for line in restarts) == ["1.0"] * 4
+        kill_and_start_again(kafka)
         before = transfers()
-        bank.debezium.kill()
-        bank.debezium.start()
+        crash(bank)
         running.kill()
         running.wait()
         running = run()  # whose sync waits for the other's to be gone
@@ -102,6 +105,17 @@ def test_no_reader_ever_sees_a_broken_bank(folder: Path, broker: str) -> None:
         running.wait(120)
     zync("sync-from", "kafka", "raw", "--until-caught-up", cwd=folder)
     zync("verify", cwd=folder)
+
+
+def crash(bank: PostgresBank) -> None:
+    """The bank and its connector end in the middle of what they do, and are started again."""
+    bank.debezium.kill()
+    bank.postgres.stop()
+    assert bank.load
+    assert bank.load.wait(60)  # its clients lost their connections
+    bank.postgres.start()
+    bank.debezium.start()
+    bank.transfer()
 
 
 def delivered(folder: Path, name: str, version: int) -> list[dict[str, Any]]:

@@ -83,16 +83,19 @@ class PostgresBank:
         self.load: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Starts them, and once Debezium has all accounts four clients that make 100 transfers a second."""
+        """Starts them, and once Debezium has all accounts the transfers."""
         self.postgres.start()
         self.postgres.pgbench("-i", "-q").wait()
         self.postgres.sql(f"CREATE TABLE pulse (x int); DELETE FROM pgbench_accounts WHERE aid > {_ACCOUNTS}")
         (self.scratch / "transfer.sql").write_text(_TPC_B.format(accounts=_ACCOUNTS))
         self.debezium.start()
         self.debezium.wait_until_streamed()
-        self.load = self.postgres.pgbench(
-            "-c", "4", "-R", "100", "-T", "3600", "-f", str(self.scratch / "transfer.sql")
-        )
+        self.transfer()
+
+    def transfer(self) -> None:
+        """Has four clients make 100 transfers a second."""
+        script = str(self.scratch / "transfer.sql")
+        self.load = self.postgres.pgbench("-c", "4", "-R", "100", "-T", "3600", "-f", script)
 
     def end(self) -> None:
         """Ends the clients, and waits until Debezium has sent what they did."""

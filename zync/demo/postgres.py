@@ -55,16 +55,17 @@ class Postgres:
         _check(done)
 
     def start(self) -> None:
-        """Makes the cluster, and starts it."""
+        """Starts the cluster, made now if there is none."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if self._as_owner():
             shutil.chown(self.folder, "postgres")
-        self._run("initdb", "-D", "data", "-A", "trust", "-U", "postgres", "--no-sync")
+        if not (self.folder / "data").exists():
+            self._run("initdb", "-D", "data", "-A", "trust", "-U", "postgres", "--no-sync")
         options = f"-p {self.port} -k {self.folder} -c wal_level=logical -c fsync=off -c listen_addresses=localhost"
         self._run("pg_ctl", "-D", "data", "-w", "-l", "log", "-o", options, "start")
 
     def stop(self) -> None:
-        """Ends it at once."""
+        """Ends it at once: it recovers from its log when it is started again."""
         self._run("pg_ctl", "-D", "data", "-m", "immediate", "stop")
 
     def sql(self, text: str) -> list[list[str]]:
