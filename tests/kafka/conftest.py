@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conftest import rows
 from zync.ingest.batch import RECORD_SCHEMA, Batch, Slice, Source
@@ -123,6 +124,19 @@ def get(port: int, path: str) -> tuple[int, str]:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
+
+
+def figures(port: int) -> dict[tuple[str, ...], float]:
+    """Each sample by its name, topic and partition; none while nobody answers yet."""
+    try:
+        families = text_string_to_metric_families(get(port, "/metrics")[1])
+    except urllib.error.URLError:
+        return {}
+    return {
+        (one.name, *(one.labels[label] for label in ("topic", "partition") if label in one.labels)): one.value
+        for family in families
+        for one in family.samples
+    }
 
 
 def wait_until(holds: Callable[[], Any], seconds: float = 60) -> None:

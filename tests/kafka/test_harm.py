@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.conftest import ZYNC, TopicMaker, produce, start, zync
-from tests.kafka.conftest import Lake, batch, get, wait_until
+from tests.kafka.conftest import Lake, batch, figures, get, wait_until
 from tests.kafka.harms import MB, disk, frozen, full, kill_and_start_again, paused, read_only
 from zync.devkafka import DevKafka, free_port
 from zync.errors import ZyncError
@@ -42,12 +42,17 @@ def small(tmp_path: Path, broker: str) -> Iterator[Lake]:
         yield Lake(tmp_path, broker)
 
 
-def stall(lake: Lake, name: str) -> None:
-    """Lets the disk stand still for twelve seconds, in which 60 records come that are more than may be in hand."""
+def stall(lake: Lake, name: str, port: int | None = None) -> None:
+    """Lets the disk stand still for twelve seconds, in which 60 records come that are more than may be in hand.
+
+    `port`: of metrics, which say so meanwhile.
+    """
     with frozen(lake.folder / "lake"):
         for _ in range(12):
             produce(lake.broker, [(name, 0, value) for value in random(5, 900_000)])
             time.sleep(1)
+        if port:
+            wait_until(lambda: figures(port)["zync_ingest_lag_offsets", name, "0"] == 60)
 
 
 def begin(lake: Lake, name: str, *args: str) -> "subprocess.Popen[str]":
@@ -103,10 +108,11 @@ def test_while_the_disk_stalls_nothing_more_is_read_and_the_group_is_kept(small:
     name = topic()
     small.config(max_poll_interval_ms=6000, session_timeout_ms=6000)
     produce(small.broker, [(name, 0, value) for value in random(10, 1000)])
-    running = begin(small, name, "--max-memory", "300MB", "--json")
+    port = free_port()
+    running = begin(small, name, "--max-memory", "300MB", "--json", "--metrics", f"localhost:{port}")
     try:
         wait_until(lambda: small.count() == 10)
-        stall(small, name)
+        stall(small, name, port)
         wait_until(lambda: small.count() == 70)
         assert most_memory(running.pid) < 1.2 * 300 * MB
     finally:

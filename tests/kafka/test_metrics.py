@@ -3,29 +3,14 @@
 import re
 import signal
 import time
-import urllib.error
 from pathlib import Path
 
 from confluent_kafka import Producer
-from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conftest import TopicMaker, produce, start, zync
-from tests.kafka.conftest import Lake, get, wait_until
+from tests.kafka.conftest import Lake, figures, get, wait_until
 from zync.devkafka import free_port
 from zync.metrics import Metrics, SyncMetrics, serving
-
-
-def figures(port: int) -> dict[tuple[str, ...], float]:
-    """Each sample by its name, topic and partition; none while nobody answers yet."""
-    try:
-        families = text_string_to_metric_families(get(port, "/metrics")[1])
-    except urllib.error.URLError:
-        return {}
-    return {
-        (one.name, *(one.labels[label] for label in ("topic", "partition") if label in one.labels)): one.value
-        for family in families
-        for one in family.samples
-    }
 
 
 def test_sync_froms_figures_are_so_while_it_runs(lake: Lake, topic: TopicMaker) -> None:

@@ -43,6 +43,7 @@ _COMMITTING_SECONDS = 0.01
 _WARN_SECONDS = 60
 _LOOK_SECONDS = 0.5
 _MEASURE_SECONDS = 1.0
+_ASKING_SECONDS = 1.0
 _PATIENCE_SECONDS = 30.0
 _ENDS = (
     KafkaError._FATAL,  # noqa: SLF001 - an error may be of this code and not say that it is `fatal()`
@@ -406,13 +407,17 @@ class _Run:
         behind, waiting = {}, dict[Source, float]()
         for one in (self.batch, self.committer.batch):
             waiting |= {source: each.first for source, each in list(one.slices.items()) if each.first}
+        cached = not self.paused  # while nothing is fetched, nothing tells librdkafka where partitions end
         for source, at in self.held.expected.items():
+            place = TopicPartition(*source)
             try:  # waits for a consume under way in another thread, so this one asks
-                _, end = self.consumer.get_watermark_offsets(TopicPartition(*source), cached=True)
+                ends = self.consumer.get_watermark_offsets(place, timeout=_ASKING_SECONDS, cached=cached)
             except KafkaException:
-                continue
-            if end >= 0:  # something was fetched of it
-                behind[source] = max(0, end - self.held.landed.get(source, at.next))
+                ends = None
+            if ends is None and not cached:  # the broker is away: the others would have us wait as long each
+                return
+            if ends and ends[1] >= 0:  # something was fetched of it
+                behind[source] = max(0, ends[1] - self.held.landed.get(source, at.next))
         self.metrics.behind(behind, waiting)
 
     def at_targets(self) -> bool:
