@@ -16,7 +16,7 @@ from zync.yaml import load
 TRANSACTIONS = 100_000
 ROWS = 4
 WARM_UP = 20_000
-ROUNDS = 3
+ROUNDS = 5
 
 _RULE = (
     "SELECT seqno, value:after.id::int AS id, value:after.balance::decimal(12, 2) AS balance, value:op::string AS op\n"

@@ -20,7 +20,7 @@ from zync.sync import Outcome, Syncer
 from zync.transactions.decode import RAW_COLUMNS, Decoder
 from zync.transactions.done import take_apart
 
-ROUNDS = 6
+ROUNDS = 10
 WARM_UP = 100_000
 
 
