@@ -104,10 +104,12 @@ def test_every_transaction_of_the_bank_lands_once_and_whole(
         running.kill()
         running.wait()
         debezium.start()
+        before = next_seqno(existing_table(raw, ""))
         running = ingest()
         assert first.wait(120) == 0
         assert load().wait(120) == 0
         debezium.wait_until_streamed()
+        wait_until(lambda: next_seqno(existing_table(raw, "")) > before, 120)  # it goes on, and hears signals
     finally:
         debezium.kill()
         running.terminate()
