@@ -1,6 +1,7 @@
 """Rows in Spark: kept, read, brought together, or the driver's own; what zync asks of a DataFrame beyond its API."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from zync.spark import jvm_class
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
 
 _ADAPTIVE = "spark.sql.adaptive.enabled"
+_SEPARATOR = "\0,\0"
 
 
 class Keeper:
@@ -54,6 +56,27 @@ class Keeper:
         return kept
 
 
+def rows_of(spark: "SparkSession", text: str) -> "DataFrame":
+    """The rows of a statement: `spark.sql`, by one call to the JVM instead of six."""
+    from pyspark.sql.classic.dataframe import DataFrame  # noqa: PLC0415
+
+    return DataFrame(spark._jsparkSession.sql(text), spark)  # noqa: SLF001
+
+
+def select(rows: "DataFrame", *expressions: str) -> "DataFrame":
+    """`rows.selectExpr`, by two calls to the JVM instead of one for each expression: a sync has hundreds of them."""
+    from pyspark.sql.classic.dataframe import DataFrame  # noqa: PLC0415
+
+    texts = _separator(rows.sparkSession).split(_SEPARATOR.join(expressions))
+    return DataFrame(rows._jdf.selectExpr(texts), rows.sparkSession)  # noqa: SLF001
+
+
+@lru_cache(1)
+def _separator(spark: "SparkSession") -> Any:
+    """A pattern of the JVM's, by which it splits texts that come as one."""
+    return jvm_class(spark, "java.util.regex.Pattern").compile(_SEPARATOR)
+
+
 def together(rows: "DataFrame", column: str, tasks: int) -> "DataFrame":
     """The rows, in so many tasks, those with an equal `column` in one."""
     return rows.repartition(tasks, column) if tasks > 1 else rows.coalesce(1)
@@ -87,6 +110,16 @@ def local(spark: "SparkSession", rows: "pa.Table | list[tuple[Any, ...]]", schem
 
     Spark's way for lists takes them through Python workers, which costs half a second a sync.
     """
+    return _local(spark, rows, schema) if len(rows) or not isinstance(schema, str) else _nothing(spark, schema)
+
+
+@lru_cache(32)
+def _nothing(spark: "SparkSession", schema: str) -> "DataFrame":
+    """No rows: the same each time, as there are several in each sync."""
+    return _local(spark, [], schema)
+
+
+def _local(spark: "SparkSession", rows: "pa.Table | list[tuple[Any, ...]]", schema: "str | StructType") -> "DataFrame":
     import pyarrow as pa  # noqa: PLC0415
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415
     from pyspark.sql.types import StructType  # noqa: PLC0415

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from zync.errors import UsageError
 from zync.etl.rules import JSON_OPTIONS, VIEW_COLUMNS, RaisedError, bind_lookups
 from zync.etl.transform import find_failures, transform
-from zync.frames import beside, local, read_parquet
+from zync.frames import beside, local, read_parquet, rows_of, select
 from zync.lake import data_files
 from zync.spark import SMALL
 from zync.spark_errors import is_data_error
@@ -73,8 +73,12 @@ def transform_and_write(sync: Sync) -> Sync:
         gone = local(sync.spark, [(seqno,) for seqno in discarded], "completes_at bigint")
         records = records.join(gone.hint("broadcast"), "completes_at", "left_anti")
     structs = [f"as_{number}" for number, one in enumerate(sync.config.topics.values()) if one.schema]
-    records = records.selectExpr(
-        "completes_at AS seqno", "seqno AS record_seqno", *(c for c in VIEW_COLUMNS if "seqno" not in c), *structs
+    records = select(
+        records,
+        "completes_at AS seqno",
+        "seqno AS record_seqno",
+        *(c for c in VIEW_COLUMNS if "seqno" not in c),
+        *structs,
     )
     while True:
         folder = f"sync-{sync.number:08d}-{uuid.uuid4().hex[:8]}"
@@ -125,7 +129,7 @@ def _outputs(sync: Sync, records: "DataFrame") -> "tuple[DataFrame | None, str, 
     if sync.done.preset:
         acting = any(one.acts for one in there(sync.assembled).summary.decisions)
         slots = {"body": BODY, "last_row": LAST_ROW if acting else "CAST(NULL AS BIGINT)"}
-        placed = sync.spark.sql(statement("places", in_order=str(sync.in_order).lower(), **slots))
+        placed = rows_of(sync.spark, statement("places", in_order=str(sync.in_order).lower(), **slots))
         if there(sync.assembled).summary.completed <= _FEW_TRANSACTIONS:
             placed = beside(placed, tiny=sync.tiny)
     lookups = bind_lookups(sync.spark, sync.config)  # behind our own views, whose names they may have
@@ -169,7 +173,7 @@ def _bookkeeping(sync: Sync) -> "DataFrame":
         "expired": f"timestamp_micros({sync.cutoff})",
         "json_options": options(JSON_OPTIONS),
     }
-    rows = [spark.sql(statement(part, **slots)) for part, there_are in needed.items() if there_are]
+    rows = [rows_of(spark, statement(part, **slots)) for part, there_are in needed.items() if there_are]
     return reduce(lambda some, more: some.unionByName(more, allowMissingColumns=True), rows)
 
 

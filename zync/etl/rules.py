@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from zync.config import Config, OutputRule
 from zync.errors import UsageError, ZyncError
+from zync.frames import rows_of, select
 from zync.spark_errors import SURROUNDINGS, message_of
 from zync.sql import literal, name, options
 from zync.transactions import debezium
@@ -50,7 +51,7 @@ def bind_views(spark: "SparkSession", records: "DataFrame", config: Config) -> N
     if any(one.envelope for one in config.topics.values()):
         records, envelope = debezium.with_body(records), debezium.VIEW
     more = [f"{text} AS {column}" for column, text in envelope.items()]
-    records.selectExpr(*VIEW_COLUMNS, *more).createOrReplaceTempView("records")
+    select(records, *VIEW_COLUMNS, *more).createOrReplaceTempView("records")
     claimed: list[str] = []
     for topic in ordered(config):
         one = config.topics[topic]
@@ -64,7 +65,7 @@ def bind_views(spark: "SparkSession", records: "DataFrame", config: Config) -> N
             columns = [*VIEW_COLUMNS, *(f"{text} AS {column}" for column, text in {**envelope, **typed}.items())]
         else:
             columns = [f"{value} AS value" if column == "value" else column for column in VIEW_COLUMNS]
-        records.where(where).selectExpr(*columns).createOrReplaceTempView(name(one.as_ or topic))
+        select(records.where(where), *columns).createOrReplaceTempView(name(one.as_ or topic))
 
 
 def bind_lookups(spark: "SparkSession", config: Config) -> dict[str, str]:
@@ -93,9 +94,12 @@ def run_rule(spark: "SparkSession", rule: OutputRule) -> "DataFrame":
         else:
             text = Path(str(rule.sql)).read_text(encoding="utf-8-sig").strip().rstrip(";")
             spark._jsparkSession.sessionState().sqlParser().parseQuery(text)  # noqa: SLF001
-            made = spark.sql(text)
-        made = made.withColumnsRenamed({one: one.lower() for one in made.columns if one.lower() in RESERVED})
+            made = rows_of(spark, text)
         columns = made.columns
+        renamed = {one: one.lower() for one in columns if one.lower() in RESERVED and not one.islower()}
+        if renamed:
+            made = made.withColumnsRenamed(renamed)
+            columns = made.columns
     except PySparkException as error:
         msg = f"{where}: {message_of(error)}"
         raise UsageError(msg) from error
@@ -164,7 +168,8 @@ def output_rows(made: "DataFrame", rule: OutputRule, number: int) -> "DataFrame"
     if DELETE in made.columns:
         value = f"CASE WHEN NOT coalesce({DELETE}, false) THEN {value} END"
     without = f"rule {rule.name} makes a row whose seqno is null: of which transaction is it?"
-    return made.selectExpr(
+    return select(
+        made,
         f"{literal(rule.topic)} AS topic",
         f"coalesce(CAST({SEQNO} AS BIGINT), CAST(raise_error({literal(without)}) AS BIGINT)) AS {SEQNO}",
         f"{ORDER if ORDER in made.columns else 'NULL'} AS {ORDER}",

@@ -8,7 +8,7 @@ from zync.config import Config
 from zync.errors import DataError, UsageError
 from zync.etl.columns import Made, on_record
 from zync.etl.rules import ORDER, RaisedError, RuleError, bind_views, output_rows, run_rule, run_rules
-from zync.frames import Keeper, local
+from zync.frames import Keeper, local, rows_of, select
 from zync.output import amount
 from zync.spark_errors import is_data_error
 from zync.sql import literal, statement
@@ -67,9 +67,9 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
     rules = run_rules(spark, config)
     for made in made_alike(rules):
         rows = _placed(made.coalesce(1) if tiny else made, places)
-        rows = rows.selectExpr("*", f"{f'turn DIV {_BUCKET}' if spread else '0L'} AS bucket")
+        rows = select(rows, "*", f"{f'turn DIV {_BUCKET}' if spread else '0L'} AS bucket")
         (rows.repartition("bucket") if spread else rows).createOrReplaceTempView("made")
-        rows = spark.sql(statement("number"))
+        rows = rows_of(spark, statement("number"))
         if spread:
             rows = keeper.keep(rows)
             bound = local(spark, _first_offsets(rows, offsets), "topic string, bucket bigint, first bigint")
@@ -77,16 +77,16 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
         else:
             topics = dict.fromkeys(rule.topic for rule, _ in rules)
             firsts = " ".join(f"WHEN {literal(topic)} THEN {offsets.get(topic, 0)}L" for topic in topics)
-            rows = rows.selectExpr("*", f"CASE topic {firsts} END AS first")
-        rows = rows.selectExpr(*_ROW)
+            rows = select(rows, "*", f"CASE topic {firsts} END AS first")
+        rows = select(rows, *_ROW)
         numbered = rows if numbered is None else numbered.unionAll(rows)
     return numbered, on_record(rules)
 
 
 def _placed(made: "DataFrame", places: "DataFrame | None") -> "DataFrame":
     if places is None:
-        return made.selectExpr("*", "seqno AS turn", "CAST(NULL AS BIGINT) AS position")
-    return made.join(places, "seqno", "left").selectExpr("* EXCEPT (turn)", "coalesce(turn, seqno) AS turn")
+        return select(made, "*", "seqno AS turn", "CAST(NULL AS BIGINT) AS position")
+    return select(made.join(places, "seqno", "left"), "* EXCEPT (turn)", "coalesce(turn, seqno) AS turn")
 
 
 def _first_offsets(made: "DataFrame", offsets: dict[str, int]) -> list[tuple[str, int, int]]:

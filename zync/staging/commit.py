@@ -24,6 +24,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyarrow.fs import FileInfo, FileSelector, FileSystem
 
 from zync.errors import CommitUnknownError, OwnedError, ZyncError
+from zync.frames import select
 from zync.lake import (
     CHECKPOINT_EVERY,
     NO_HOOKS,
@@ -94,7 +95,7 @@ def write(rows: "DataFrame", table: DeltaTable, folder: str, number: int) -> Non
     """
     there = {name: name for name in rows.columns} | {"sync": f"{number}L"}
     named = (f"{there[field.name]} AS {field.name}" for field in spark_schema() if field.name in there)
-    writer = rows.selectExpr(*named).write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+    writer = select(rows, *named).write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
     for column in _DISTINCT:
         writer = writer.option(f"parquet.enable.dictionary#{column}", "false")
     writer.parquet(f"{for_spark(table.table_uri)}/{folder}")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from zync.config import Config
-from zync.frames import Keeper, local, together
+from zync.frames import Keeper, local, rows_of, select, together
 from zync.sql import literal, statement, try_eval
 from zync.transactions.done import Done
 from zync.transactions.runs import one_by_one
@@ -35,11 +35,12 @@ def with_state(spark: "SparkSession", identified: "DataFrame", in_flight: "DataF
     types = state_types(spark, identified, done)
     if types:
         kept = ", ".join(types)
-        identified = identified.selectExpr(
-            f"* EXCEPT ({kept})", *(f"CAST({one} AS {t}) AS {one}" for one, t in types.items())
+        identified = select(
+            identified, f"* EXCEPT ({kept})", *(f"CAST({one} AS {t}) AS {one}" for one, t in types.items())
         )
     of_done = ", ".join(f"{column}: {kind}" for column, kind in types.items()) or "none: string"
-    carried = in_flight.selectExpr(
+    carried = select(
+        in_flight,
         "txn",
         "seqno",
         "since AS ingested",
@@ -50,13 +51,14 @@ def with_state(spark: "SparkSession", identified: "DataFrame", in_flight: "DataF
         "count AS earlier_count",
         f"from_json(state, {literal(f'done struct<{of_done}>')}).done AS done",
     )
-    carried = carried.selectExpr("* EXCEPT (done)", *(f"done.{column}" for column in types))
+    carried = select(carried, "* EXCEPT (done)", *(f"done.{column}" for column in types))
     return identified.unionByName(carried, allowMissingColumns=True)
 
 
 def without_state(identified: "DataFrame") -> "DataFrame":
     """The records alone, with the columns that `with_state` gives."""
-    return identified.selectExpr(
+    return select(
+        identified,
         "*",
         "CAST(NULL AS array<struct<first: bigint, last: bigint>>) AS earlier",
         "CAST(NULL AS BIGINT) AS earlier_count",
@@ -99,8 +101,9 @@ def assemble(  # noqa: PLR0913 - each is a thing known by now
         rounds.append(one)
         summary, again = summarize(spark, one, config)
         summaries.append(summary)
-        settled = settled.limit(0)
-        rows = one.where("fate = 'again'").select(*rows.columns)
+        if again:
+            settled = settled.limit(0)
+            rows = one.where("fate = 'again'").select(*rows.columns)
     whole = rounds[0].where("fate <> 'again'") if len(rounds) > 1 else rounds[0]
     for one in rounds[1:]:
         whole = whole.unionByName(one.where("fate <> 'again'"))
@@ -184,37 +187,39 @@ def _assemble_once(  # noqa: PLR0913 - each is a thing known by now
     began = first.format("seqno") if decided else "CAST(NULL AS BIGINT)"
     place = first.format("place") if config.transactions.order == "commit" else "CAST(NULL AS BIGINT)"
     if by_run:
-        aggregated = spark.sql(statement("runs", remember=remember))
+        aggregated = rows_of(spark, statement("runs", remember=remember))
         aggregated.createOrReplaceTempView("aggregated")
-        return spark.sql(statement("judge", remember=remember, began=began, place=place))
+        return rows_of(spark, statement("judge", remember=remember, began=began, place=place))
     repeated = (
         "record_id IS NOT NULL AND NOT alone AND "
         "row_number() OVER (PARTITION BY txn, alone, late, topic, record_id ORDER BY seqno) > 1"
         if any(topic.record_id for topic in config.topics.values())
         else "false"
     )
-    aggregated = spark.sql(
-        statement("aggregate", remember=remember, repeated=repeated, aggregates="".join(_windowed(done)))
+    aggregated = rows_of(
+        spark, statement("aggregate", remember=remember, repeated=repeated, aggregates="".join(_windowed(done)))
     )
+    more = {"known": done.known, "torn": done.torn, "place": done.place}
     condition = sf.expr(f"coalesce(({done.condition}\n), false)")
     holds = sf.coalesce(try_eval(spark, condition), sf.lit(False))
-    aggregated = aggregated.withColumn("done", holds & sf.expr("lane = 'txn' AND NOT carried"))
-    aggregated = aggregated.withColumns(
-        {"known": sf.expr(done.known), "torn": sf.expr(done.torn), "place": sf.expr(done.place)}
+    aggregated = aggregated.select(
+        "*",
+        (holds & sf.expr("lane = 'txn' AND NOT carried")).alias("done"),
+        *(sf.expr(text).alias(column) for column, text in more.items()),
     )
     aggregated.createOrReplaceTempView("aggregated")
-    return spark.sql(statement("judge", remember=remember, began=began, place=place))
+    return rows_of(spark, statement("judge", remember=remember, began=began, place=place))
 
 
 def _packed(rows: "DataFrame") -> "DataFrame":
     payload = [one for one in rows.columns if one in _PAYLOAD or one.startswith("as_")]
-    return rows.selectExpr(
-        *(one for one in rows.columns if one not in payload), f"struct({', '.join(payload)}) AS payload"
+    return select(
+        rows, *(one for one in rows.columns if one not in payload), f"struct({', '.join(payload)}) AS payload"
     )
 
 
 def _unpacked(rows: "DataFrame") -> "DataFrame":
-    return rows.selectExpr("* EXCEPT (payload)", "payload.*")
+    return select(rows, "* EXCEPT (payload)", "payload.*")
 
 
 def _windowed(done: Done) -> Iterator[str]:

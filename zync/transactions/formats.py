@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from zync.config import Config
 from zync.errors import UsageError
+from zync.frames import select
 from zync.output import byte_size
 from zync.sql import literal
 from zync.transactions.avro import avro_of_file
@@ -39,7 +40,7 @@ def unpack(spark: "SparkSession", rows: "DataFrame", config: Config) -> "DataFra
     """
     from pyspark.sql import functions as sf  # noqa: PLC0415
 
-    rows = rows.withColumns({"topic": sf.col("kafka.topic"), "unpacked": sf.col("value")})
+    rows = select(rows, "*", "kafka.topic AS topic", "value AS unpacked")
     packed = [topic for topic, one in config.topics.items() if one.compression == "gzip"]
     if packed:
         mine = sf.expr(claimed_by(config, packed))  # within: Spark gives Python every row, whatever is around it
@@ -79,7 +80,7 @@ def _decoded(spark: "SparkSession", rows: "DataFrame", config: Config, part: Par
         decodings |= dict.fromkeys(topics, _framed(its, registered, part, column))
     if connect:
         mine = claimed_by(config, connect)
-        rows = rows.selectExpr("*", f"CASE WHEN {mine} THEN CAST({column} AS STRING) END AS connect_text")
+        rows = select(rows, "*", f"CASE WHEN {mine} THEN CAST({column} AS STRING) END AS connect_text")
         rows, decoding = _connect(rows, understand(spark, rows.where(mine), "connect_text", "connect_rest"), part)
         decodings |= dict.fromkeys(connect, decoding)
     for topic, one in config.topics.items() if part == "value" else ():
@@ -95,7 +96,7 @@ def _decoded(spark: "SparkSession", rows: "DataFrame", config: Config, part: Par
     }
     if set(decodings.values()) <= {_plain("json", part, column)}:  # as most are: nothing to tell apart
         expressions = vars(_plain("json", part, column))
-    return rows.selectExpr(*columns, *(f"{text} AS {part}_{what}" for what, text in expressions.items()))
+    return select(rows, *columns, *(f"{text} AS {part}_{what}" for what, text in expressions.items()))
 
 
 def _plain(kind: str, part: Part, column: str) -> _Decoding:

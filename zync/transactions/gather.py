@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from zync.frames import beside, local, read_parquet
+from zync.frames import beside, local, read_parquet, rows_of, select
 from zync.lake import DataFile, data_files
 from zync.spark import SMALL, TINY
 from zync.sql import statement
@@ -40,7 +40,7 @@ def gather(spark: "SparkSession", raw: DeltaTable, wanted: pa.Table, decoder: De
     if _count(ranges) <= TINY:
         finishing = beside(finishing, tiny=True)
     finishing.createOrReplaceTempView("finishing")
-    return spark.sql(statement("gather"))
+    return rows_of(spark, statement("gather"))
 
 
 def reread(spark: "SparkSession", raw: DeltaTable, in_flight: pa.Table) -> "DataFrame":
@@ -61,7 +61,8 @@ def regather(
     records = decoder.decode(_only(spark, raw, places)).where("decision IS NULL")
     within = (records["seqno"] >= wanted["first"]) & (records["seqno"] <= wanted["last"])
     joined = records.join(wanted, within).drop("first", "last")
-    return joined.selectExpr(
+    return select(
+        joined,
         "* EXCEPT (redriven, txn, bad, fault, alone, reread)",
         "redriven AS txn",
         "coalesce(bad, fault) AS bad",
@@ -88,7 +89,7 @@ def _only(spark: "SparkSession", raw: DeltaTable, ranges: pa.Table) -> "DataFram
     covering, count, rows_there = _covering(ranges), _count(ranges), sum(file.rows for file in files)
     if rows_there - sum(last - first + 1 for first, last in covering) > _MANY_ROWS:
         rows = rows.where(" OR ".join(f"seqno BETWEEN {first} AND {last}" for first, last in covering))
-    wanted = local(spark, ranges, "first bigint, last bigint").selectExpr("explode(sequence(first, last)) AS seqno")
+    wanted = select(local(spark, ranges, "first bigint, last bigint"), "explode(sequence(first, last)) AS seqno")
     tiny = count <= TINY and rows_there <= SMALL
     if count < _MANY_ROWS:
         wanted = beside(wanted, tiny=tiny)

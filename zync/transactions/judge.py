@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zync.etl.transform import Failure, check_limit
-from zync.frames import local
+from zync.frames import local, select
 from zync.spark import pace
 from zync.transactions.assemble import (
     Assembled,
@@ -57,7 +57,7 @@ def judge(sync: Sync) -> Sync:
         sync = replace(sync, earlier=_count(in_flight))
         pace(sync.spark, sync.config.spark, sync.records)
         earlier = gather(sync.spark, sync.raw, wanted, sync.decoder)
-        earlier = sync.keeper.keep(earlier.selectExpr("*", "'whole' AS fate"))
+        earlier = sync.keeper.keep(select(earlier, "*", "'whole' AS fate"))
         sync = replace(sync, settling=settling.unionByName(earlier, allowMissingColumns=True))
     if sync.tiny:
         sync = replace(sync, settling=there(sync.settling).coalesce(1))
@@ -83,7 +83,8 @@ def _in_turn(sync: Sync) -> Sync:
             f"fate = 'whole' AND completes_at > {first_open} "
             f"AND completes_at NOT IN ({', '.join(map(str, [0, *at_once]))})"
         )
-        settling = settling.selectExpr(
+        settling = select(
+            settling,
             "* EXCEPT (fate, completes_at)",
             f"CASE WHEN {late} THEN 'held' ELSE fate END AS fate",
             f"CASE WHEN NOT coalesce({late}, false) THEN completes_at END AS completes_at",

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from zync.config import Config
+from zync.frames import rows_of
 from zync.sql import statement
 from zync.transactions.set_aside import REVISITS, Ranges
 
@@ -88,9 +89,9 @@ def summarize(spark: "SparkSession", rows: "DataFrame", config: Config) -> tuple
     rows.createOrReplaceTempView("assembled")
     in_order = config.transactions.order == "commit"
     listed = _LISTED + (" OR completing" if in_order else "")
-    row = _only_row(spark.sql(statement("counts", listed=listed)))
+    row = _only_row(rows_of(spark, statement("counts", listed=listed)))
     slots = {"listed": listed, "in_order": str(in_order).lower()}
-    row |= _only_row(spark.sql(statement("lists", **slots))) if row["listed"] else _NONE_LISTED
+    row |= _only_row(rows_of(spark, statement("lists", **slots))) if row["listed"] else _NONE_LISTED
     return Summary(
         flying=row["flying"],
         single=row["single"],
