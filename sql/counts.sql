@@ -1,5 +1,5 @@
 -- In: `assembled`. Out: one row that counts its records by what becomes of them, and those that are `listed`, which
---     sql/lists.sql looks at; times are in microseconds.
+--     sql/lists.sql looks at, here (`lists`) or by itself; times are in microseconds.
 SELECT
   count_if(fate = 'again') AS again,
   count_if(fate IN ('pending', 'held')) AS flying,
@@ -12,5 +12,5 @@ SELECT
   count_if(completing AND fault IS NULL) AS completed,
   count_if({{listed}}) AS listed,
   unix_micros(max(ingested)) AS ingested,
-  min(CASE WHEN fate = 'pending' THEN place END) AS open
+  min(CASE WHEN fate = 'pending' THEN place END) AS open{{lists}}
 FROM assembled

@@ -38,7 +38,7 @@ def query(spark: "SparkSession", config: Config, text: str) -> "DataFrame":
         records = decoded.join(members, decoded["seqno"] == members["member"], "left").selectExpr(
             "settled_at AS seqno", "seqno AS record_seqno", *same, *structs
         )
-        bind_views(spark, records, config)
+        bind_views(records, config, [text])
         bind_lookups(spark, config)
     return _run(spark, text)
 

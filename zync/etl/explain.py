@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from zync.config import Config, DeliveredTable, OutputRule, Topic
 from zync.etl.columns import Made, columns_by_topic
-from zync.etl.rules import VIEW_COLUMNS, bind_lookups, bind_views, run_rules
+from zync.etl.rules import VIEW_COLUMNS, bind_lookups, bind_views, rule_texts, run_rules
 from zync.etl.transform import made_alike
 from zync.frames import read_parquet
 from zync.transactions.decode import RAW_COLUMNS, Decoder
@@ -86,7 +86,7 @@ def rules_over_nothing(
     empty = Decoder(spark, config, done).decode(read_parquet(spark, [], RAW_COLUMNS))
     structs = [column for column in empty.columns if column.startswith("as_")]
     same = [column for column in VIEW_COLUMNS if "seqno" not in column]
-    bind_views(spark, empty.selectExpr("seqno", "seqno AS record_seqno", *same, *structs), config)
+    bind_views(empty.selectExpr("seqno", "seqno AS record_seqno", *same, *structs), config, rule_texts(config))
     bind_lookups(spark, config)
     return empty, run_rules(spark, config)
 

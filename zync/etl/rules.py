@@ -1,5 +1,6 @@
 """The user's rules: the views that they see, and what they make of whole transactions."""
 
+import contextlib
 import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,8 +46,11 @@ class RuleError(Exception):
         return message_of(self.cause)
 
 
-def bind_views(spark: "SparkSession", records: "DataFrame", config: Config) -> None:
-    """Makes `records` and a view for each topic of what `records` (VIEW_COLUMNS and schema structs) holds."""
+def bind_views(records: "DataFrame", config: Config, texts: Sequence[str] | None) -> None:
+    """Makes `records` and a view for each topic of what `records` (VIEW_COLUMNS and schema structs) holds.
+
+    `texts`: all statements that are to see them. What none of them can name is left out, as each view takes time.
+    """
     envelope = {}
     if any(one.envelope for one in config.topics.values()):
         records, envelope = debezium.with_body(records), debezium.VIEW
@@ -58,6 +62,9 @@ def bind_views(spark: "SparkSession", records: "DataFrame", config: Config) -> N
         mine = matches(topic)
         where = " AND ".join([mine, *(f"NOT ({other})" for other in claimed if topic.startswith("^"))])
         claimed.append(mine)
+        view = name(one.as_ or topic)
+        if not _may_name(texts, view):
+            continue
         value = name(f"as_{list(config.topics).index(topic)}") if one.schema else "value"
         if one.envelope:
             where = f"{where} AND {envelope['op']} IS NOT NULL"
@@ -65,7 +72,25 @@ def bind_views(spark: "SparkSession", records: "DataFrame", config: Config) -> N
             columns = [*VIEW_COLUMNS, *(f"{text} AS {column}" for column, text in {**envelope, **typed}.items())]
         else:
             columns = [f"{value} AS value" if column == "value" else column for column in VIEW_COLUMNS]
-        select(records.where(where), *columns).createOrReplaceTempView(name(one.as_ or topic))
+        select(records.where(where), *columns).createOrReplaceTempView(view)
+
+
+def _may_name(texts: Sequence[str] | None, view: str) -> bool:
+    """Whether one of the statements may name that view; any may that puts names together with IDENTIFIER."""
+    return texts is None or any(view[1:-1].lower() in one.lower() or "identifier" in one.lower() for one in texts)
+
+
+def rule_texts(config: Config) -> list[str] | None:
+    """The statements of all rules; None where there are others, in Python, that may ask for any view."""
+    paths = [rule.sql for rule in config.outputs]
+    with contextlib.suppress(OSError, UnicodeDecodeError):  # said when the rule is run
+        return [_text(path) for path in paths if path] if all(paths) else None
+    return None
+
+
+def _text(path: Path) -> str:
+    """The statement in a rule's file."""
+    return path.read_text(encoding="utf-8-sig").strip().rstrip(";")
 
 
 def bind_lookups(spark: "SparkSession", config: Config) -> dict[str, str]:
@@ -92,7 +117,7 @@ def run_rule(spark: "SparkSession", rule: OutputRule) -> "DataFrame":
         if rule.python:
             made = _made_by(_python_rule(rule), spark.table("records"), where)
         else:
-            text = Path(str(rule.sql)).read_text(encoding="utf-8-sig").strip().rstrip(";")
+            text = _text(Path(str(rule.sql)))
             spark._jsparkSession.sessionState().sqlParser().parseQuery(text)  # noqa: SLF001
             made = rows_of(spark, text)
         columns = made.columns

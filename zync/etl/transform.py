@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from zync.config import Config
 from zync.errors import DataError, UsageError
 from zync.etl.columns import Made, on_record
-from zync.etl.rules import ORDER, RaisedError, RuleError, bind_views, output_rows, run_rule, run_rules
+from zync.etl.rules import ORDER, RaisedError, RuleError, bind_views, output_rows, rule_texts, run_rule, run_rules
 from zync.frames import Keeper, local, rows_of, select
 from zync.output import amount
 from zync.spark_errors import is_data_error
@@ -62,7 +62,7 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
     Returns None for them where the config has no outputs; and their columns, on record (zync/etl/columns.py).
     UsageError where a rule is no rule.
     """
-    bind_views(spark, _without(spark, records, left_out, keeper), config)
+    bind_views(_without(spark, records, left_out, keeper), config, rule_texts(config))
     numbered: DataFrame | None = None
     rules = run_rules(spark, config)
     for made in made_alike(rules):
@@ -189,7 +189,7 @@ def made_alike(rules: Made) -> "list[DataFrame]":
 
 def _try_rules(spark: "SparkSession", records: "DataFrame", config: Config) -> RuleError | None:
     """Runs every rule over these records for nothing but its error, if that is one of data."""
-    bind_views(spark, records, config)
+    bind_views(records, config, rule_texts(config))
     for number, rule in enumerate(config.outputs):
         try:
             output_rows(run_rule(spark, rule), rule, number).write.format("noop").mode("overwrite").save()

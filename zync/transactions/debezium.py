@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zync.config import Config, Topic, Transactions
+from zync.frames import select
 from zync.sql import literal
 from zync.transactions.topics import claimed_by
 
@@ -28,9 +29,7 @@ def with_body(records: "DataFrame") -> "DataFrame":
 
     It is the envelope, or BEGIN or END, with or without the JSON converter's `schema` and `payload` around it.
     """
-    from pyspark.sql import functions as sf  # noqa: PLC0415
-
-    return records.withColumn("body", sf.expr(BODY))
+    return select(records, "*", f"{BODY} AS body")
 
 
 def field(path: str, kind: str) -> str:
