@@ -56,7 +56,7 @@ class Keeper:
         return kept
 
 
-def rows_of(spark: "SparkSession", text: str) -> "DataFrame":
+def result_of(spark: "SparkSession", text: str) -> "DataFrame":
     """The rows of a statement: `spark.sql`, by one call to the JVM instead of six."""
     from pyspark.sql.classic.dataframe import DataFrame  # noqa: PLC0415
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from zync.errors import UsageError
 from zync.etl.rules import JSON_OPTIONS, VIEW_COLUMNS, RaisedError, bind_lookups
 from zync.etl.transform import find_failures, transform
-from zync.frames import beside, local, read_parquet, rows_of, select
+from zync.frames import beside, local, read_parquet, result_of, select
 from zync.lake import data_files
 from zync.spark import SMALL
 from zync.spark_errors import is_data_error
@@ -129,7 +129,7 @@ def _outputs(sync: Sync, records: "DataFrame") -> "tuple[DataFrame | None, str, 
     if sync.done.preset:
         acting = any(one.acts for one in there(sync.assembled).summary.decisions)
         slots = {"body": BODY, "last_row": LAST_ROW if acting else "CAST(NULL AS BIGINT)"}
-        placed = rows_of(sync.spark, statement("places", in_order=str(sync.in_order).lower(), **slots))
+        placed = result_of(sync.spark, statement("places", in_order=str(sync.in_order).lower(), **slots))
         if there(sync.assembled).summary.completed <= _FEW_TRANSACTIONS:
             placed = beside(placed, tiny=sync.tiny)
     lookups = bind_lookups(sync.spark, sync.config)  # behind our own views, whose names they may have
@@ -173,7 +173,7 @@ def _bookkeeping(sync: Sync) -> "DataFrame":
         "expired": f"timestamp_micros({sync.cutoff})",
         "json_options": options(JSON_OPTIONS),
     }
-    rows = [rows_of(spark, statement(part, **slots)) for part, there_are in needed.items() if there_are]
+    rows = [result_of(spark, statement(part, **slots)) for part, there_are in needed.items() if there_are]
     return reduce(lambda some, more: some.unionByName(more, allowMissingColumns=True), rows)
 
 

@@ -426,6 +426,15 @@ def test_so_does_what_the_rules_own_function_raises(pipeline: Pipeline, txn: Any
             pipeline.sync()
 
 
+@pytest.mark.parametrize("view", ["ORDERS", "`Orders`", "IDENTIFIER('or' || 'ders')"])
+def test_a_view_is_there_however_a_rule_writes_its_name(pipeline: Pipeline, txn: Any, view: str) -> None:
+    pipeline.change(topics={"orders": Topic("value:txn"), "unnamed": Topic("value:txn")})
+    pipeline.rules(out=f"SELECT seqno, value:x::int AS x FROM {view}")  # noqa: S608
+    pipeline.load(("orders", txn(1, 2, x=1)), ("unnamed", txn(1, 2)))
+    pipeline.sync()
+    assert pipeline.values() == [{"x": 1}]
+
+
 def test_reserved_columns_may_be_written_in_capitals(pipeline: Pipeline, txn: Any) -> None:
     pipeline.rules(out="SELECT SEQNO, value:x::int AS x, value:x::int AS _ORDER, value:gone::boolean AS _Delete FROM a")
     pipeline.load(("a", txn(1, 3, x=2)), ("a", txn(1, 3, x=1)), ("a", txn(1, 3, x=3, gone=True)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from zync.config import Config, OutputRule
 from zync.errors import UsageError, ZyncError
-from zync.frames import rows_of, select
+from zync.frames import result_of, select
 from zync.spark_errors import SURROUNDINGS, message_of
 from zync.sql import literal, name, options
 from zync.transactions import debezium
@@ -119,7 +119,7 @@ def run_rule(spark: "SparkSession", rule: OutputRule) -> "DataFrame":
         else:
             text = _text(Path(str(rule.sql)))
             spark._jsparkSession.sessionState().sqlParser().parseQuery(text)  # noqa: SLF001
-            made = rows_of(spark, text)
+            made = result_of(spark, text)
         columns = made.columns
         renamed = {one: one.lower() for one in columns if one.lower() in RESERVED and not one.islower()}
         if renamed:

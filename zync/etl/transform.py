@@ -8,7 +8,7 @@ from zync.config import Config
 from zync.errors import DataError, UsageError
 from zync.etl.columns import Made, on_record
 from zync.etl.rules import ORDER, RaisedError, RuleError, bind_views, output_rows, rule_texts, run_rule, run_rules
-from zync.frames import Keeper, local, rows_of, select
+from zync.frames import Keeper, local, result_of, select
 from zync.output import amount
 from zync.spark_errors import is_data_error
 from zync.sql import literal, statement
@@ -69,7 +69,7 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
         rows = _placed(made.coalesce(1) if tiny else made, places)
         rows = select(rows, "*", f"{f'turn DIV {_BUCKET}' if spread else '0L'} AS bucket")
         (rows.repartition("bucket") if spread else rows).createOrReplaceTempView("made")
-        rows = rows_of(spark, statement("number"))
+        rows = result_of(spark, statement("number"))
         if spread:
             rows = keeper.keep(rows)
             bound = local(spark, _first_offsets(rows, offsets), "topic string, bucket bigint, first bigint")

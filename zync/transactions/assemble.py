@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from zync.config import Config
-from zync.frames import Keeper, local, rows_of, select, together
+from zync.frames import Keeper, local, result_of, select, together
 from zync.sql import literal, statement, try_eval
 from zync.transactions.done import Done
 from zync.transactions.runs import one_by_one
@@ -187,16 +187,16 @@ def _assemble_once(  # noqa: PLR0913 - each is a thing known by now
     began = first.format("seqno") if decided else "CAST(NULL AS BIGINT)"
     place = first.format("place") if config.transactions.order == "commit" else "CAST(NULL AS BIGINT)"
     if by_run:
-        aggregated = rows_of(spark, statement("runs", remember=remember))
+        aggregated = result_of(spark, statement("runs", remember=remember))
         aggregated.createOrReplaceTempView("aggregated")
-        return rows_of(spark, statement("judge", remember=remember, began=began, place=place))
+        return result_of(spark, statement("judge", remember=remember, began=began, place=place))
     repeated = (
         "record_id IS NOT NULL AND NOT alone AND "
         "row_number() OVER (PARTITION BY txn, alone, late, topic, record_id ORDER BY seqno) > 1"
         if any(topic.record_id for topic in config.topics.values())
         else "false"
     )
-    aggregated = rows_of(
+    aggregated = result_of(
         spark, statement("aggregate", remember=remember, repeated=repeated, aggregates="".join(_windowed(done)))
     )
     more = {"known": done.known, "torn": done.torn, "place": done.place}
@@ -208,7 +208,7 @@ def _assemble_once(  # noqa: PLR0913 - each is a thing known by now
         *(sf.expr(text).alias(column) for column, text in more.items()),
     )
     aggregated.createOrReplaceTempView("aggregated")
-    return rows_of(spark, statement("judge", remember=remember, began=began, place=place))
+    return result_of(spark, statement("judge", remember=remember, began=began, place=place))
 
 
 def _packed(rows: "DataFrame") -> "DataFrame":

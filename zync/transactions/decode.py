@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, cast
 
 from zync.config import Config
 from zync.errors import UsageError
-from zync.frames import rows_of
+from zync.frames import result_of
 from zync.spark import jvm_class
 from zync.spark_errors import message_of
 from zync.sql import expression, statement, try_eval
@@ -73,8 +73,8 @@ class Decoder:
         schema their struct, `as_<index>`.
         """
         unpack(self.spark, rows, self.config).createOrReplaceTempView("new_records")
-        rows_of(self.spark, self._decode).select("*", *self._asked).createOrReplaceTempView("decoded")
-        return rows_of(self.spark, self._identify)
+        result_of(self.spark, self._decode).select("*", *self._asked).createOrReplaceTempView("decoded")
+        return result_of(self.spark, self._identify)
 
 
 def _as_string(spark: "SparkSession", text: str, topic: str, field: str) -> str:

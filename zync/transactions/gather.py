@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from zync.frames import beside, local, read_parquet, rows_of, select
+from zync.frames import beside, local, read_parquet, result_of, select
 from zync.lake import DataFile, data_files
 from zync.spark import SMALL, TINY
 from zync.sql import statement
@@ -40,7 +40,7 @@ def gather(spark: "SparkSession", raw: DeltaTable, wanted: pa.Table, decoder: De
     if _count(ranges) <= TINY:
         finishing = beside(finishing, tiny=True)
     finishing.createOrReplaceTempView("finishing")
-    return rows_of(spark, statement("gather"))
+    return result_of(spark, statement("gather"))
 
 
 def reread(spark: "SparkSession", raw: DeltaTable, in_flight: pa.Table) -> "DataFrame":

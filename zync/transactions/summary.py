@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from zync.config import Config
-from zync.frames import rows_of
+from zync.frames import result_of
 from zync.sql import statement
 from zync.transactions.set_aside import REVISITS, Ranges
 
@@ -94,10 +94,10 @@ def summarize(spark: "SparkSession", rows: "DataFrame", config: Config, *, tiny:
     listed = _LISTED + (" OR completing" if in_order else "")
     lists = statement("lists", in_order=str(in_order).lower())
     row = _NONE_LISTED | _only_row(
-        rows_of(spark, statement("counts", listed=listed, lists=f",\n{lists}" if tiny else ""))
+        result_of(spark, statement("counts", listed=listed, lists=f",\n{lists}" if tiny else ""))
     )
     if row["listed"] and not tiny:
-        row |= _only_row(rows_of(spark, f"SELECT\n{lists}FROM assembled WHERE {listed}"))
+        row |= _only_row(result_of(spark, f"SELECT\n{lists}FROM assembled WHERE {listed}"))
     return Summary(
         flying=row["flying"],
         single=row["single"],
