@@ -133,6 +133,20 @@ def test_what_runs_is_what_the_config_names(tmp_path: Path) -> None:
     assert names("lake: l") == ["sync-from", "sync"]
     assert names("deliver: {kafka: {}}") == ["sync-from", "sync", "to kafka"]
     assert names("deliver: {tables: {}, kafka: {}}") == ["sync-from", "sync", "to kafka", "to tables"]
+    behind = [one.name for one in parts(load(tmp_path / "zync.yaml"), str(tmp_path), {}) if one.behind]
+    assert behind == ["to tables"]
+
+
+def test_what_nothing_waits_for_lets_the_others_go_first() -> None:
+    nice: dict[str, int] = {}
+    made = tuple(Part(name, ("--help",), behind=name == "behind") for name in ("ahead", "behind"))
+    runner = pipeline.Pipeline(made, threading.Event(), lambda *_: None)
+    for one in made:
+        runner._start(one)  # noqa: SLF001
+        assert one.process
+        nice[one.name] = os.getpriority(os.PRIO_PROCESS, one.process.pid)
+        assert one.process.wait(60) == 0
+    assert nice == {"ahead": os.nice(0), "behind": os.nice(0) + 5}
 
 
 def test_the_wait_before_a_part_is_started_again_grows_and_starts_anew_when_it_was_well() -> None:
