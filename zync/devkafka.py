@@ -143,7 +143,7 @@ class DevKafka:
         port = port or free_port()
         properties = self.folder / "server.properties"
         data = self.folder / "data"
-        properties.write_text(_PROPERTIES.format(port=port, controller=free_port(), data=data))
+        properties.write_text(_PROPERTIES.format(port=port, controller=free_port(port), data=data))
         (self.folder / "log4j2.yaml").write_text(_LOG4J.format(log=self.folder / "server.log"))
         (self.folder / "servers").write_text(f"localhost:{port}\n")
         run_java = [
@@ -180,14 +180,16 @@ class DevKafka:
         return False
 
 
-def free_port() -> int:
-    """A port of this machine that nobody listens at now.
+def free_port(*others: int) -> int:
+    """A port of this machine that nobody listens at now, and none of `others`.
 
     Of those that Linux does not give to whoever asks for any one (32,768 to 60,999), so that it
     is still free when a server that takes seconds to start comes to it.
     """
     while True:
         port = random.SystemRandom().randrange(20_000, 32_768)  # not as seeded: others would have the same
+        if port in others:
+            continue
         with socket.socket() as one, suppress(OSError):
             one.bind(("localhost", port))
             return port

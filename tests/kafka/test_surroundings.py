@@ -102,12 +102,19 @@ def test_a_port_that_was_taken_meanwhile_is_left_for_another(tmp_path: Path, mon
         taken.bind(("localhost", 0))
         taken.listen()
         ports = [free_port(), taken.getsockname()[1]]
-        monkeypatch.setattr("zync.devkafka.free_port", lambda: ports.pop(0) if ports else free_port())
+        monkeypatch.setattr("zync.devkafka.free_port", lambda *_: ports.pop(0) if ports else free_port())
         try:
             TopicMaker(kafka.start()).create("t")
         finally:
             kafka.stop()
     assert not ports
+
+
+def test_a_server_does_not_get_one_port_for_two_things(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, another = free_port(), free_port()
+    drawn = [one, another]
+    monkeypatch.setattr("zync.devkafka.random.SystemRandom.randrange", lambda *_: drawn.pop(0))
+    assert free_port(one) == another
 
 
 def test_a_broker_that_goes_and_comes_back_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
