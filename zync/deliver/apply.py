@@ -10,7 +10,7 @@ from zync.deliver.target import PLACE, VALIDITY, Target
 from zync.deliver.writer import Writer
 from zync.errors import ZyncError
 from zync.etl.rules import JSON_OPTIONS
-from zync.frames import Keeper, local, read_parquet
+from zync.frames import Keeper, local, read_parquet, result_of, select
 from zync.lake import data_files, open_table
 from zync.spark_errors import message_of, spark_errors
 from zync.sql import aliased, literal, name, options, statement
@@ -46,7 +46,7 @@ def deliver(  # noqa: PLR0913 - each is a thing known by now
     with Keeper(spark) as keeper:
         try:
             dropped = writer.fit_columns() if table is not None else []
-            spark.sql(statement("arrived", **types)).createOrReplaceTempView("arrived")
+            result_of(spark, statement("arrived", **types)).createOrReplaceTempView("arrived")
             begin = first_place(staging, files, target.topic)
             apply = _Apply(writer, keeper, types, begin, dropped, is_new=is_new, debezium=debezium)
             count = {"upsert": apply.upsert, "append": apply.append, "history": apply.history}[target.apply]()
@@ -93,7 +93,7 @@ class _Apply:
         """All rows, those of deletes too."""
         arrived, count = self.kept()
         columns = {one: self.value(one) for one in self.columns} | _OF_PLACE | {"_deleted": "deleted"}
-        rows = arrived.selectExpr(*aliased(columns))
+        rows = select(arrived, *aliased(columns))
         if self.is_new:
             self.writer.fill(rows)
         elif count:
@@ -112,7 +112,7 @@ class _Apply:
 
     def remember_deleted(self, rows: "DataFrame") -> None:
         """Puts on record what is deleted in `rows`, so that what is older does not bring it back."""
-        gone = rows.where("deleted").selectExpr("key", "struct(place.position, place.seqno) AS place")
+        gone = select(rows.where("deleted"), "key", "struct(place.position, place.seqno) AS place")
         self.writer.append(gone, str(self.target.deleted))
 
     def bind_tombstones(self, where: str = "true") -> None:
@@ -129,7 +129,7 @@ class _Apply:
         position, seqno = self.begin
         self.bind_tombstones(f"place.position > {position} OR place.position = {position} AND place.seqno >= {seqno}")
         known = left_out.newest_known(self.may_be_left_out)
-        newest = self.keeper.keep(self.spark.sql(statement("newest", known=known, **self.types)))
+        newest = self.keeper.keep(result_of(self.spark, statement("newest", known=known, **self.types)))
         newest.createOrReplaceTempView("newest")
         arrivals, deleted, some, *ends = self.ends("newest", "sum(arrivals)", "count_if(deleted)", self.some_left_out)
         if deleted:
@@ -144,9 +144,9 @@ class _Apply:
             updates = {one: f"IF({_NEWER}, {its}, t.{name(one)})" for one, its in updates.items()} | of_noted
             matched = f"({_NEWER} OR {later})"
         if self.is_new:
-            self.writer.fill(newest.where("NOT deleted").selectExpr(*aliased(columns)))
+            self.writer.fill(select(newest.where("NOT deleted"), *aliased(columns)))
         elif arrivals:
-            changes = newest.selectExpr(*aliased(columns | left_out.places(noted)), "deleted AS _deleted")
+            changes = select(newest, *aliased(columns | left_out.places(noted)), "deleted AS _deleted")
             self.merge("upsert", changes, ends, list(columns), newer=_NEWER, matched=matched, updates=updates)
         return arrivals or 0
 
@@ -178,7 +178,7 @@ class _Apply:
             **{"from": "_position" if self.debezium else "_seqno"},
         )
         every = [*self.columns, *PLACE, *VALIDITY, *more]
-        versions = self.keeper.keep(self.spark.sql(text).where("NOT _deleted").select(*map(name, every)))
+        versions = self.keeper.keep(result_of(self.spark, text).where("NOT _deleted").select(*map(name, every)))
         if self.is_new:
             self.writer.fill(versions)
         elif count:
@@ -193,7 +193,7 @@ class _Apply:
 
     def bind_kept(self, arrived: "DataFrame", columns: list[str]) -> None:
         """The table's rows of the keys that arrived, as the view `kept`."""
-        keys = arrived.selectExpr(*(f"k.{name(one)}" for one in self.target.key)).distinct()
+        keys = select(arrived, *(f"k.{name(one)}" for one in self.target.key)).distinct()
         kept = local(
             self.spark,
             [],
@@ -229,7 +229,7 @@ class _Apply:
             f"struct(CAST(min(k.{one}) AS STRING), CAST(max(k.{one}) AS STRING), count_if(k.{one} IS NULL))"
             for one in map(name, self.pruned_by())
         ]
-        return list(self.spark.table(view).selectExpr(*more, *asked).collect()[0])
+        return list(select(self.spark.table(view), *more, *asked).collect()[0])
 
     def pruned_by(self) -> list[str]:
         return [one for one in self.target.key if self.target.columns[one].dataType.typeName() in _PRUNED_BY]
