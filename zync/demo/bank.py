@@ -74,12 +74,14 @@ class PostgresBank:
 
     says = "A real PostgreSQL, pgbench making its transfers (TPC-B), and a real Debezium."
 
-    def __init__(self, folder: Path, servers: str) -> None:
+    def __init__(self, folder: Path, servers: str, rate: int = 100) -> None:
+        """`rate`: so many transfers a second."""
         # not below `folder`, which the user `postgres` may be unable to enter
         self.scratch = Path(tempfile.mkdtemp(prefix="zync-postgres-"))
         self.scratch.chmod(0o755)
         self.postgres = Postgres(self.scratch)
         self.debezium = Debezium(folder.absolute() / ".zync" / "connect", servers, self.postgres, "bank")
+        self.rate = rate
         self.load: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -93,9 +95,9 @@ class PostgresBank:
         self.transfer()
 
     def transfer(self) -> None:
-        """Has four clients make 100 transfers a second."""
+        """Has four clients make transfers."""
         script = str(self.scratch / "transfer.sql")
-        self.load = self.postgres.pgbench("-c", "4", "-R", "100", "-T", "3600", "-f", script)
+        self.load = self.postgres.pgbench("-c", "4", "-R", str(self.rate), "-T", "3600", "-f", script)
 
     def end(self) -> None:
         """Ends the clients, and waits until Debezium has sent what they did."""
