@@ -1,7 +1,6 @@
 """Keys and values in formats beside JSON, by a real schema registry: each as its own types, what is bad by itself."""
 
 import base64
-import hashlib
 import json
 import threading
 from collections.abc import Callable
@@ -205,7 +204,7 @@ def test_bad_bytes_are_set_aside_each_with_its_reason_and_others_go_on(
         ("a", None, framed(number, good)),
         ("a", None, framed(number, good)[:-1]),
         ("a", None, framed(number, good) + b"\0"),
-        ("a", None, framed(number, good + hashlib.md5(good).digest())),  # noqa: S324 - as if it ended where it does
+        ("a", None, framed(number, good + good)),
         ("a", None, framed(number, b"")),
         ("a", None, b"\1" + framed(number, good)[1:]),
         ("a", None, b""),

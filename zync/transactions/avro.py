@@ -26,6 +26,8 @@ _OF_DEBEZIUM = {
     "io.debezium.time.MicroTimestamp long": "local-timestamp-micros",
 }
 """Avro's logical types by Connect's name and Avro's type; without a zone, as the columns in the database are."""
+_END = bytes.fromhex("5a1f9c44e03b47d28b6ed0a791c3f86d")
+"""By chance in no value."""
 _OF_AVRO = ("org.apache.avro.", "org.apache.spark.sql.avro.")
 """Where errors about a schema come from; others are of the surroundings."""
 
@@ -93,22 +95,21 @@ def avro(spark: "SparkSession", data: str, schema: Schema) -> "Column":
         parser = jvm_class(spark, "org.apache.avro.Schema$Parser")()
         for _, text in schema.references:
             parser.parse(text)
-        # As a field, so that a null that is meant is told from one that is not; and the value's own hash behind it,
-        # which is not what is read there where the value ends sooner or later than its bytes.
+        # As a field, so that a null that is meant is told from one that is not; and behind it what does not read as
+        # that where the value ends sooner or later than its bytes.
         field = {"name": "v", "type": _as_spark_has_it(json.loads(parser.parse(schema.text).toString()))}
-        behind = {"name": "behind", "type": {"type": "fixed", "name": "zync_hash", "size": 16}}
+        behind = {"name": "behind", "type": {"type": "fixed", "name": "zync_end", "size": len(_END)}}
         around = json.dumps({"type": "record", "name": "zync_value", "fields": [field, behind]})
-        own_hash = f"unhex(md5({data}))"
         kind = spark.range(0).select(from_avro(sf.lit(None).cast("binary"), around)).schema[0].dataType
         inner = cast("StructType", kind)["v"].dataType
-        decoded = from_avro(sf.expr(f"{data} || {own_hash}"), around, {"mode": "FAILFAST"})
+        decoded = from_avro(sf.expr(f"{data} || X'{_END.hex()}'"), around, {"mode": "FAILFAST"})
         decoded = decoded.cast(with_leaves(kind, in_variant))
         nested = isinstance(inner, StructType | ArrayType | MapType)
 
         def meant(one: "Column") -> "Column":
             value = sf.to_variant_object(one["v"]) if nested else one["v"].cast("variant")
             found = sf.struct(sf.coalesce(value, sf.parse_json(sf.lit("null"))).alias("v"))
-            return sf.when(_is_utf8(one["v"], inner) & (one["behind"] == sf.expr(own_hash)), found)
+            return sf.when(_is_utf8(one["v"], inner) & (one["behind"] == sf.lit(_END)), found)
 
         found = try_eval(spark, sf.transform(sf.array(decoded), meant)[0])  # decoded once, and used twice
         empty = [f"CAST(NULL AS BINARY) AS {column}" for column in ("key", "value", "unpacked")]
