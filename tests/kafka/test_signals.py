@@ -46,7 +46,9 @@ def test_a_signal_commits_what_is_in_hand_and_prints_the_summary(lake: Lake, top
 def test_a_second_ctrl_c_ends_it_at_once(lake: Lake) -> None:
     """Of an attempt that hangs: nobody answers at that address."""
     lake.config()
-    code = "import os; from zync.options import stop_on_signals as on; on(); [os.kill(os.getpid(), 2) for _ in '12']"
+    code = (
+        "import os; from zync.cli.options import stop_on_signals as on; on(); [os.kill(os.getpid(), 2) for _ in '12']"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=lake.folder, timeout=30, check=False)
     assert done.returncode == 130
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from zync.options import AsJson, ConfigFile, Debug, Lake, Retain, read_config
+from zync.cli.options import AsJson, ConfigFile, Debug, Lake, Retain, read_config
 from zync.output import Output, amount
 from zync.places import locate
 
@@ -21,7 +21,7 @@ def replay(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Make a staging anew from raw, decisions included: the same rules give the same rows and offsets.
+    """Make a staging anew from raw, decisions included. The same rules give the same rows and offsets.
 
     \b
     zync replay raw --into staging2
@@ -53,7 +53,7 @@ def diff(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Show how the output rows of two stagings differ, by topic and key; exit 1 when they do.
+    """Show how output rows of two stagings differ, by topic and key. Exit 1 when they do.
 
     \b
     zync diff staging staging2
@@ -82,7 +82,7 @@ def verify(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Prove that raw and staging are as they must be; exit 1 with each place where they are not.
+    """Prove that raw and staging are as they must be. Exit 1 with each place where they are not.
 
     \b
     zync verify
@@ -119,7 +119,7 @@ def maintain(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Keep a table tidy while others write and read it: compact, vacuum (without either: both), shorten its log.
+    """Keep a table tidy while others write and read it. Compacts, vacuums (without either: both), shortens its log.
 
     Vacuum keeps what the table was made of within --retain (7d), and a day at least, for those who still read it.
     If --retain is given it takes records of raw away, too: older ones, of transactions that every staging has settled.

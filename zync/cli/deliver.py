@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from zync.options import (
+from zync.cli.options import (
     AsJson,
     ConfigFile,
     Debug,
@@ -46,7 +46,7 @@ def sync_to(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Send staging's output rows on, whole transactions, exactly once, until stopped.
+    """Send staging's rows on, in whole transactions, exactly once. Goes on until stopped.
 
     \b
     zync sync-to kafka staging
@@ -119,7 +119,7 @@ def snapshot(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Name the versions of the delivered tables that belong together: at them no transaction is partly there.
+    """Name the versions of delivered tables that belong together. At them no transaction is partly there.
 
     \b
     zync snapshot

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from zync.cli.options import AsJson, ConfigFile, Debug, Lake, Older, read_config
 from zync.errors import UsageError
-from zync.options import AsJson, ConfigFile, Debug, Lake, Older, read_config
 from zync.output import Output, amount
 from zync.places import locate
 

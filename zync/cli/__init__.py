@@ -1,0 +1,110 @@
+"""The command line: typed options, one call into the library, one call to output."""
+
+import os
+import signal
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from zync.cli import begin, broker, deliver, look, pipeline, tables, txn
+from zync.cli.options import debugging
+from zync.errors import INTERRUPTED, ZyncError
+from zync.output import Output
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="""Lands the transactions of Kafka topics in a lake whole, exactly once.
+
+    \b
+    zync init                     a config and an example rule
+    zync sync-from kafka raw      Kafka records to the raw table
+    zync sync raw staging         raw records to whole transactions
+    zync sync-to kafka staging    whole transactions to Kafka topics
+    zync run                      all of that, as the config says
+    zync cat staging              what is there
+    zync txn list                 what is not done, and why
+    """,
+)
+for command in (
+    begin.init,
+    pipeline.sync_from,
+    pipeline.load,
+    pipeline.sync,
+    deliver.sync_to,
+    pipeline.run,
+    look.status,
+    look.cat,
+    look.query,
+    deliver.snapshot,
+    look.explain,
+    look.check,
+    tables.verify,
+    tables.replay,
+    tables.diff,
+    tables.maintain,
+    begin.demo,
+):
+    app.command()(command)
+app.add_typer(txn.txn, name="txn")
+app.add_typer(txn.dlq, name="dlq")
+app.add_typer(broker.app, name="broker")
+
+_BUILT_ON = ("pyspark", "delta-spark", "deltalake", "confluent-kafka")
+
+
+def _version(asked: bool) -> None:
+    """`--version`: zync's, and those of what it is built on, as a report of a problem needs them."""
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"zync {version('zync')} ({', '.join(f'{name} {version(name)}' for name in _BUILT_ON)})")
+        raise typer.Exit
+
+
+@app.callback()
+def before_the_command(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the versions and end.")
+    ] = False,
+) -> None:
+    """What may stand before a subcommand."""
+
+
+def main() -> None:
+    """Runs the command line. Exit codes: 0 done, 1 failed, 2 the user's mistake, 3 another writer owns the table."""
+    signal.signal(signal.SIGINT, _interrupt)
+    try:
+        app()
+    except ZyncError as error:
+        if debugging():
+            raise
+        Output().error(str(error))
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as error:
+        if debugging():
+            raise
+        from zync.spark_errors import message_of
+
+        said = message_of(error) if "pyspark" in sys.modules else next(iter(str(error).splitlines()), "")
+        Output().error(f"unexpected {type(error).__name__}: {said} (--debug)")
+        sys.exit(1)
+
+
+def _interrupt(_number: int, _frame: object) -> NoReturn:
+    """Ctrl-C. Once Spark runs, it ends the process at once, and with it the JVM, which tidies up.
+
+    An exception would leave PySpark's connection with an answer nobody waits for, and whatever is called next, to
+    clean up, would take it for its own.
+    """
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    if context and context._active_spark_context:  # noqa: SLF001 - there is no other way to ask
+        os._exit(INTERRUPTED)
+    raise KeyboardInterrupt

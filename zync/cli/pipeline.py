@@ -1,0 +1,235 @@
+"""The commands of the pipeline: from Kafka, or files, to staging; and all of it."""
+
+import sys
+from contextlib import nullcontext
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from zync.cli.options import (
+    AsJson,
+    CommitBytes,
+    CommitEvery,
+    ConfigFile,
+    Debug,
+    Lake,
+    LogFormat,
+    MaxMemory,
+    Metrics,
+    measuring,
+    parsed,
+    partition_offset,
+    read_config,
+    starting_point,
+    stop_on_signals,
+)
+from zync.config import duration
+from zync.ingest import memory
+from zync.output import Output, amount, byte_size, describe, logs_as_json
+from zync.places import locate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from zync.ingest.append import Appended
+
+
+def sync_from(
+    source: Annotated[Literal["kafka"], typer.Argument(help="Where from.")],
+    table: Annotated[str, typer.Argument(help="The table to append to, usually raw.")],
+    topic: Annotated[list[str] | None, typer.Option(help="A name or ^regex; repeatable.")] = None,
+    until_caught_up: Annotated[bool, typer.Option(help="End when raw has all that is in Kafka now.")] = False,
+    commit_every: CommitEvery = timedelta(seconds=5),
+    commit_rows: Annotated[int, typer.Option(min=1)] = 100_000,
+    commit_bytes: CommitBytes = None,
+    max_memory: MaxMemory = memory.DEFAULT,
+    bootstrap_servers: Annotated[str | None, typer.Option(help="Over the config's.")] = None,
+    on_gap: Annotated[Literal["stop", "skip"], typer.Option(help="When unread offsets are gone from Kafka.")] = "stop",
+    start: Annotated[
+        str | None,
+        typer.Option("--from", metavar="WHERE", help="earliest, latest or a time, where raw has no position yet."),
+    ] = None,
+    from_offset: Annotated[
+        list[str] | None, typer.Option(metavar="TOPIC:PARTITION=N", help="Likewise, of one partition; repeatable.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Move positions that raw has, on record.")] = False,
+    instance: Annotated[
+        str | None, typer.Option(envvar="ZYNC_INSTANCE", help="This process's own name: started again, it goes on.")
+    ] = None,
+    metrics: Metrics = None,
+    log_format: LogFormat = "text",
+    lake: Lake = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Append Kafka records to raw, exactly once, until stopped.
+
+    \b
+    zync sync-from kafka raw --topic order --topic menu --until-caught-up
+    zync sync-from kafka raw --topic '^shop\\..*' --commit-every 1s
+    zync sync-from kafka raw --from 2026-01-31T12:00:00Z --from-offset order:0=1200
+    """
+    from zync.ingest.batch import Source
+    from zync.ingest.begin import Begin
+    from zync.ingest.consume import Ingest, sync_from_kafka
+
+    if force and start is None and not from_offset:
+        msg = "it is for --from and --from-offset"
+        raise typer.BadParameter(msg, param_hint="--force")
+    offsets = {Source(*at[:2]): at[2] for at in map(partition_offset, from_offset or ())}
+
+    settings, out = read_config(config, lake), Output(as_json=as_json)
+    settings = settings.with_kafka(bootstrap_servers=bootstrap_servers, group_instance_id=instance)
+    ingest = Ingest(
+        location=locate(table, settings.lake),
+        kafka=settings.kafka,
+        topics=tuple(topic or settings.sources),
+        until_caught_up=until_caught_up,
+        commit_every=commit_every,
+        commit_rows=commit_rows,
+        commit_bytes=commit_bytes,
+        max_memory=max_memory,
+        on_gap=on_gap,
+        begin=Begin(None if start is None else starting_point(start), offsets, force),
+        transactions=settings.transactions,
+    )
+
+    def committed(one: "Appended") -> None:
+        out.progress(
+            f"committed {amount(one.rows, 'record')} ({byte_size(one.num_bytes)}) from seqno {one.first_seqno}",
+            event="commit",
+            records=one.rows,
+            bytes=one.num_bytes,
+            first_seqno=one.first_seqno,
+            seconds=round(one.seconds, 3),
+        )
+        if measured:
+            measured.committed(one)
+
+    with measuring("zync.metrics:IngestMetrics", metrics, out) as measured:
+        done = sync_from_kafka(ingest, stop_on_signals(), committed, measured)
+    rate = done.records / done.seconds if done.seconds else 0.0
+    lag = "unknown" if done.lag is None else f"{done.lag:,}"
+    out.result(
+        {"bytes" if key == "num_bytes" else key: value for key, value in vars(done).items()} | {"rate": round(rate)},
+        f"{amount(done.records, 'record')}, {byte_size(done.num_bytes)} in {done.seconds:.1f} s "
+        f"({rate:,.0f} records/s), {amount(done.commits, 'commit')}, lag {lag}",
+    )
+
+
+def load(
+    table: Annotated[str, typer.Argument(help="The table to append to, usually raw.")],
+    files: Annotated[list[str], typer.Argument(help="JSON Lines; .gz too; - is standard input.")],
+    lake: Lake = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Append records from JSON Lines to raw, as one commit.
+
+    \b
+    zync load raw records.jsonl
+    echo '{"topic":"t","value":{"txn":1}}' | zync load raw -
+    """
+    from zync.ingest.load import load as load_files
+
+    done = load_files(locate(table, read_config(config, lake).lake), files)
+    last = (done.first_seqno or 1) + done.rows - 1
+    Output(as_json=as_json).result(
+        {"records": done.rows, "bytes": done.num_bytes, "first_seqno": done.first_seqno},
+        f"loaded {amount(done.rows, 'record')}" + (f", seqno {done.first_seqno} to {last}" if done.rows else ""),
+    )
+
+
+def sync(
+    raw: Annotated[str, typer.Argument(help="The table to read, usually raw.")],
+    staging: Annotated[str, typer.Argument(help="The table to write, usually staging.")],
+    follow: Annotated[bool, typer.Option("--follow", help="Go on whenever there is something new.")] = False,
+    master: Annotated[str | None, typer.Option(help="Spark's master; default the config's, or local[2].")] = None,
+    metrics: Metrics = None,
+    log_format: LogFormat = "text",
+    lake: Lake = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Commit to staging those of raw's transactions that are whole. Once, or whenever there is something new.
+
+    \b
+    zync sync raw staging
+    zync sync raw staging --follow
+    """
+    from zync import sync as engine
+
+    settings, out = read_config(config, lake, needed=True), Output(as_json=as_json)
+    where = locate(raw, settings.lake), locate(staging, settings.lake)
+    if not follow:
+        if metrics:
+            msg = "there is nothing to watch in one sync: give --follow too"
+            raise typer.BadParameter(msg, param_hint="--metrics")
+        done = engine.sync_once(settings, *where, master=master)
+        out.result(vars(done), describe(done))
+        return
+    stop = stop_on_signals()
+
+    def told(done: engine.Outcome) -> None:
+        if logs_as_json() and not as_json:
+            out.progress(describe(done), event="sync", **vars(done))
+        else:
+            out.result(vars(done), describe(done))
+
+    with measuring("zync.metrics:SyncMetrics", metrics, out) as measured:
+        engine.follow(settings, *where, stop, told, master, measured)
+
+
+def run(
+    commit_every: Annotated[str | None, typer.Option(metavar="TIME", help="Of sync-from; default 5s.")] = None,
+    bootstrap_servers: Annotated[str | None, typer.Option(help="Over the config's.")] = None,
+    metrics: Metrics = None,
+    log_format: LogFormat = "text",
+    lake: Lake = None,
+    config: ConfigFile = None,
+    debug: Debug = False,
+) -> None:
+    """Run all that the config says, each part a process. Those are sync-from, sync --follow, and what `deliver` names.
+
+    On a terminal it shows how they do. A part that dies is started again. Ctrl-C stops all of them.
+
+    \b
+    zync run
+    zync run --commit-every 500ms --metrics localhost:9464
+    """
+    from zync.run import pipeline
+    from zync.staging.commit import owned
+
+    if commit_every is not None:
+        parsed(duration, commit_every)  # here, or the part would fail on it time and again
+    settings, out = read_config(config, lake, needed=True), Output()
+    given = {
+        "--config": str(config.absolute()) if config else None,
+        "--bootstrap-servers": bootstrap_servers,
+        "--commit-every": commit_every,
+    }
+    options = {key: value for key, value in given.items() if value is not None}
+    parts = pipeline.parts(settings, settings.lake, options)
+
+    def say(part: str, level: str, text: str, values: "Mapping[str, Any]") -> None:
+        out.progress(text if logs_as_json() else f"{part:9} {text}", level=level, part=part, **values)
+
+    view: Any = nullcontext()
+    if out.err.isatty() and not logs_as_json():
+        from zync.run.view import View
+
+        seen = View(parts)
+        say, view = seen.say, seen.shown()
+    with (
+        owned(locate("run", settings.lake)),
+        measuring("zync.run.figures:RunMetrics", metrics, out, parts) as measured,
+        view,
+    ):
+        running = pipeline.Pipeline(parts, stop_on_signals(), say)
+        well = running.run(measured.turn if measured else lambda: None)
+    out.progress(f"stopped; {pipeline.summary(parts)}", event="stopped")
+    sys.exit(0 if well else 1)
