@@ -156,7 +156,7 @@ def test_verify_reads_each_file_once_for_all_versions(lake: Path, demo: Path, mo
         read.extend(paths)
         return dataset(table, paths, schema)
 
-    monkeypatch.setattr("zync.verify.dataset", noted)
+    monkeypatch.setattr("zync.verify.claim.dataset", noted)
     assert broken(lake, demo) == []
     there = [str(path.relative_to(lake / name)) for name in ("raw", "staging") for path in files(lake / name, None)]
     assert sorted(read) == sorted(there)

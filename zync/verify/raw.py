@@ -1,0 +1,91 @@
+"""What must hold of raw: by itself, and beside Kafka."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from zync.config import Config
+from zync.ingest.batch import Source
+from zync.ingest.raw import RAW_SCHEMA, first_seqno, positions, stored_id
+from zync.lake import data_files
+from zync.verify.claim import Claim, files_of, read_file, sound
+
+_COLUMNS = ["seqno", "kafka", "ingested"]
+
+
+def of_raw(table: DeltaTable) -> Iterator[Claim]:
+    """The claims about raw as it is."""
+    stored, files = positions(table), files_of(table)
+    start = first_seqno(table)
+    seqnos = Claim("seqno rises by one" + (f" from {start:,} on, where raw was trimmed" if start > 1 else ""))
+    offsets = Claim("offsets rise within each partition")
+    clock = Claim("ingested never falls")
+    agree = Claim("stored positions are beyond the rows")
+    expected, newest = start, None
+    last: dict[Source, int] = {}
+    before = 0
+    anew = {gap.source for gap in stored.gaps if gap.end < gap.start}
+    for file in data_files(table, "seqno"):
+        rows = read_file(table, file, _COLUMNS, RAW_SCHEMA)
+        if not sound(files, file, rows) or not len(rows):
+            continue
+        numbers = rows["seqno"].to_numpy()
+        early = int((numbers < start).sum())  # kept: of transactions that reach over the start
+        if (np.diff(numbers[:early]) <= 0).any() or (early and numbers[0] <= before):
+            seqnos.broken(f"{file.path}: seqnos do not rise")
+        before = numbers[early - 1] if early else before
+        wanted = np.concatenate([numbers[:early], np.arange(expected, expected + len(numbers) - early)])
+        for index in np.flatnonzero(numbers != wanted)[:1]:
+            seqnos.broken(f"{file.path}: {numbers[index]} stands where {wanted[index]} should")
+        seqnos.count += len(numbers)
+        expected = max(expected, int(numbers[-1]) + 1)
+        stamps = rows["ingested"].cast(pa.int64()).to_numpy()
+        clock.count += len(stamps)
+        if (np.diff(stamps) < 0).any() or (newest is not None and stamps[0] < newest):
+            clock.broken(file.path)
+        newest = stamps[-1]
+        offsets.count += len(numbers)
+        for source, mine in _by_partition(rows["kafka"].combine_chunks()):
+            if source not in anew and ((np.diff(mine) <= 0).any() or mine[0] <= last.get(source, -1)):
+                offsets.broken(f"{file.path}: {source}, offsets {mine[0]} to {mine[-1]}")
+            last[source] = int(mine[-1])
+    if expected != stored.seqno:
+        seqnos.broken(f"the log's next seqno is {stored.seqno}, the rows' is {expected}")
+    for source, offset in last.items():
+        agree.count += 1
+        if source not in anew and stored.next.get(source, -1) <= offset:
+            agree.broken(f"{source}: position {stored.next.get(source)}, but a row of offset {offset}")
+    yield from (files, seqnos, offsets, clock, agree)
+
+
+def _by_partition(places: Any) -> Iterator[tuple[Source, Any]]:
+    topics, partitions = places.field("topic").dictionary_encode(), places.field("partition").to_numpy()
+    offsets, codes = places.field("offset").to_numpy(), topics.indices.to_numpy()
+    for code, topic in enumerate(topics.dictionary.to_pylist()):
+        for partition in np.unique(partitions[codes == code]):
+            yield Source(topic, int(partition)), offsets[(codes == code) & (partitions == partition)]
+
+
+def against_kafka(table: DeltaTable, config: Config) -> Claim:
+    """Whether the brokers of the config have what raw says it has read and will read next."""
+    from zync.ingest.broker import Brokers  # noqa: PLC0415 - only where a broker is asked
+    from zync.ingest.caught_up import made_anew  # noqa: PLC0415
+
+    claim = Claim("positions are within what Kafka has")
+    brokers = Brokers(config.kafka)
+    there = brokers.topics()
+    stored = positions(table).next
+    ids = brokers.topic_ids({source.topic for source in stored if source.topic in there})
+    for source, bounds in brokers.bounds([source for source in stored if source.topic in there]).items():
+        claim.count += 1
+        if not bounds.earliest <= stored[source] <= bounds.stable:
+            claim.broken(
+                f"{source}: raw's next offset is {stored[source]}, Kafka has {bounds.earliest} to {bounds.stable}"
+            )
+    for source in stored:
+        if made_anew(stored_id(table, source), ids.get(source.topic)):
+            claim.broken(f"{source}: the topic was made anew since raw read it")
+    return claim
