@@ -137,19 +137,32 @@ def test_what_runs_is_what_the_config_names(tmp_path: Path) -> None:
     assert behind == ["to tables"]
 
 
-def test_what_nothing_waits_for_lets_the_others_go_first() -> None:
-    nice: dict[str, int] = {}
-    made = tuple(Part(name, ("--help",), behind=name == "behind") for name in ("ahead", "behind"))
+def test_what_nothing_waits_for_lets_the_others_go_first_once_it_is_warm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("status", "--watch", "--lake", str(tmp_path))
+    made = tuple(Part(name, command, behind=name == "behind") for name in ("ahead", "behind"))
     runner = pipeline.Pipeline(made, threading.Event(), lambda *_: None)
-    for one in made:
-        runner._start(one)  # noqa: SLF001
-        assert one.process
-        nice[one.name] = os.getpriority(os.PRIO_PROCESS, one.process.pid)
-        session = Path(f"/proc/{one.process.pid}/autogroup")
-        if session.exists():  # where Linux weighs sessions: there the process's own niceness does nothing
-            assert session.read_text().endswith(" nice 5\n" if one.behind else " nice 0\n")
-        assert one.process.wait(60) == 0
-    assert nice == {"ahead": os.nice(0), "behind": os.nice(0) + 5}
+
+    def nice() -> dict[str, set[int]]:
+        """Of each part that of all its threads, and of its session where Linux weighs those."""
+        found = {}
+        for one in made:
+            runner._tend(one)  # noqa: SLF001
+            assert one.process
+            of = Path(f"/proc/{one.process.pid}")
+            found[one.name] = {os.getpriority(os.PRIO_PROCESS, int(task.name)) for task in (of / "task").iterdir()}
+            if (of / "autogroup").exists():  # there the process's own niceness does nothing
+                found[one.name].add(int((of / "autogroup").read_text().split()[-1]) + os.nice(0))
+        return found
+
+    try:
+        assert nice() == {"ahead": {os.nice(0)}, "behind": {os.nice(0)}}
+        wait_until(lambda: all(len(list(Path(f"/proc/{one.process.pid}/task").iterdir())) > 1 for one in made))
+        monkeypatch.setattr(pipeline, "_COLD_SECONDS", 0.0)
+        assert nice() == {"ahead": {os.nice(0)}, "behind": {os.nice(0) + 5}}
+    finally:
+        runner._end(lambda: None)  # noqa: SLF001
 
 
 def test_the_wait_before_a_part_is_started_again_grows_and_starts_anew_when_it_was_well() -> None:

@@ -34,6 +34,8 @@ _STOP_SECONDS = 90.0
 _LOOK_SECONDS = 0.1
 _NICER = 5
 """That much nicer is a part that is behind: it gets a third of the time that one beside it gets."""
+_COLD_SECONDS = 180.0
+"""So long after its start it is not yet: what a JVM does first takes several times as long as later on."""
 
 Say = Callable[[str, str, str, Mapping[str, Any]], None]
 """What hears of all lines: the part, the level, the text, and the figures that came with it."""
@@ -52,6 +54,7 @@ class Part:
     address: str | None = None
     """HOST:PORT of its metrics."""
     began: float = 0.0
+    gives_way: bool = False
     due: float = 0.0
     failures: int = 0
     restarts: int = 0
@@ -135,9 +138,12 @@ class Pipeline:
                 self._start(part)
         elif part.process.poll() is not None:
             self._again(part, self._ended(part))
+        elif part.behind and not part.gives_way and time.monotonic() - part.began > _COLD_SECONDS:
+            part.gives_way = True
+            _give_way(part.process.pid)
 
     def _start(self, part: Part) -> None:
-        part.began = time.monotonic()
+        part.began, part.gives_way = time.monotonic(), False
         part.process = subprocess.Popen(  # noqa: S603 - zync itself
             [sys.executable, "-m", "zync.run.part", *part.command],
             stdin=subprocess.PIPE,
@@ -148,8 +154,6 @@ class Pipeline:
             errors="replace",
             start_new_session=True,  # so that a terminal's Ctrl-C comes to the run, and the run ends its parts
         )
-        if part.behind:
-            _give_way(part.process.pid)
         part.readers = tuple(
             threading.Thread(target=read, args=(part, stream), name=part.name, daemon=True)
             for read, stream in ((self._results, part.process.stdout), (self._log, part.process.stderr))
@@ -221,12 +225,12 @@ class Pipeline:
 
 
 def _give_way(pid: int) -> None:
-    """Makes a process that has just begun nicer: its threads will inherit it.
+    """Makes a part nicer: all that runs in the session and process group that it leads.
 
     Linux may weigh sessions first, and processes within each only then (see sched(7), "The autogroup feature").
     """
     with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, 0) + _NICER)
+        os.setpriority(os.PRIO_PGRP, pid, os.getpriority(os.PRIO_PROCESS, 0) + _NICER)
     with contextlib.suppress(OSError):
         Path(f"/proc/{pid}/autogroup").write_text(str(_NICER))
 
