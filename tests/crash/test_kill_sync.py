@@ -18,7 +18,7 @@ from tests.conftest import ZYNC, TopicMaker, start, zync
 from tests.invariants import assert_staging_is_what_raw_says
 from tests.model import Record
 
-_KILLS = 8
+_KILLS = 20
 _IN_TRANSACTION = 4
 
 _CONFIG = """\
