@@ -94,7 +94,7 @@ def end_traffic(folder: Path, broker: str) -> Iterator[Callable[[], None]]:
     end()
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1500)
 def test_a_sync_killed_at_any_moment_neither_loses_nor_repeats(folder: Path, end_traffic: Callable[[], None]) -> None:
     ingest = start("sync-from", "kafka", "raw", "--commit-every", "200ms", cwd=folder)
     chance = random.Random(7)
