@@ -30,9 +30,9 @@ def of_staging(table: DeltaTable, config: Config, read: dict[str, Any]) -> Itera
     for file in there:
         if file.path not in read:
             read[file.path] = read_file(table, file, _COLUMNS, STAGING_SCHEMA)
-    sound = [read[file.path] for file in there if sound(files, file, read[file.path])]
+    readable = [read[file.path] for file in there if sound(files, file, read[file.path])]
     yield files
-    rows = pa.concat_tables([STAGING_SCHEMA.empty_table().select(_COLUMNS), *sound])
+    rows = pa.concat_tables([STAGING_SCHEMA.empty_table().select(_COLUMNS), *readable])
     yield _syncs(table, rows)
     try:
         cursor = read_cursor(table)
