@@ -16,8 +16,11 @@ based AS (
   FROM met
 ),
 -- Equal rows of one run are all real; a run that sends them again sends as many: so the nth of a run is the nth of any.
+-- Logical messages do not say their run: where they are `numbered`, the same number is the same message.
 counted AS (
-  SELECT *, row_number() OVER (PARTITION BY txn, base, record_id, run ORDER BY seqno) AS nth FROM based
+  SELECT *, CASE WHEN numbered AND run = 'any' THEN 1
+                 ELSE row_number() OVER (PARTITION BY txn, base, record_id, run ORDER BY seqno) END AS nth
+  FROM based
 ),
 laned AS (
   SELECT *,
@@ -60,7 +63,7 @@ unsatisfied AS (
       s.count = e.count AND s.total = e.total AND s.since <= seqno AND (s.until IS NULL OR seqno < s.until))) AS open
   FROM spans
 )
-SELECT * EXCEPT (base, nth, is_row, total_order, run, collection, said, run_count, run_last, run_total,
+SELECT * EXCEPT (base, nth, numbered, is_row, total_order, run, collection, said, run_count, run_last, run_total,
                  run_until, count, total, until, by_run, by_rows, ends, spans, open),
   base = 'txn' AND exists(ends, e -> e.seqno <= seqno) AND size(open) = 0 AS done,
   CASE WHEN lane = 'duplicate' THEN lane

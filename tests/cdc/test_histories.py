@@ -178,6 +178,39 @@ def test_rows_sent_again_count_for_their_run_in_later_syncs(tmp_path: Path, spar
     assert (done["seqno"], members(done)) == (6, [1, 2, 3, 4, 6])
 
 
+@pytest.mark.parametrize("only_messages", [False, True])
+def test_logical_messages_sent_again_are_duplicates_though_they_do_not_say_by_which_run(
+    tmp_path: Path, spark: Any, *, only_messages: bool
+) -> None:
+    """As PostgreSQL's connector 3.7.0 was seen to send them: on a topic of their own, without headers."""
+
+    def message(order: int) -> dict[str, Any]:
+        source = {"version": "3.7.0.Final", "connector": "postgresql", "schema": "", "table": "", "lsn": order}
+        value = {"op": "m", "source": source, "transaction": {"id": f"1:{order}", "total_order": order}}
+        return {"topic": "p.message", "value": value | {"message": {"prefix": "p", "content": "bTEwMDA="}}}
+
+    def numbered(run: str, order: int) -> dict[str, Any]:
+        one = row(1, run, order, "t", order)
+        one["value"]["source"]["version"] = "3.7.0.Final"
+        return one
+
+    ids = [f"io.debezium.connector.postgresql.LogicalDecodingMessageMonitor$LogicalDecodingMessageId@{n}" for n in "ab"]
+    said = [{"data_collection": name, "event_count": 1} for name in ids]
+    counts = {} if only_messages else {"t": 2}
+    last = end(1, **counts)
+    last["value"]["event_count"] += 2
+    last["value"]["data_collections"] += said
+    rows_sent = [] if only_messages else [numbered("A", 1), numbered("A", 4), numbered("B", 1), numbered("B", 4)]
+    records = [message(2), message(3), message(2), message(3), *rows_sent, last]
+    sync_small_files(tmp_path, records, {2, 5}, spark)
+    by_kind = {
+        kind: sorted(n for one in rows(tmp_path / "staging") if one["kind"] == kind for n in members(one))
+        for kind in ("done", "duplicate")
+    }
+    done, repeated = ([1, 2, 5], [3, 4]) if only_messages else ([1, 2, 5, 6, 9], [3, 4, 7, 8])
+    assert by_kind == {"done": done, "duplicate": repeated}
+
+
 def members(row: dict[str, Any]) -> list[int]:
     return [n for one in row["records"] for n in range(one["first"], one["last"] + 1)]
 

@@ -127,8 +127,9 @@ def test_logical_messages_that_are_here_are_not_said_to_be_missing(tmp_path: Pat
     counted = [("io.debezium.connector.postgresql.LogicalDecodingMessageId@1f", 1), ("s.t", 1)]
     said = [{"data_collection": name, "event_count": count} for name, count in counted]
     end = {"status": "END", "id": "7:9", "event_count": 2, "data_collections": said}
-    lines = [{"topic": "shop.message", "value": message}, {"topic": "shop.transaction", "value": end}]
-    pending = {"kind": "pending", "seqno": 1, "txn": "7", "records": [{"first": 1, "last": 2}], "count": 2}
+    again = [{"topic": "shop.message", "value": message}] * 2
+    lines = [*again, {"topic": "shop.transaction", "value": end}]
+    pending = {"kind": "pending", "seqno": 1, "txn": "7", "records": [{"first": 1, "last": 3}], "count": 3}
     raw, staging = a_lake(tmp_path, lines, [pending])
     seen = show(raw, staging, "7", Config(transactions=Transactions(preset="debezium", topic="shop.transaction")))
     assert seen["missing"] == ["END counts 1 in s.t, 0 are here"]

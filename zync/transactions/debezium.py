@@ -110,8 +110,14 @@ TOTAL_ORDER = field("transaction.total_order", "bigint")
 RECORD_ID = f"CASE WHEN {TOTAL_ORDER} IS NULL THEN NULL WHEN {_CONTINUES} THEN string({TOTAL_ORDER}) ELSE {_IMAGE} END"
 """What a row has in common with what a restart sends again of it, and with no other (but see sql/runs.sql)."""
 
-RUN = "coalesce(CAST(get(filter(headers, h -> h.key = '__debezium.context.runId'), 0).value AS STRING), '')"
-"""Which run of the connector sent the row; empty before there was such a header."""
+NUMBERED = f"coalesce({_CONTINUES}, false)"
+"""Whether RECORD_ID is the row's number."""
+
+RUN = (
+    f"CASE WHEN {field('op', 'string')} = 'm' THEN 'any' ELSE "
+    "coalesce(CAST(get(filter(headers, h -> h.key = '__debezium.context.runId'), 0).value AS STRING), '') END"
+)
+"""Which run of the connector sent the row; empty before there was such a header. Logical messages never have it."""
 
 
 def _number(name: str) -> str:
@@ -158,8 +164,8 @@ def aggregated(config: Config) -> list[tuple[str, str]]:
 DONE = "size(a2) > 0 AND forall(a2, e -> e.count = 0 OR e.count = a0 AND e.total = a1)"
 """Whether a transaction with rows of one run is done: they are what every END so far counts."""
 
-TORN = "a3 <> a4"
-"""Whether there are rows of several runs, so that sql/runs.sql is to say."""
+TORN = "a3 <> a4 OR a3 = 'any'"
+"""Whether there are rows of several runs, or that may be, so that sql/runs.sql is to say."""
 
 LAST_ROW = f"nullif(max({PLACE}), 0L)"
 """The position of a transaction that operators have go out without its END: of its last row, which is before the

@@ -25,8 +25,10 @@ def missing(records: list[Seen], topic: str) -> list[str]:
         source, said = body.get("source"), body.get("transaction")
         if one.topic != topic and isinstance(source, dict) and isinstance(said, dict):
             names = [source.get("db"), source.get("schema"), source.get("table") or source.get("collection")]
-            table = "" if body.get("op") == "m" else _short(names)  # a logical message
-            rows.setdefault(table, {}).setdefault(one.run, Counter())[_identity(body)] += 1
+            message = body.get("op") == "m"  # a logical one: it has no run, and may have been sent again
+            mine = rows.setdefault("" if message else _short(names), {}).setdefault(one.run, Counter())
+            identity = _identity(body)
+            mine[identity] = 1 if message and identity.isdecimal() else mine[identity] + 1
     here: dict[str, int] = {}
     for table, runs in rows.items():
         together: Counter[str] = Counter()
