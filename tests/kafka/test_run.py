@@ -159,6 +159,7 @@ def test_what_nothing_waits_for_lets_the_others_go_first_once_it_is_warm(
     try:
         assert nice() == {"ahead": {os.nice(0)}, "behind": {os.nice(0)}}
         wait_until(lambda: all(len(list(Path(f"/proc/{one.process.pid}/task").iterdir())) > 1 for one in made))
+        assert nice() == {"ahead": {os.nice(0)}, "behind": {os.nice(0)}}
         monkeypatch.setattr(pipeline, "_COLD_SECONDS", 0.0)
         assert nice() == {"ahead": {os.nice(0)}, "behind": {os.nice(0) + 5}}
     finally:

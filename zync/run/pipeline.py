@@ -54,7 +54,6 @@ class Part:
     address: str | None = None
     """HOST:PORT of its metrics."""
     began: float = 0.0
-    gives_way: bool = False
     due: float = 0.0
     failures: int = 0
     restarts: int = 0
@@ -138,12 +137,11 @@ class Pipeline:
                 self._start(part)
         elif part.process.poll() is not None:
             self._again(part, self._ended(part))
-        elif part.behind and not part.gives_way and time.monotonic() - part.began > _COLD_SECONDS:
-            part.gives_way = True
+        elif part.behind and time.monotonic() - part.began > _COLD_SECONDS:
             _give_way(part.process.pid)
 
     def _start(self, part: Part) -> None:
-        part.began, part.gives_way = time.monotonic(), False
+        part.began = time.monotonic()
         part.process = subprocess.Popen(  # noqa: S603 - zync itself
             [sys.executable, "-m", "zync.run.part", *part.command],
             stdin=subprocess.PIPE,
@@ -225,12 +223,14 @@ class Pipeline:
 
 
 def _give_way(pid: int) -> None:
-    """Makes a part nicer: all that runs in the session and process group that it leads.
+    """Makes a part nicer, unless it is: all that runs in the session and process group that it leads.
 
     Linux may weigh sessions first, and processes within each only then (see sched(7), "The autogroup feature").
     """
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PGRP, pid, os.getpriority(os.PRIO_PROCESS, 0) + _NICER)
+    nicer = min(os.getpriority(os.PRIO_PROCESS, 0) + _NICER, 19)  # than which nothing is nicer
+    if os.getpriority(os.PRIO_PROCESS, pid) == nicer:
+        return
+    os.setpriority(os.PRIO_PGRP, pid, nicer)
     with contextlib.suppress(OSError):
         Path(f"/proc/{pid}/autogroup").write_text(str(_NICER))
 
