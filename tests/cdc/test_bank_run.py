@@ -92,7 +92,7 @@ def test_no_reader_ever_sees_a_broken_bank(folder: Path, kafka: DevKafka) -> Non
         assert sorted(line.split()[-1] for line in restarts) == ["1.0"] * 4
         kill_and_start_again(kafka)
         back = head()
-        wait_until(lambda: head() > back + 500, 120)  # the same sync-from goes on, beyond what it had in hand
+        wait_until(lambda: head() > back + 1000, 120)  # the same sync-from goes on, beyond what it had in hand
         before = transfers()
         crash(bank)
         running.kill()

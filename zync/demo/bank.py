@@ -28,7 +28,7 @@ from zync.output import amount
 SUMS = {"accounts": "abalance", "tellers": "tbalance", "branches": "bbalance", "history": "delta"}
 """Of each table the column whose sum must be that of the others, for each transfer changes all four alike."""
 KEYS = {"accounts": "aid", "tellers": "tid", "branches": "bid"}
-_PATIENCE = 300
+_PATIENCE = 180
 """Seconds without a new snapshot after which zync is said to hang: its Sparks start, or a slow machine is busy."""
 _LAST_LINES = 10
 _ACCOUNTS = 2000
