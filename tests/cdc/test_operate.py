@@ -122,17 +122,31 @@ def test_what_is_no_text_in_a_header_or_a_value_is_shown_all_the_same(tmp_path: 
 
 
 def test_logical_messages_that_are_here_are_not_said_to_be_missing(tmp_path: Path) -> None:
-    source = {"version": "3.7.0.Final", "connector": "postgresql", "db": "bench"}
-    message = {"op": "m", "source": source, "transaction": {"id": "7:1", "total_order": 1}}
-    counted = [("io.debezium.connector.postgresql.LogicalDecodingMessageId@1f", 1), ("s.t", 1)]
-    said = [{"data_collection": name, "event_count": count} for name, count in counted]
-    end = {"status": "END", "id": "7:9", "event_count": 2, "data_collections": said}
-    again = [{"topic": "shop.message", "value": message}] * 2
-    lines = [*again, {"topic": "shop.transaction", "value": end}]
-    pending = {"kind": "pending", "seqno": 1, "txn": "7", "records": [{"first": 1, "last": 3}], "count": 3}
-    raw, staging = a_lake(tmp_path, lines, [pending])
-    seen = show(raw, staging, "7", Config(transactions=Transactions(preset="debezium", topic="shop.transaction")))
-    assert seen["missing"] == ["END counts 1 in s.t, 0 are here"]
+    """END counts each in a collection of its own, and here one was sent again."""
+
+    def message(order: int) -> dict[str, Any]:
+        source = {"version": "3.7.0.Final", "connector": "postgresql", "db": "bench"}
+        value = {"op": "m", "source": source, "transaction": {"id": f"7:{order}", "total_order": order}}
+        return {"topic": "shop.message", "value": value}
+
+    ids = [f"io.debezium.connector.postgresql.LogicalDecodingMessageId@{one}" for one in ("1f", "2e")]
+    said = [{"data_collection": name, "event_count": 1} for name in (*ids, "s.t")]
+    end = {"status": "END", "id": "7:9", "event_count": 3, "data_collections": said}
+
+    def missing(name: str, *messages: int) -> list[str]:
+        lines = [*map(message, messages), {"topic": "shop.transaction", "value": end}]
+        count = len(lines)
+        pending = {"kind": "pending", "seqno": 1, "txn": "7", "records": [{"first": 1, "last": count}], "count": count}
+        folder = tmp_path / name
+        folder.mkdir()
+        raw, staging = a_lake(folder, lines, [pending])
+        config = Config(transactions=Transactions(preset="debezium", topic="shop.transaction"))
+        found: list[str] = show(raw, staging, "7", config)["missing"]
+        return found
+
+    of_the_table = "END counts 1 in s.t, 0 are here"
+    assert missing("all", 1, 2, 1) == [of_the_table]
+    assert missing("one", 1, 1) == ["END counts 2 in logical messages, 1 are here", of_the_table]
 
 
 def test_the_commands_list_show_and_decide(demo: Path, warm: Any) -> None:

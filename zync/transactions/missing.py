@@ -39,11 +39,14 @@ def missing(records: list[Seen], topic: str) -> list[str]:
         return [f"no END yet; {sum(here.values())} rows are here"]
     found = []
     for end in ends:
+        counted, called = Counter[str](), dict[str, str]()
         for one in end.get("data_collections") or ():
             table = _short(str(one["data_collection"]).split("."))
-            if here.get(table, 0) != one["event_count"]:
-                counts = f"END counts {one['event_count']} in {one['data_collection']}"
-                found.append(f"{counts}, {here.get(table, 0)} are here")
+            counted[table] += one["event_count"]  # each logical message has a collection of its own
+            called[table] = str(one["data_collection"]) if table else "logical messages"
+        for table, count in counted.items():
+            if here.get(table, 0) != count:
+                found.append(f"END counts {count} in {called[table]}, {here.get(table, 0)} are here")
     return found or ["every END's counts are here, but not as one run of the connector has them, nor as all together"]
 
 

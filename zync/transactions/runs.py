@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zync.transactions.debezium import NUMBERED, RECORD_ID, TOTAL_ORDER, with_body
+from zync.transactions.debezium import NUMBERED, RECORD_ID, TORN, TOTAL_ORDER, with_body
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-AGAIN = """CASE WHEN bool_or(a3 <> a4 OR a3 = 'any') THEN
+AGAIN = f"""CASE WHEN bool_or({TORN}) THEN
     CAST(arrays_zip(sort_array(collect_list(CASE WHEN NOT member AND opens_range THEN seqno END)),
                     sort_array(collect_list(CASE WHEN NOT member AND closes_range THEN seqno END)))
          AS array<struct<first: bigint, last: bigint>>) END"""
