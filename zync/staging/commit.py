@@ -110,21 +110,18 @@ def _written(files: FileSystem, folder: str) -> list[FileInfo]:
 def read_back(table: DeltaTable, folder: str) -> Written:
     """What was written, as the commit will make it be: bookkeeping rows whole, of outputs the counts and offsets."""
     names = [info.path for info in _written(table_files(table), folder)]
-    kept, outputs, offsets, going_out = [], dict[str, int](), dict[str, int](), [pa.array([], pa.int64())]
     data = dataset(table, names, STAGING_SCHEMA)
-    for batch in data.to_batches(columns=list(BOOKKEEPING)):
-        is_output = pc.equal(batch["kind"], "output")
-        kept.append(batch.filter(pc.invert(is_output)))
-        place = batch["kafka"].filter(is_output)
-        if len(place):
-            going_out.append(pc.unique(batch["seqno"].filter(is_output)))
-            counted = pa.table({"topic": pc.struct_field(place, "topic"), "offset": pc.struct_field(place, "offset")})
-            for one in counted.group_by("topic").aggregate([("offset", "count"), ("offset", "max")]).to_pylist():
-                topic = one["topic"]
-                outputs[topic] = outputs.get(topic, 0) + one["offset_count"]
-                offsets[topic] = max(offsets.get(topic, 0), one["offset_max"] + 1)
-    schema = pa.schema([STAGING_SCHEMA.field(name) for name in BOOKKEEPING])
-    rows = pa.Table.from_batches(kept).cast(schema) if kept else schema.empty_table()
+    is_output = pc.field("kind") == "output"  # files' statistics say which of them have any
+    rows = data.to_table(columns=list(BOOKKEEPING), filter=~is_output)
+    outputs, offsets, going_out = dict[str, int](), dict[str, int](), [pa.array([], pa.int64())]
+    for batch in data.to_batches(columns=["seqno", "kafka"], filter=is_output):
+        going_out.append(pc.unique(batch["seqno"]))
+        place = batch["kafka"]
+        counted = pa.table({"topic": pc.struct_field(place, "topic"), "offset": pc.struct_field(place, "offset")})
+        for one in counted.group_by("topic").aggregate([("offset", "count"), ("offset", "max")]).to_pylist():
+            topic = one["topic"]
+            outputs[topic] = outputs.get(topic, 0) + one["offset_count"]
+            offsets[topic] = max(offsets.get(topic, 0), one["offset_max"] + 1)
     whole = rows["seqno"].filter(pc.is_in(rows["kind"], pa.array(["done", "released"])))
     seqnos = pa.concat_arrays(going_out)
     stray = pc.min(seqnos.filter(pc.invert(pc.is_in(seqnos, whole)))).as_py()

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-_PAYLOAD = ("kafka", "headers", "key", "value", "ingested", "fault", "bad", "earlier", "earlier_count")
+_PAYLOAD = ("kafka", "headers", "key", "value", "ingested", "fault", "bad", "reread", "earlier", "earlier_count")
 """What no window looks at of a record; and its structs. As one column: each window copies each column by itself."""
+_REPEATED = ("topic", "record_id")
+"""What tells which record is the same as which: only there to look at where something does."""
 
 
 @dataclass(frozen=True)
@@ -145,8 +147,8 @@ def look_again(  # noqa: PLR0913 - each is a thing known by now
         late.select(*(one for one in rows.columns if one in late.columns)), allowMissingColumns=True
     )
     nothing = local(spark, [], "txn string, settled_at bigint")
-    judged = _assemble_once(spark, rows, nothing, config, done, tasks=tasks, by_run=True).where("NOT reread")
-    judged = judged.withColumns(
+    judged = _assemble_once(spark, rows, nothing, config, done, tasks=tasks, by_run=True)
+    judged = judged.where("NOT payload.reread").withColumns(
         {
             "fate": sf.expr("coalesce(known, 'late')"),
             "completes_at": sf.lit(None).cast("bigint"),
@@ -179,7 +181,8 @@ def _assemble_once(  # noqa: PLR0913 - each is a thing known by now
 ) -> "DataFrame":
     from pyspark.sql import functions as sf  # noqa: PLC0415
 
-    rows = _packed(one_by_one(rows) if by_run else rows)
+    recorded = any(topic.record_id for topic in config.topics.values())
+    rows = _packed(one_by_one(rows) if by_run else rows, _PAYLOAD if by_run or recorded else (*_PAYLOAD, *_REPEATED))
     together(rows, "txn", tasks).createOrReplaceTempView("identified")
     settled.createOrReplaceTempView("settled")
     remember = str(config.transactions.remember)
@@ -193,7 +196,7 @@ def _assemble_once(  # noqa: PLR0913 - each is a thing known by now
     repeated = (
         "record_id IS NOT NULL AND NOT alone AND "
         "row_number() OVER (PARTITION BY txn, alone, late, topic, record_id ORDER BY seqno) > 1"
-        if any(topic.record_id for topic in config.topics.values())
+        if recorded
         else "false"
     )
     aggregated = result_of(
@@ -211,8 +214,8 @@ def _assemble_once(  # noqa: PLR0913 - each is a thing known by now
     return result_of(spark, statement("judge", remember=remember, began=began, place=place))
 
 
-def _packed(rows: "DataFrame") -> "DataFrame":
-    payload = [one for one in rows.columns if one in _PAYLOAD or one.startswith("as_")]
+def _packed(rows: "DataFrame", payload: tuple[str, ...]) -> "DataFrame":
+    payload = tuple(one for one in rows.columns if one in payload or one.startswith("as_"))
     return select(
         rows, *(one for one in rows.columns if one not in payload), f"struct({', '.join(payload)}) AS payload"
     )
