@@ -6,7 +6,7 @@ SELECT
   count_if(fate IN ('alone', 'late', 'duplicate', 'said', 'void')) AS single,
   count_if(fate = 'late') AS late,
   count_if(fate = 'late' AND settled_at IS NULL) AS late_before,
-  count_if(fate = 'duplicate') AS duplicate,
+  count_if(fate = 'duplicate' AND NOT judged) AS duplicate,
   count_if(fate IN ('said', 'void') OR fate = 'alone' AND fault = 'ignored') AS ignored,
   count_if(fate = 'alone' AND fault <> 'ignored') AS faulty,
   count_if(completing AND fault IS NULL) AS completed,

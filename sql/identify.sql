@@ -1,6 +1,6 @@
 -- In: `decoded`, with what the config's expressions found (`found`, null where an expression failed; `parts`).
 -- Out: each record with its transaction. `alone`: it is in none, or one by itself; `fault`: why it cannot even be that;
---     `bad`: what is wrong with a record that does belong to a transaction. `carried` and `reread` are for what is known
+--     `bad`: what is wrong with a record that does belong to a transaction. `carried` and `judged` are for what is known
 --     of earlier syncs: a transaction's state, and its records read again.
 WITH checked AS (
   SELECT *, coalesce({{configured}}, false) AS configured, topic = '__zync' AS ours,
@@ -25,5 +25,5 @@ SELECT seqno, kafka, topic, ingested, headers, key, value,
     'who', try_variant_get(value, '$.who', 'string'), 'why', try_variant_get(value, '$.why', 'string'),
     'late', try_variant_get(value, '$.late', 'array<struct<first: bigint, last: bigint>>')) END AS decision,
   {{record_id}} AS record_id,
-  false AS carried, false AS reread{{parts}}{{structs}}
+  false AS carried, false AS judged{{parts}}{{structs}}
 FROM checked

@@ -1,6 +1,7 @@
--- In: `identified`, with `settled`, as sql/aggregate.sql, of transactions with rows of several runs of their connector.
---     Of each row of a table its `run` (p3), `total_order` and `collection` (p1: a number for its table); of an END
---     what it says (p2): the `count` of rows, and the `total` of their tables' numbers.
+-- In: `identified`, with `settled`, as sql/aggregate.sql, of transactions with rows of several runs of their connector,
+--     or that a run sent twice.
+--     Of each row of a table its `run` (p3), `total_order` and `collection` (a number for its table); of an END what it
+--     says (p2): the `count` of rows, and the `total` of their tables' numbers.
 -- Out: as sql/aggregate.sql, and `done`: with this record every END seen so far is satisfied, each either by one run
 --     that has exactly the rows 1 to count, or by all runs' different rows; in both cases with its counts by table.
 WITH met AS (
@@ -8,36 +9,42 @@ WITH met AS (
   FROM identified i LEFT JOIN settled s ON i.txn = s.txn AND NOT i.alone
 ),
 based AS (
-  SELECT * EXCEPT (late), p3 AS run, p1 AS collection, get(p2, 0) AS said,
+  SELECT * EXCEPT (late), p3 AS run, get(p2, 0) AS said,
     CASE WHEN alone THEN 'alone'
          WHEN decision IS NOT NULL THEN 'decision'
          WHEN late THEN 'late'
          ELSE 'txn' END AS base
   FROM met
 ),
--- Equal rows of one run are all real; a run that sends them again sends as many: so the nth of a run is the nth of any.
--- Logical messages do not say their run: where they are `numbered`, the same number is the same message.
-counted AS (
-  SELECT *, CASE WHEN numbered AND run = 'any' THEN 1
-                 ELSE row_number() OVER (PARTITION BY txn, base, record_id, run ORDER BY seqno) END AS nth
+-- What a run, known by name, sends with the same number twice is one row; and so is what is `numbered` for good.
+repeating AS (
+  SELECT *, (numbered OR run NOT IN ('', 'any'))
+    AND row_number() OVER (PARTITION BY txn, base, record_id, run, total_order ORDER BY seqno) > 1 AS repeated
   FROM based
+),
+-- Other equal rows of one run are all real; a run that sends them again sends as many: so the nth of a run is the nth
+-- of any.
+counted AS (
+  SELECT *, count(CASE WHEN NOT repeated THEN 1 END) OVER (
+      PARTITION BY txn, base, record_id, run ORDER BY seqno ROWS UNBOUNDED PRECEDING) AS nth
+  FROM repeating
 ),
 laned AS (
   SELECT *,
     CASE WHEN base = 'txn' AND is_row
-          AND row_number() OVER (PARTITION BY txn, base, record_id, nth ORDER BY seqno) > 1
+          AND (repeated OR row_number() OVER (PARTITION BY txn, base, record_id, nth ORDER BY seqno) > 1)
          THEN 'duplicate' ELSE base END AS lane
   FROM counted
 ),
 running AS (
   SELECT *,
-    count(total_order) OVER in_run AS run_count, max(total_order) OVER in_run AS run_last,
-    sum(collection) OVER in_run AS run_total,
+    count(CASE WHEN NOT repeated THEN 1 END) OVER in_run AS run_count, max(total_order) OVER in_run AS run_last,
+    sum(CASE WHEN NOT repeated THEN collection END) OVER in_run AS run_total,
     lead(seqno) OVER (PARTITION BY txn, base, is_row, run ORDER BY seqno) AS run_until,
     count(total_order) OVER in_lane AS count, sum(collection) OVER in_lane AS total,
     lead(seqno) OVER (PARTITION BY txn, lane, is_row ORDER BY seqno) AS until,
     collect_list(said) OVER whole AS ends,
-    min(run) OVER whole AS a3, max(run) OVER whole AS a4
+    'any' AS a3, 'any' AS a4  -- so it is judged here, whatever comes of it
   FROM laned
   WINDOW whole AS (PARTITION BY txn, base),
          in_run AS (PARTITION BY txn, base, is_row, run ORDER BY seqno ROWS UNBOUNDED PRECEDING),
@@ -63,7 +70,7 @@ unsatisfied AS (
       s.count = e.count AND s.total = e.total AND s.since <= seqno AND (s.until IS NULL OR seqno < s.until))) AS open
   FROM spans
 )
-SELECT * EXCEPT (base, nth, numbered, is_row, total_order, run, collection, said, run_count, run_last, run_total,
+SELECT * EXCEPT (base, repeated, nth, numbered, is_row, total_order, run, collection, said, run_count, run_last, run_total,
                  run_until, count, total, until, by_run, by_rows, ends, spans, open),
   base = 'txn' AND exists(ends, e -> e.seqno <= seqno) AND size(open) = 0 AS done,
   CASE WHEN lane = 'duplicate' THEN lane

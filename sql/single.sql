@@ -5,7 +5,7 @@ WITH single AS (
     named_struct('topic', kafka.topic, 'partition', kafka.partition, 'offset', kafka.offset) AS kafka
   FROM settling
   WHERE fate IN ('alone', 'late', 'duplicate', 'said', 'void') AND NOT (fault <=> 'ignored')
-    AND NOT (fate = 'duplicate' AND reread)
+    AND NOT (fate = 'duplicate' AND judged)
     AND NOT (fate = 'void' AND seqno IN (SELECT seqno FROM decided))
 )
 SELECT CASE WHEN fate IN ('said', 'void') THEN 'ignored'

@@ -39,6 +39,23 @@ class Capture:
                 del left[place]
         return found
 
+    def with_retries(self, seed: int) -> "tuple[Capture, int]":
+        """As a producer sends it that is not idempotent and gets no answer now and then; how many rows come twice."""
+        chance = random.Random(seed)  # noqa: S311 - a test's
+        rows, partitions = 0, {}
+        for place, records in self.partitions.items():
+            sent: list[dict[str, Any]] = []
+            left = [{name: part for name, part in one.items() if name != "offset"} for one in records]
+            while left:
+                size = chance.randint(1, 20)
+                batch, left = left[:size], left[size:]
+                values = [one["value"] and json.loads(one["value"]) for one in batch]
+                again = all(value and value.get("transaction", True) for value in values) and chance.random() < 0.3
+                rows += again * sum("transaction" in value for value in values)
+                sent += batch * (1 + again)
+            partitions[place] = sent
+        return Capture(self.prefix, partitions), rows
+
 
 def read(name: str) -> Capture:
     partitions: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)

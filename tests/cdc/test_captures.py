@@ -46,10 +46,16 @@ def sync_in_cuts(folder: Path, capture: Capture, seed: int, spark: Any, said: st
     return rows(folder / "staging")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_each_transaction_is_out_once_and_whole(tmp_path: Path, spark: Any, name: str) -> None:
-    capture = read(name)
+@pytest.mark.parametrize(
+    ("name", "retried"),
+    [*((name, False) for name in NAMES), *((f"crash{version}_kill9_midoffset", True) for version in (360, 370))],
+)
+def test_each_transaction_is_out_once_and_whole(tmp_path: Path, spark: Any, name: str, *, retried: bool) -> None:
+    capture, repeats = read(name), 0
     expected = truth(capture)
+    if retried:
+        capture, repeats = capture.with_retries(SEED)
+        assert repeats > 100
     staging = sync_in_cuts(tmp_path, capture, SEED, spark)
     out: dict[str, Counter[str]] = defaultdict(Counter)
     for row in staging:
@@ -75,7 +81,7 @@ def test_each_transaction_is_out_once_and_whole(tmp_path: Path, spark: Any, name
     assert done == Counter(list(whole))
     assert {row["txn"] for row in staging if row["kind"] in ("pending", "expired")} >= short
     kinds = Counter(row["kind"] for row in staging)
-    assert kinds["duplicate"] == expected.repeats
+    assert kinds["duplicate"] == expected.repeats + repeats
     assert not kinds.keys() & {"late", "quarantined"}
     assert all("BEGIN or END" in row["reason"] for row in staging if row["kind"] == "ignored")
     assert len(short) == len(SHORT & {name})

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-_PAYLOAD = ("kafka", "headers", "key", "value", "ingested", "fault", "bad", "reread", "earlier", "earlier_count")
+_PAYLOAD = ("kafka", "headers", "key", "value", "ingested", "fault", "bad", "judged", "earlier", "earlier_count")
 """What no window looks at of a record; and its structs. As one column: each window copies each column by itself."""
 _REPEATED = ("topic", "record_id")
 """What tells which record is the same as which: only there to look at where something does."""
@@ -142,13 +142,13 @@ def look_again(  # noqa: PLR0913 - each is a thing known by now
     from pyspark.sql import functions as sf  # noqa: PLC0415
 
     late = late_before(assembled)
-    rows = without_state(earlier)
+    rows = without_state(select(earlier, "* EXCEPT (judged)", "true AS judged"))
     rows = rows.unionByName(
         late.select(*(one for one in rows.columns if one in late.columns)), allowMissingColumns=True
     )
     nothing = local(spark, [], "txn string, settled_at bigint")
     judged = _assemble_once(spark, rows, nothing, config, done, tasks=tasks, by_run=True)
-    judged = judged.where("NOT payload.reread").withColumns(
+    judged = judged.where("NOT payload.judged").withColumns(
         {
             "fate": sf.expr("coalesce(known, 'late')"),
             "completes_at": sf.lit(None).cast("bigint"),

@@ -29,11 +29,11 @@ def gather(spark: "SparkSession", raw: DeltaTable, wanted: pa.Table, decoder: De
     """The records of the `wanted` transactions: (txn, completes_at, records as ranges).
 
     Only files that hold some of those ranges are read, however old the transactions are, and little is decoded beside
-    the ranges. Where a transaction has `state` too, what it says was sent again is read with the rest.
+    the ranges. Where there is their `state`, too, what it says was sent again is read with the rest, as `judged`.
     """
-    ranges = _flat(wanted["records"])
-    if "state" in wanted.column_names:
-        ranges = pa.concat_tables([ranges, runs.sent_again(wanted["state"])])
+    again = runs.sent_again(wanted)
+    ranges = pa.concat_tables([_flat(wanted["records"]), again])
+    _seqnos(spark, again).createOrReplaceTempView("sent_again")
     rows = _only(spark, raw, ranges)
     decoder.decode(rows).createOrReplaceTempView("identified")
     finishing = local(spark, wanted.select(["txn", "completes_at"]), "txn string, completes_at bigint")
@@ -63,12 +63,12 @@ def regather(
     joined = records.join(wanted, within).drop("first", "last")
     return select(
         joined,
-        "* EXCEPT (redriven, txn, bad, fault, alone, reread)",
+        "* EXCEPT (redriven, txn, bad, fault, alone, judged)",
         "redriven AS txn",
         "coalesce(bad, fault) AS bad",
         "CAST(NULL AS STRING) AS fault",
         "false AS alone",
-        "true AS reread",
+        "true AS judged",
         "'whole' AS fate",
         "false AS opens_range",
         "false AS closes_range",
@@ -89,11 +89,15 @@ def _only(spark: "SparkSession", raw: DeltaTable, ranges: pa.Table) -> "DataFram
     covering, count, rows_there = _covering(ranges), _count(ranges), sum(file.rows for file in files)
     if rows_there - sum(last - first + 1 for first, last in covering) > _MANY_ROWS:
         rows = rows.where(" OR ".join(f"seqno BETWEEN {first} AND {last}" for first, last in covering))
-    wanted = select(local(spark, ranges, "first bigint, last bigint"), "explode(sequence(first, last)) AS seqno")
+    wanted = _seqnos(spark, ranges)
     tiny = count <= TINY and rows_there <= SMALL
     if count < _MANY_ROWS:
         wanted = beside(wanted, tiny=tiny)
     return (rows.coalesce(1) if tiny else rows).join(wanted, "seqno", "left_semi")
+
+
+def _seqnos(spark: "SparkSession", ranges: pa.Table) -> "DataFrame":
+    return select(local(spark, ranges, "first bigint, last bigint"), "explode(sequence(first, last)) AS seqno")
 
 
 def _count(ranges: pa.Table) -> int:

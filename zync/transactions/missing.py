@@ -20,20 +20,21 @@ def missing(records: list[Seen], topic: str) -> list[str]:
     """What a transaction of the preset still waits for, in words; `topic` is that of BEGIN and END."""
     bodies = [(one, _body(one.value)) for one in records]
     ends = [body for one, body in bodies if one.topic == topic and body.get("status") == "END"]
-    rows: dict[str, dict[str, Counter[str]]] = {}
+    rows: dict[str, dict[str, dict[str, set[Any]]]] = {}
     for one, body in bodies:
         source, said = body.get("source"), body.get("transaction")
         if one.topic != topic and isinstance(source, dict) and isinstance(said, dict):
             names = [source.get("db"), source.get("schema"), source.get("table") or source.get("collection")]
-            message = body.get("op") == "m"  # a logical one: it has no run, and may have been sent again
-            mine = rows.setdefault("" if message else _short(names), {}).setdefault(one.run, Counter())
-            identity = _identity(body)
-            mine[identity] = 1 if message and identity.isdecimal() else mine[identity] + 1
+            message = body.get("op") == "m"  # a logical one: it has no run
+            mine = rows.setdefault("" if message else _short(names), {}).setdefault(one.run, {})
+            identity, order = _identity(body), said.get("total_order")
+            times = mine.setdefault(identity, set())
+            times.add(order if identity == str(order) or one.run and not message else len(times))
     here: dict[str, int] = {}
     for table, runs in rows.items():
         together: Counter[str] = Counter()
         for run in runs.values():
-            together |= run
+            together |= Counter({identity: len(times) for identity, times in run.items()})
         here[table] = together.total()
     if not ends:
         return [f"no END yet; {sum(here.values())} rows are here"]

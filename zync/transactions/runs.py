@@ -1,7 +1,8 @@
-"""Debezium transactions with rows of several runs of their connector: what was sent again, and where that is.
+"""Debezium transactions with rows that came twice: what was sent again, and where that is.
 
-While a transaction's rows are of one run, sums over them say all that its completion depends on. When the connector
-was restarted in the middle, its rows are needed one by one, those that were sent again too: see sql/runs.sql.
+While a transaction's rows are of one run of its connector, each once, sums over them say all that its completion
+depends on. When the connector was restarted in the middle, or its producer sent rows once more as it had no answer, the
+transaction's rows are needed one by one, those that were sent again too: see sql/runs.sql.
 """
 
 import json
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zync.transactions.debezium import NUMBERED, RECORD_ID, TORN, TOTAL_ORDER, with_body
+from zync.transactions.debezium import NUMBERED, RECORD_ID, ROWS_TABLE, TORN, TOTAL_ORDER, with_body
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,14 +30,20 @@ def one_by_one(records: "DataFrame") -> "DataFrame":
     return (
         with_body(records)
         .withColumns(
-            {"total_order": sf.expr(TOTAL_ORDER), "record_id": sf.expr(RECORD_ID), "numbered": sf.expr(NUMBERED)}
+            {
+                "total_order": sf.expr(TOTAL_ORDER),
+                "record_id": sf.expr(RECORD_ID),
+                "numbered": sf.expr(NUMBERED),
+                "collection": sf.expr(f"CASE WHEN {TOTAL_ORDER} IS NOT NULL THEN {ROWS_TABLE} END"),
+            }
         )
         .drop("body")
     )
 
 
-def sent_again(states: pa.ChunkedArray) -> pa.Table:
-    """Where those records are that the states say were sent again: (first, last)."""
+def sent_again(in_flight: pa.Table) -> pa.Table:
+    """Where those records are that the transactions' `state`, if it is there, says were sent again: (first, last)."""
+    states = in_flight["state"] if "state" in in_flight.column_names else pa.chunked_array([], pa.string())
     some = states.filter(pc.fill_null(pc.match_substring(states, '"again":[{'), False))  # noqa: FBT003 - Arrow's
     rows = [one for state in some.to_pylist() for one in json.loads(state)["done"]["again"]]
     return pa.Table.from_pylist(rows, schema=pa.schema([("first", pa.int64()), ("last", pa.int64())]))
