@@ -149,7 +149,7 @@ def spark() -> Iterator[Any]:
     from zync.spark import session
 
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # By what a run takes in all, of processor time: less than with others, or `brief`; and to compile later, a tenth less.
+    # By what a run takes of processor time: less than with others, or `brief`; compiling later, a tenth less.
     options = (
         "-XX:+UseSerialGC -XX:Tier4InvocationThreshold=25000 -XX:Tier4MinInvocationThreshold=3000 "
         "-XX:Tier4CompileThreshold=75000 -XX:Tier4BackEdgeThreshold=200000"
