@@ -26,6 +26,8 @@ from zync.devkafka import DevKafka
 from zync.places import data_folder
 
 ZYNC = [sys.executable, "-m", "zync"]
+BRISK = 'spark: {spark.driver.extraJavaOptions: "-XX:TieredStopAtLevel=1"}\n'
+"""Of a config whose processes live for a few seconds."""
 
 
 @pytest.fixture(scope="session")

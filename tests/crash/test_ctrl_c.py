@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from tests.conftest import start
+from tests.conftest import BRISK, start
 from tests.invariants import assert_staging_is_what_raw_says
 from tests.kafka.conftest import wait_until
 from tests.model import Record, State
@@ -22,12 +22,11 @@ from zync.ingest.load import load
 from zync.sync import Outcome, sync_once
 from zync.yaml import load as read_config
 
-_CONFIG = """\
-topics: {a: {id: "value:txn"}, b: {id: "value:txn"}}
-transactions: {done: "count(*) = max(value:n::int)"}
-outputs: [{topic: out, sql: out.sql}]
-spark: {spark.driver.extraJavaOptions: "-XX:TieredStopAtLevel=1"}  # each session is a short one
-"""
+_CONFIG = f"""\
+topics: {{a: {{id: "value:txn"}}, b: {{id: "value:txn"}}}}
+transactions: {{done: "count(*) = max(value:n::int)"}}
+outputs: [{{topic: out, sql: out.sql}}]
+{BRISK}"""
 _RULE = "SELECT seqno, txn, sum(value:x::int) AS x FROM records GROUP BY seqno, txn"
 _AT_A_TIME = 10
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tests.conftest import start, zync
+from tests.conftest import BRISK, start, zync
 from tests.deliver.conftest import Row, Staging, row
 from tests.kafka.conftest import wait_until
 from zync.config import Config
@@ -276,6 +276,7 @@ def test_who_was_killed_in_between_goes_on_and_no_snapshot_is_half(
 
 @pytest.mark.timeout(300)
 def test_kill_9_of_the_real_process(lake: Lake) -> None:
+    lake.config(BRISK)
     lake.staging.sync(transfers(6, 0))
     process = start("sync-to", "tables", "staging", cwd=lake.staging.folder, start_new_session=True)
     try:
@@ -294,6 +295,7 @@ def test_kill_9_when_a_delete_is_on_record_and_not_done(lake: Lake) -> None:
     lake.staging.sync([[account(1, "1"), account(2, "2")]])
     lake.deliver()
     lake.staging.sync([[account(2, None)]])
+    lake.config(BRISK)
     process = start("sync-to", "tables", "staging", cwd=lake.staging.folder, start_new_session=True)
     try:
         wait_until(lambda: _version(lake, "_deleted/accounts") > 0, 120)
@@ -695,6 +697,7 @@ def test_rules_that_make_no_table_are_the_users_mistake(lake: Lake) -> None:
 
 
 def test_files_are_as_the_users_umask_says(lake: Lake) -> None:
+    lake.config(BRISK)
     lake.staging.sync([[account(1, "1")], [account(2, None)]])
     zync("sync-to", "tables", "staging", "--until-caught-up", cwd=lake.staging.folder, umask=0o027)
     found = {path.stat().st_mode & 0o777 for path in lake.folder.rglob("*") if path.is_file()}

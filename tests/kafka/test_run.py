@@ -13,14 +13,12 @@ from pathlib import Path
 import pytest
 
 from tests.cdc.test_bank_run import part
-from tests.conftest import ZYNC, TopicMaker, produce, start, zync
+from tests.conftest import BRISK, ZYNC, TopicMaker, produce, start, zync
 from tests.kafka.conftest import Lake, get, wait_until
 from zync.devkafka import free_port
 from zync.run import pipeline
 from zync.run.pipeline import Part, parts
 from zync.yaml import load
-
-BRISK = 'spark: {spark.driver.extraJavaOptions: "-XX:TieredStopAtLevel=1"}\n'
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
@@ -17,6 +18,20 @@ from tests.conftest import start, zync
 from tests.kafka.conftest import wait_until
 
 _HOME = Path(pyspark.__file__).parent
+_QUICK = "-XX:TieredStopAtLevel=1"
+"""For JVMs that live for a few seconds."""
+_SPARK = (
+    f"spark: {{spark.executor.memory: 1g, spark.driver.host: 127.0.0.1, "
+    f"spark.driver.extraJavaOptions: {_QUICK}, spark.executor.extraJavaOptions: {_QUICK}}}\n"
+)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A master's URL, and the folder below which the worker runs executors."""
+
+    url: str
+    work: Path
 
 
 def _port() -> int:
@@ -25,18 +40,20 @@ def _port() -> int:
         return int(one.getsockname()[1])
 
 
-@pytest.fixture
-def master(tmp_path: Path) -> Iterator[str]:
-    port, environment = _port(), {**os.environ, "SPARK_HOME": str(_HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder, port = tmp_path_factory.mktemp("cluster"), _port()
+    ours = {"SPARK_HOME": str(_HOME), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_JAVA_OPTS": _QUICK}
+    environment = {**os.environ, **ours}
     url = f"spark://127.0.0.1:{port}"
     deploy = "org.apache.spark.deploy"
     commands = [
         [f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(_port())],
-        [f"{deploy}.worker.Worker", "--cores", "2", "--memory", "2g", "--work-dir", str(tmp_path / "work"), url],
+        [f"{deploy}.worker.Worker", "--cores", "2", "--memory", "2g", "--work-dir", str(folder / "work"), url],
     ]
     started = []
     for command in commands:
-        log = (tmp_path / f"{command[0]}.log").open("w")
+        log = (folder / f"{command[0]}.log").open("w")
         started.append(
             subprocess.Popen([str(_HOME / "bin" / "spark-class"), *command], env=environment, stdout=log, stderr=log)
         )
@@ -46,17 +63,17 @@ def master(tmp_path: Path) -> Iterator[str]:
                 if one.connect_ex(("127.0.0.1", port)) == 0:
                     break
             time.sleep(0.2)
-    yield url
+    yield Cluster(url, folder / "work")
     for process in reversed(started):
         process.terminate()
         process.wait(20)
 
 
-def test_a_standalone_cluster_runs_the_same_sync(demo: Path, master: str) -> None:
+def test_a_standalone_cluster_runs_the_same_sync(demo: Path, cluster: Cluster) -> None:
     zync("load", "raw", "consume-1.jsonl", "consume-2.jsonl", cwd=demo)
     with (demo / "zync.yaml").open("a") as config:
-        config.write("spark: {spark.executor.memory: 1g, spark.driver.host: 127.0.0.1}\n")
-    outcome = json.loads(zync("sync", "raw", "staging", "--master", master, "--json", cwd=demo).stdout)
+        config.write(_SPARK)
+    outcome = json.loads(zync("sync", "raw", "staging", "--master", cluster.url, "--json", cwd=demo).stdout)
     assert (outcome["transactions"], outcome["outputs"], outcome["cursor"]) == (2, {"order": 2}, 4)
     shown = [json.loads(line) for line in zync("cat", "staging", "--kind", "output", cwd=demo).stdout.splitlines()]
     assert [row["value"]["total"] for row in shown] == [3.98, 5.99]
@@ -85,20 +102,19 @@ def rule(records):
 """
 
 
-def test_an_executor_that_is_killed_costs_time_and_sets_nothing_aside(tmp_path: Path, master: str) -> None:
+def test_an_executor_that_is_killed_costs_time_and_sets_nothing_aside(tmp_path: Path, cluster: Cluster) -> None:
     mark = tmp_path / "it runs"
     (tmp_path / "rule.py").write_text(RULE.format(mark=str(mark)))
     (tmp_path / "zync.yaml").write_text(
         'topics: {a: {id: "value:txn"}}\ntransactions: {done: "count(*) = 1"}\n'
-        "outputs: [{topic: out, python: rule.py}]\n"
-        "spark: {spark.executor.memory: 1g, spark.driver.host: 127.0.0.1}\n"
+        f"outputs: [{{topic: out, python: rule.py}}]\n{_SPARK}"
     )
     lines = [json.dumps({"topic": "a", "value": {"txn": n, "x": n}}) for n in range(3)]
     zync("load", "raw", "-", cwd=tmp_path, input="\n".join(lines))
-    running = start("sync", "raw", "staging", "--master", master, "--json", cwd=tmp_path)
+    running = start("sync", "raw", "staging", "--master", cluster.url, "--json", cwd=tmp_path)
     try:
         wait_until(mark.exists, 120)
-        killed = executors(tmp_path / "work")
+        killed = executors(cluster.work)
         assert killed
         for pid in killed:
             os.kill(pid, signal.SIGKILL)
