@@ -21,6 +21,7 @@ from zync.lake import commit_properties
 from zync.operate import show, transactions
 from zync.staging.table import STAGING_SCHEMA, SYNC
 from zync.sync import Syncer
+from zync.transactions.missing import Seen, missing
 
 SHORT = "15023"
 
@@ -147,6 +148,21 @@ def test_logical_messages_that_are_here_are_not_said_to_be_missing(tmp_path: Pat
     of_the_table = "END counts 1 in s.t, 0 are here"
     assert missing("all", 1, 2, 1) == [of_the_table]
     assert missing("one", 1, 1) == ["END counts 2 in logical messages, 1 are here", of_the_table]
+
+
+@pytest.mark.parametrize(("version", "run", "here"), [("3.6.0", "A", 2), ("3.7.0", "", 2), ("3.6.0", "", 3)])
+def test_a_row_that_a_producer_sent_twice_is_here_once_where_that_can_be_told(
+    version: str, run: str, here: int
+) -> None:
+    def row(order: int) -> Seen:
+        source = {"version": f"{version}.Final", "connector": "postgresql", "schema": "s", "table": "t", "lsn": 1}
+        value = {"op": "c", "after": {"x": 1}, "source": source, "transaction": {"id": "7:1", "total_order": order}}
+        return Seen("shop.s.t", value, run)
+
+    said = [{"data_collection": "s.t", "event_count": 4}]
+    end = {"status": "END", "id": "7:9", "event_count": 4, "data_collections": said}
+    records = [row(1), row(2), row(1), Seen("shop.transaction", end, "")]
+    assert missing(records, "shop.transaction") == [f"END counts 4 in s.t, {here} are here"]
 
 
 def test_the_commands_list_show_and_decide(demo: Path, warm: Any) -> None:
