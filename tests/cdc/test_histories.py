@@ -240,20 +240,21 @@ def test_what_a_producer_sent_twice_stands_in_for_no_row_that_is_missing(
         return found
 
     records = [*of(1, 1, 4, 1, 4), end(1, t=4), *of(1, 2, 3), *of(1, 2), *of(2, 1, 1), end(3, t=1), *of(3, 1)]
+    records += [*of(4, 1, 1), end(4, t=2)]
     syncer = sync_small_files(tmp_path, records, {2, 5, 6}, spark)
     raw, staging = str(tmp_path / "raw"), str(tmp_path / "staging")
     decide(raw, ["2"], "release", "its END is lost")
     syncer.sync()
-    (tmp_path / "in.jsonl").write_text(json.dumps(of(3, 1)[0]) + "\n")
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(of(txn, 1)[0]) + "\n" for txn in (3, 4)))
     load(raw, [str(tmp_path / "in.jsonl")])
-    syncer.sync()
+    assert syncer.sync().set_aside == {"duplicate": 2}
     assert {
         kind: sorted(n for one in rows(Path(staging)) if one["kind"] == kind for n in members(one))
         for kind in ("done", "released", "duplicate", "late")
     } == {
         "done": [1, 2, 5, 6, 7, 11, 12],
-        "released": [9, 13],
-        "duplicate": [3, 4, 8, 10, 14],
+        "released": [9, 16],
+        "duplicate": [3, 4, 8, 10, 14, 17, 18],
         "late": [],
     }
     assert violations(tmp_path, "") == []

@@ -151,9 +151,7 @@ def test_logical_messages_that_are_here_are_not_said_to_be_missing(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("version", "run", "here"), [("3.6.0", "A", 2), ("3.7.0", "", 2), ("3.6.0", "", 3)])
-def test_a_row_that_a_producer_sent_twice_is_here_once_where_that_can_be_told(
-    version: str, run: str, here: int
-) -> None:
+def test_a_row_that_was_sent_twice_is_here_once_where_that_can_be_told(version: str, run: str, here: int) -> None:
     def row(order: int) -> Seen:
         source = {"version": f"{version}.Final", "connector": "postgresql", "schema": "s", "table": "t", "lsn": 1}
         value = {"op": "c", "after": {"x": 1}, "source": source, "transaction": {"id": "7:1", "total_order": order}}
