@@ -34,8 +34,9 @@ _STOP_SECONDS = 90.0
 _LOOK_SECONDS = 0.1
 _NICER = 5
 """That much nicer is a part that is behind: it gets a third of the time that one beside it gets."""
-_COLD_SECONDS = 180.0
-"""So long after its start it is not yet: what a JVM does first takes several times as long as later on."""
+_COLD_SECONDS = 60.0
+"""So long after its start it is not yet, nor before it has a first result: what a JVM does first takes several times as
+long as later on, and on a busy machine a nicer one would not come to an end of it."""
 
 Say = Callable[[str, str, str, Mapping[str, Any]], None]
 """What hears of all lines: the part, the level, the text, and the figures that came with it."""
@@ -54,6 +55,8 @@ class Part:
     address: str | None = None
     """HOST:PORT of its metrics."""
     began: float = 0.0
+    results: int = 0
+    """How many lines it has printed since."""
     due: float = 0.0
     failures: int = 0
     restarts: int = 0
@@ -137,11 +140,11 @@ class Pipeline:
                 self._start(part)
         elif part.process.poll() is not None:
             self._again(part, self._ended(part))
-        elif part.behind and time.monotonic() - part.began > _COLD_SECONDS:
+        elif part.behind and part.results and time.monotonic() - part.began > _COLD_SECONDS:
             _give_way(part.process.pid)
 
     def _start(self, part: Part) -> None:
-        part.began = time.monotonic()
+        part.began, part.results = time.monotonic(), 0
         part.process = subprocess.Popen(  # noqa: S603 - zync itself
             [sys.executable, "-m", "zync.run.part", *part.command],
             stdin=subprocess.PIPE,
@@ -163,6 +166,7 @@ class Pipeline:
     def _results(self, part: Part, lines: Iterable[str]) -> None:
         """Hears what the part prints as its results."""
         for line in lines:
+            part.results += 1
             self.say(part.name, "info", line.rstrip("\n"), {"event": "result"})
 
     def _log(self, part: Part, lines: Iterable[str]) -> None:
