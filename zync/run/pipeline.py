@@ -35,8 +35,8 @@ _LOOK_SECONDS = 0.1
 _NICER = 5
 """That much nicer is a part that is behind: it gets a third of the time that one beside it gets."""
 _COLD_SECONDS = 60.0
-"""So long after its start it is not yet, nor before it has a first result: what a JVM does first takes several times as
-long as later on, and on a busy machine a nicer one would not come to an end of it."""
+"""So long after its start it is not yet, nor before it has delivered: what a JVM does first takes several times as long
+as later on, and on a busy machine a nicer one would not come to an end of it."""
 
 Say = Callable[[str, str, str, Mapping[str, Any]], None]
 """What hears of all lines: the part, the level, the text, and the figures that came with it."""
@@ -55,8 +55,8 @@ class Part:
     address: str | None = None
     """HOST:PORT of its metrics."""
     began: float = 0.0
-    results: int = 0
-    """How many lines it has printed since."""
+    delivered: bool = False
+    """Whether it has since."""
     due: float = 0.0
     failures: int = 0
     restarts: int = 0
@@ -140,11 +140,11 @@ class Pipeline:
                 self._start(part)
         elif part.process.poll() is not None:
             self._again(part, self._ended(part))
-        elif part.behind and part.results and time.monotonic() - part.began > _COLD_SECONDS:
+        elif part.behind and part.delivered and time.monotonic() - part.began > _COLD_SECONDS:
             _give_way(part.process.pid)
 
     def _start(self, part: Part) -> None:
-        part.began, part.results = time.monotonic(), 0
+        part.began, part.delivered = time.monotonic(), False
         part.process = subprocess.Popen(  # noqa: S603 - zync itself
             [sys.executable, "-m", "zync.run.part", *part.command],
             stdin=subprocess.PIPE,
@@ -166,7 +166,6 @@ class Pipeline:
     def _results(self, part: Part, lines: Iterable[str]) -> None:
         """Hears what the part prints as its results."""
         for line in lines:
-            part.results += 1
             self.say(part.name, "info", line.rstrip("\n"), {"event": "result"})
 
     def _log(self, part: Part, lines: Iterable[str]) -> None:
@@ -178,6 +177,7 @@ class Pipeline:
             if said.get("event") == "metrics":
                 part.address = said["address"]
             else:
+                part.delivered = part.delivered or said.get("event") == "delivered"
                 self.say(part.name, level, text, said)
 
     def _ended(self, part: Part) -> int:
@@ -232,10 +232,10 @@ def _give_way(pid: int) -> None:
     Linux may weigh sessions first, and processes within each only then (see sched(7), "The autogroup feature").
     """
     nicer = min(os.getpriority(os.PRIO_PROCESS, 0) + _NICER, 19)  # than which nothing is nicer
-    if os.getpriority(os.PRIO_PROCESS, pid) == nicer:
+    if os.getpriority(os.PRIO_PROCESS, pid) >= nicer:
         return
-    os.setpriority(os.PRIO_PGRP, pid, nicer)
     with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PGRP, pid, nicer)
         Path(f"/proc/{pid}/autogroup").write_text(str(_NICER))
 
 
