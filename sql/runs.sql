@@ -5,7 +5,7 @@
 -- Out: as sql/aggregate.sql, and `done`: with this record every END seen so far is satisfied, each either by one run
 --     that has exactly the rows 1 to count, or by all runs' different rows; in both cases with its counts by table.
 WITH met AS (
-  SELECT i.*, i.seqno - s.settled_at <= {{remember}} AS late, total_order IS NOT NULL AS is_row
+  SELECT i.*, i.seqno - s.settled_at <= {{remember}} AS late, p3 IS NOT NULL AS is_row
   FROM identified i LEFT JOIN settled s ON i.txn = s.txn AND NOT i.alone
 ),
 based AS (
@@ -70,8 +70,8 @@ unsatisfied AS (
       s.count = e.count AND s.total = e.total AND s.since <= seqno AND (s.until IS NULL OR seqno < s.until))) AS open
   FROM spans
 )
-SELECT * EXCEPT (base, repeated, nth, numbered, is_row, total_order, run, collection, said, run_count, run_last, run_total,
-                 run_until, count, total, until, by_run, by_rows, ends, spans, open),
+SELECT * EXCEPT (base, repeated, nth, numbered, is_row, total_order, run, collection, said, run_count, run_last,
+                 run_total, run_until, count, total, until, by_run, by_rows, ends, spans, open),
   base = 'txn' AND exists(ends, e -> e.seqno <= seqno) AND size(open) = 0 AS done,
   CASE WHEN lane = 'duplicate' THEN lane
        WHEN begins OR said.count = 0 THEN 'said'

@@ -22,11 +22,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from deltalake import DeltaTable
 
 from tests.registry import RunningRegistry
+from zync import jars
 from zync.devkafka import DevKafka
 from zync.places import data_folder
 
 ZYNC = [sys.executable, "-m", "zync"]
-BRISK = 'spark: {spark.driver.extraJavaOptions: "-XX:TieredStopAtLevel=1"}\n'
+QUICK = " ".join(jars.QUICK)
+BRISK = f'spark: {{spark.driver.extraJavaOptions: "{QUICK}"}}\n'
 """Of a config whose processes live for a few seconds."""
 
 

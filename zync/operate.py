@@ -22,8 +22,8 @@ from zync.ingest.raw import RAW_SCHEMA, existing_raw
 from zync.lake import data_files, dataset
 from zync.output import amount
 from zync.staging.table import STAGING_SCHEMA, existing_staging
+from zync.transactions.debezium.missing import Seen, missing
 from zync.transactions.known import read_known
-from zync.transactions.missing import Seen, missing
 from zync.transactions.set_aside import REVISITS, id_of, read_set_aside
 
 STATES = {

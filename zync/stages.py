@@ -20,7 +20,8 @@ from zync.sql import options, statement
 from zync.staging.commit import add_rows, commit, discard, read_back, write
 from zync.staging.cursor import conclude
 from zync.staging.table import STAGING_SCHEMA
-from zync.transactions.debezium import BODY, LAST_ROW
+from zync.transactions.debezium.completion import LAST_ROW
+from zync.transactions.debezium.envelope import BODY
 from zync.transactions.decode import RAW_COLUMNS
 from zync.transactions.gather import reread
 from zync.transactions.order import held, places

@@ -14,7 +14,7 @@ import yaml
 
 from zync.config import Config, Lookup, OutputRule, RegistryAccess, duration
 from zync.errors import UsageError
-from zync.transactions import debezium
+from zync.transactions.debezium import preset
 
 
 def load(path: Path) -> Config:
@@ -52,7 +52,7 @@ def load(path: Path) -> Config:
     config = replace(
         config, lake=lake, outputs=rules, lookups=lookups, path=path.absolute(), elsewhere=reader.elsewhere
     )
-    return _checked(debezium.expand(_preset(config, reader, node)), reader, node)
+    return _checked(preset.expand(_preset(config, reader, node)), reader, node)
 
 
 def _is_file(path: Path) -> bool:
@@ -182,7 +182,7 @@ def _preset(config: Config, reader: _Reader, node: yaml.Node | None) -> Config:
     if not said.preset and (said.topic or said.order != "completion"):
         raise reader.fail(where, "transactions.topic and transactions.order need transactions.preset")
     for name, topic in config.topics.items():
-        if not topic.id and not debezium.covers(said, name):
+        if not topic.id and not preset.covers(said, name):
             raise reader.fail(_find(node, "topics", name), f"topics.{name} needs 'id'")
     return config
 

@@ -18,6 +18,7 @@ from zync.etl.explain import explain
 from zync.ingest.load import load
 from zync.operate import show, transactions
 from zync.sync import Syncer
+from zync.transactions.debezium import completion
 from zync.verify import verify
 from zync.yaml import load as read_config
 
@@ -72,7 +73,7 @@ def counted(some: list[tuple[str, int, str]]) -> dict[str, int]:
 
 
 def history(chance: random.Random, version: str) -> list[dict[str, Any]]:
-    """Records of three transactions, two runs and two tables, at random."""
+    """Records of forty transactions, two runs and some without a name, and two tables, at random."""
     found: list[dict[str, Any]] = []
     for _ in range(200):
         txn, kind = chance.randint(1, 40), chance.random()
@@ -192,6 +193,15 @@ def test_rows_sent_again_count_for_their_run_in_later_syncs(tmp_path: Path, spar
     sync_small_files(tmp_path, records, set(range(len(records))), spark)
     (done,) = [row for row in rows(tmp_path / "staging") if row["kind"] == "done"]
     assert (done["seqno"], members(done)) == (6, [1, 2, 3, 4, 6])
+
+
+def test_an_end_of_too_many_rows_to_add_up_their_numbers_is_judged_row_by_row(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(completion, "_MOST_ROWS", 1)
+    sync_small_files(tmp_path, [row(1, "A", 1, "t", 1), end(1, t=2), row(1, "A", 2, "t", 2)], {2}, spark)
+    (done,) = [row for row in rows(tmp_path / "staging") if row["kind"] == "done"]
+    assert (done["seqno"], members(done)) == (3, [1, 2, 3])
 
 
 @pytest.mark.parametrize("only_messages", [False, True])

@@ -21,7 +21,7 @@ from zync.lake import commit_properties
 from zync.operate import show, transactions
 from zync.staging.table import STAGING_SCHEMA, SYNC
 from zync.sync import Syncer
-from zync.transactions.missing import Seen, missing
+from zync.transactions.debezium.missing import Seen, missing
 
 SHORT = "15023"
 

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable
 
-from tests.conftest import ZYNC, TopicMaker, start, zync
+from tests.conftest import BRISK, ZYNC, TopicMaker, start, zync
 from tests.invariants import assert_staging_is_what_raw_says
 from tests.model import Record
 
@@ -26,7 +26,6 @@ kafka: {{bootstrap.servers: "{broker}"}}
 topics: {{{a}: {{id: "value:txn"}}, {b}: {{id: "value:txn"}}}}
 transactions: {{done: "count(*) = max(value:n::int)"}}
 outputs: [{{topic: out, sql: out.sql, key: [txn]}}]
-spark: {{spark.driver.extraJavaOptions: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}}  # each sync is a session's first
 """
 _RULE = "SELECT seqno, record_seqno AS _order, txn, value:x::int AS x FROM records"
 
@@ -53,7 +52,7 @@ def whole(records: list[Record]) -> bool:
 @pytest.fixture
 def folder(tmp_path: Path, broker: str, topic: TopicMaker) -> Path:
     a, b = topic("a", 2), topic("b", 2)
-    (tmp_path / "zync.yaml").write_text(_CONFIG.format(broker=broker, a=a, b=b))
+    (tmp_path / "zync.yaml").write_text(_CONFIG.format(broker=broker, a=a, b=b) + BRISK)
     (tmp_path / "out.sql").write_text(_RULE)
     (tmp_path / "topics").write_text(f"{a} {b}")
     return tmp_path

@@ -14,15 +14,13 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tests.conftest import start, zync
+from tests.conftest import QUICK, start, zync
 from tests.kafka.conftest import wait_until
 
 _HOME = Path(pyspark.__file__).parent
-_QUICK = "-XX:TieredStopAtLevel=1"
-"""For JVMs that live for a few seconds."""
 _SPARK = (
     f"spark: {{spark.executor.memory: 1g, spark.driver.host: 127.0.0.1, "
-    f"spark.driver.extraJavaOptions: {_QUICK}, spark.executor.extraJavaOptions: {_QUICK}}}\n"
+    f'spark.driver.extraJavaOptions: "{QUICK}", spark.executor.extraJavaOptions: "{QUICK}"}}\n'
 )
 
 
@@ -43,7 +41,7 @@ def _port() -> int:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder, port = tmp_path_factory.mktemp("cluster"), _port()
-    ours = {"SPARK_HOME": str(_HOME), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_JAVA_OPTS": _QUICK}
+    ours = {"SPARK_HOME": str(_HOME), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_JAVA_OPTS": QUICK}
     environment = {**os.environ, **ours}
     url = f"spark://127.0.0.1:{port}"
     deploy = "org.apache.spark.deploy"

@@ -12,7 +12,7 @@ from zync.errors import UsageError, ZyncError
 from zync.frames import result_of, select
 from zync.spark_errors import SURROUNDINGS, message_of
 from zync.sql import literal, name, options
-from zync.transactions import debezium
+from zync.transactions.debezium.envelope import VIEW, typed, with_body
 from zync.transactions.topics import matches, ordered
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def bind_views(records: "DataFrame", config: Config, texts: Sequence[str] | None
     """
     envelope = {}
     if any(one.envelope for one in config.topics.values()):
-        records, envelope = debezium.with_body(records), debezium.VIEW
+        records, envelope = with_body(records), VIEW
     more = [f"{text} AS {column}" for column, text in envelope.items()]
     select(records, *VIEW_COLUMNS, *more).createOrReplaceTempView("records")
     claimed: list[str] = []
@@ -68,8 +68,8 @@ def bind_views(records: "DataFrame", config: Config, texts: Sequence[str] | None
         value = name(f"as_{list(config.topics).index(topic)}") if one.schema else "value"
         if one.envelope:
             where = f"{where} AND {envelope['op']} IS NOT NULL"
-            typed = debezium.typed(value) if one.schema else {}
-            columns = [*VIEW_COLUMNS, *(f"{text} AS {column}" for column, text in {**envelope, **typed}.items())]
+            shown = envelope | (typed(value) if one.schema else {})
+            columns = [*VIEW_COLUMNS, *(f"{text} AS {column}" for column, text in shown.items())]
         else:
             columns = [f"{value} AS value" if column == "value" else column for column in VIEW_COLUMNS]
         select(records.where(where), *columns).createOrReplaceTempView(view)

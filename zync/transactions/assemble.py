@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from zync.config import Config
 from zync.frames import Keeper, local, result_of, select, together
 from zync.sql import literal, statement, try_eval
+from zync.transactions.debezium.runs import one_by_one
 from zync.transactions.done import Done
-from zync.transactions.runs import one_by_one
 from zync.transactions.summary import Summary, summarize, total
 
 if TYPE_CHECKING:

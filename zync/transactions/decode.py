@@ -9,7 +9,7 @@ from zync.frames import result_of
 from zync.spark import jvm_class
 from zync.spark_errors import message_of
 from zync.sql import expression, statement, try_eval
-from zync.transactions.debezium import BODY_BY_TEXT, no_envelope
+from zync.transactions.debezium.envelope import BODY_BY_TEXT, no_envelope
 from zync.transactions.done import Done
 from zync.transactions.formats import unpack
 from zync.transactions.topics import by_topic, claimed_by, configured

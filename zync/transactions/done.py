@@ -14,7 +14,7 @@ from zync.errors import UsageError
 from zync.spark import jvm_class
 from zync.spark_errors import message_of
 from zync.sql import expression, parse
-from zync.transactions import debezium, runs
+from zync.transactions.debezium import completion, envelope, runs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,7 +97,7 @@ def understand(spark: "SparkSession", config: Config) -> Done:
     """`done` taken apart, once it and the config's ids can be evaluated; UsageError that says which cannot, and why."""
     record = spark.createDataFrame([], _RECORD)
     if config.transactions.preset:
-        record = debezium.with_body(record)
+        record = envelope.with_body(record)
     for topic, one in config.topics.items():
         if topic.startswith("^"):
             _check_regex(spark, topic)
@@ -107,13 +107,13 @@ def understand(spark: "SparkSession", config: Config) -> Done:
     if config.transactions.preset:
         return Done(
             config.transactions.preset,
-            debezium.DONE,
-            tuple(Aggregate(merge, part, merge, mergeable=True) for part, merge in debezium.aggregated(config)),
+            completion.DONE,
+            tuple(Aggregate(merge, part, merge, mergeable=True) for part, merge in completion.aggregated(config)),
             preset=True,
-            beside=debezium.beside(config),
-            known=debezium.KNOWN,
-            torn=debezium.TORN,
-            place=debezium.PLACE_IN_ORDER if config.transactions.order == "commit" else Done.place,
+            beside=completion.beside(config),
+            known=completion.KNOWN,
+            torn=completion.TORN,
+            place=completion.PLACE_IN_ORDER if config.transactions.order == "commit" else Done.place,
             again=runs.AGAIN,
         )
     text = config.transactions.done

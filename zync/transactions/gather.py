@@ -11,7 +11,7 @@ from zync.frames import beside, local, read_parquet, result_of, select
 from zync.lake import DataFile, data_files
 from zync.spark import SMALL, TINY
 from zync.sql import statement
-from zync.transactions import runs
+from zync.transactions.debezium.runs import sent_again
 from zync.transactions.decode import RAW_COLUMNS, Decoder
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def gather(spark: "SparkSession", raw: DeltaTable, wanted: pa.Table, decoder: De
     Only files that hold some of those ranges are read, however old the transactions are, and little is decoded beside
     the ranges. Where there is their `state`, too, what it says was sent again is read with the rest, as `judged`.
     """
-    again = runs.sent_again(wanted)
+    again = sent_again(wanted)
     ranges = pa.concat_tables([_flat(wanted["records"]), again])
     _seqnos(spark, again).createOrReplaceTempView("sent_again")
     rows = _only(spark, raw, ranges)

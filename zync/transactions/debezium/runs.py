@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zync.transactions.debezium import NUMBERED, RECORD_ID, ROWS_TABLE, TORN, TOTAL_ORDER, with_body
+from zync.frames import select
+from zync.transactions.debezium.completion import ROWS_TABLE, TORN
+from zync.transactions.debezium.envelope import NUMBERED, RECORD_ID, TOTAL_ORDER, with_body
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,21 +26,10 @@ AGAIN = f"""CASE WHEN bool_or({TORN}) THEN
 
 
 def one_by_one(records: "DataFrame") -> "DataFrame":
-    """The records with what tells a row from others, and from what was sent again of it."""
-    from pyspark.sql import functions as sf  # noqa: PLC0415
-
-    return (
-        with_body(records)
-        .withColumns(
-            {
-                "total_order": sf.expr(TOTAL_ORDER),
-                "record_id": sf.expr(RECORD_ID),
-                "numbered": sf.expr(NUMBERED),
-                "collection": sf.expr(f"CASE WHEN {TOTAL_ORDER} IS NOT NULL THEN {ROWS_TABLE} END"),
-            }
-        )
-        .drop("body")
-    )
+    """The records, rows (which have a run, p3) with what tells one from others, and from what was sent again of it."""
+    own = {"total_order": TOTAL_ORDER, "record_id": RECORD_ID, "numbered": NUMBERED, "collection": ROWS_TABLE}
+    of_rows = (f"CASE WHEN p3 IS NOT NULL THEN {text} END AS {column}" for column, text in own.items())
+    return select(with_body(records), "* EXCEPT (body, record_id)", *of_rows)
 
 
 def sent_again(in_flight: pa.Table) -> pa.Table:

@@ -25,11 +25,11 @@ def missing(records: list[Seen], topic: str) -> list[str]:
         source, said = body.get("source"), body.get("transaction")
         if one.topic != topic and isinstance(source, dict) and isinstance(said, dict):
             names = [source.get("db"), source.get("schema"), source.get("table") or source.get("collection")]
-            message = body.get("op") == "m"  # a logical one: it has no run
-            mine = rows.setdefault("" if message else _short(names), {}).setdefault(one.run, {})
+            table = "" if body.get("op") == "m" else _short(names)  # a logical message
+            mine = rows.setdefault(table, {}).setdefault(one.run, {})
             identity, order = _identity(body), said.get("total_order")
             times = mine.setdefault(identity, set())
-            times.add(order if identity == str(order) or one.run and not message else len(times))
+            times.add(order if identity == str(order) or one.run else len(times))
     here: dict[str, int] = {}
     for table, runs in rows.items():
         together: Counter[str] = Counter()
