@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test test-cdc fuzz soak lint bench lock clean
+.PHONY: setup demo test test-cdc fuzz soak lint postgres bench lock clean
 
-setup: $(VENV)/.ready
+setup: $(VENV)/.ready $(VENV)/.archive
 
 $(VENV)/.ready: requirements.lock pyproject.toml scripts/java.sh
 	@sh scripts/java.sh
@@ -14,6 +14,9 @@ $(VENV)/.ready: requirements.lock pyproject.toml scripts/java.sh
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@$(BIN)/python -m zync.jars
+	@touch $@
+
+$(VENV)/.archive: $(VENV)/.ready
 	@$(BIN)/python -m zync.startup || echo "no class archive could be made: all works, Spark only starts slower"
 	@touch $@
 
@@ -23,13 +26,16 @@ demo: setup
 	@if [ "$(DEMO)" = postgres ]; then sh scripts/postgres.sh; fi
 	@$(BIN)/zync demo --what $(DEMO)
 
-lint: setup
+lint: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint
+postgres: $(VENV)/.ready
 	@sh scripts/postgres.sh
+
+test:
+	@$(MAKE) --no-print-directory --jobs 3 lint postgres setup
 	$(BIN)/pytest
 
 # The bank on a real PostgreSQL and a real Debezium, at length; `make test` has a short form of it.

@@ -26,6 +26,20 @@ from zync import jars
 from zync.devkafka import DevKafka
 from zync.places import data_folder
 
+_SPARKS = {"cdc": "one", "crash": "one", "cli": "one", "property": "one"}
+"""Which of two Sparks tests have that need one, by their folder: each more takes a minute to get into its stride."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A file's tests are in one worker, but those with Spark where theirs is; they take longest, and begin first."""
+    with_spark = [item for item in items if "spark" in getattr(item, "fixturenames", ())]
+    for item in items:
+        folder = item.path.parent.name
+        group = f"Spark {_SPARKS.get(folder, 'two')}" if item in with_spark else f"{folder}/{item.path.name}"
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: item not in with_spark)
+
+
 ZYNC = [sys.executable, "-m", "zync"]
 QUICK = " ".join(jars.QUICK)
 BRISK = f'spark: {{spark.driver.extraJavaOptions: "{QUICK}"}}\n'
@@ -86,42 +100,57 @@ def produce(broker: str, records: list[tuple[str, int, Any]], **properties: Any)
     assert producer.flush(30) == 0
 
 
+_AT_HAND = {"cat", "dlq", "load", "maintain", "snapshot", "status", "txn", "verify"}
+"""Commands without Spark that end by themselves."""
+
+
 def zync(*args: str | Path, cwd: Path, check: bool = True, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Runs the command line to its end."""
-    done = subprocess.run(
-        [*ZYNC, *map(str, args)], cwd=cwd, capture_output=True, text=True, check=False, timeout=240, **options
-    )
-    if check and done.returncode:
-        pytest.fail(f"zync {' '.join(map(str, args))} exited {done.returncode}\n{done.stdout}\n{done.stderr}")
-    return done
+    """Runs the command line to its end; in this process, where nothing tells the difference but the time it takes."""
+    words = [str(one) for one in args]
+    ends = words[0] in _AT_HAND or ("--until-caught-up" in words and words[1] == "kafka" and "--metrics" not in words)
+    if ends and not options:
+        return _checked(_run_here(words, cwd), check=check)
+    done = subprocess.run([*ZYNC, *words], cwd=cwd, capture_output=True, text=True, check=False, timeout=240, **options)
+    return _checked(done, check=check)
 
 
 @pytest.fixture
-def warm(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., "subprocess.CompletedProcess[str]"]]:
+def warm(spark: Any) -> Callable[..., "subprocess.CompletedProcess[str]"]:  # noqa: ARG001 - it is there, then
     """As `zync`, in this process, whose Spark is there already: for what a command says, not for how it ends."""
-    from zync.cli import main
-
-    ours = logging.getLogger("zync")
-    level, handlers, interrupted = ours.level, ours.handlers, signal.getsignal(signal.SIGINT)
 
     def run(*args: str | Path, cwd: Path, check: bool = True) -> "subprocess.CompletedProcess[str]":
-        words, code = [str(one) for one in args], 0
-        monkeypatch.setattr(sys, "argv", ["zync", *words])
-        monkeypatch.chdir(cwd)
+        return _checked(_run_here([str(one) for one in args], cwd), check=check)
+
+    return run
+
+
+def _run_here(words: list[str], cwd: Path) -> "subprocess.CompletedProcess[str]":
+    from zync.cli import main
+
+    code, ours = 0, logging.getLogger("zync")
+    level = ours.level
+    signals = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["zync", *words])
+        patch.setattr(ours, "handlers", [])
+        patch.setenv("ZYNC_LOG_FORMAT", "")
+        patch.setenv("ZYNC_DEBUG", "")
+        patch.chdir(cwd)
         with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
             try:
                 main()
             except SystemExit as ended:
                 code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-        done = subprocess.CompletedProcess(["zync", *words], code, out.getvalue(), err.getvalue())
-        if check and code:
-            pytest.fail(f"zync {' '.join(words)} exited {code}\n{done.stdout}\n{done.stderr}")
-        return done
-
-    yield run
     ours.setLevel(level)
-    ours.handlers = handlers
-    signal.signal(signal.SIGINT, interrupted)
+    for one, handler in signals.items():
+        signal.signal(one, handler)
+    return subprocess.CompletedProcess(["zync", *words], code, out.getvalue(), err.getvalue())
+
+
+def _checked(done: "subprocess.CompletedProcess[str]", *, check: bool) -> "subprocess.CompletedProcess[str]":
+    if check and done.returncode:
+        pytest.fail(f"{' '.join(done.args)} exited {done.returncode}\n{done.stdout}\n{done.stderr}")
+    return done
 
 
 def start(*args: str | Path, cwd: Path, **options: Any) -> "subprocess.Popen[str]":
@@ -153,10 +182,11 @@ def spark() -> Iterator[Any]:
     from zync.spark import session
 
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # By what a run takes of processor time: less than with others, or `brief`; compiling later, a tenth less.
+    # By what a run takes of processor time: less than with others, or `brief`; compiling later, and with a larger
+    # nursery, a sixth less.
     options = (
-        "-XX:+UseSerialGC -XX:Tier4InvocationThreshold=25000 -XX:Tier4MinInvocationThreshold=3000 "
-        "-XX:Tier4CompileThreshold=75000 -XX:Tier4BackEdgeThreshold=200000"
+        "-XX:+UseSerialGC -Xms2g -Xmn1g -XX:Tier4InvocationThreshold=100000 -XX:Tier4MinInvocationThreshold=12000 "
+        "-XX:Tier4CompileThreshold=300000 -XX:Tier4BackEdgeThreshold=800000"
     )
     made = session("local[2]", {"spark.driver.memory": "3g", "spark.driver.extraJavaOptions": options})
     yield made
