@@ -26,20 +26,6 @@ from zync import jars
 from zync.devkafka import DevKafka
 from zync.places import data_folder
 
-_SPARKS = {"cdc": "one", "crash": "one", "cli": "one", "property": "one"}
-"""Which of two Sparks tests have that need one, by their folder: each more takes a minute to get into its stride."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A file's tests are in one worker, but those with Spark where theirs is; they take longest, and begin first."""
-    with_spark = [item for item in items if "spark" in getattr(item, "fixturenames", ())]
-    for item in items:
-        folder = item.path.parent.name
-        group = f"Spark {_SPARKS.get(folder, 'two')}" if item in with_spark else f"{folder}/{item.path.name}"
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: item not in with_spark)
-
-
 ZYNC = [sys.executable, "-m", "zync"]
 QUICK = " ".join(jars.QUICK)
 BRISK = f'spark: {{spark.driver.extraJavaOptions: "{QUICK}"}}\n'
