@@ -1,6 +1,5 @@
 """What all tests share: a real broker, one Spark session, the command line as a process."""
 
-import io
 import json
 import logging
 import os
@@ -8,12 +7,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pyarrow as pa
 import pytest
@@ -116,21 +116,40 @@ def _run_here(words: list[str], cwd: Path) -> "subprocess.CompletedProcess[str]"
     code, ours = 0, logging.getLogger("zync")
     level = ours.level
     signals = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, _caught(1) as out, _caught(2) as err:
         patch.setattr(sys, "argv", ["zync", *words])
         patch.setattr(ours, "handlers", [])
         patch.setenv("ZYNC_LOG_FORMAT", "")
         patch.setenv("ZYNC_DEBUG", "")
         patch.chdir(cwd)
-        with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
-            try:
+        try:
+            with redirect_stdout(out), redirect_stderr(err):
                 main()
-            except SystemExit as ended:
-                code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    ours.setLevel(level)
-    for one, handler in signals.items():
-        signal.signal(one, handler)
-    return subprocess.CompletedProcess(["zync", *words], code, out.getvalue(), err.getvalue())
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        finally:
+            ours.setLevel(level)
+            for one, handler in signals.items():
+                signal.signal(one, handler)
+        return subprocess.CompletedProcess(["zync", *words], code, _all_of(out), _all_of(err))
+
+
+@contextmanager
+def _caught(descriptor: int) -> Iterator[TextIO]:
+    """A file that gets what is written there meanwhile, by libraries that are not Python's, too."""
+    kept = os.dup(descriptor)
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as found:
+        os.dup2(found.fileno(), descriptor)
+        try:
+            yield found
+        finally:
+            os.dup2(kept, descriptor)
+            os.close(kept)
+
+
+def _all_of(file: TextIO) -> str:
+    file.seek(0)
+    return file.read()
 
 
 def _checked(done: "subprocess.CompletedProcess[str]", *, check: bool) -> "subprocess.CompletedProcess[str]":
