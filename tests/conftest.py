@@ -21,9 +21,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from deltalake import DeltaTable
 
+from tests import shared
 from tests.registry import RunningRegistry
 from zync import jars
-from zync.devkafka import DevKafka
 from zync.places import data_folder
 
 ZYNC = [sys.executable, "-m", "zync"]
@@ -32,12 +32,23 @@ BRISK = f'spark: {{spark.driver.extraJavaOptions: "{QUICK}"}}\n'
 """Of a config whose processes live for a few seconds."""
 
 
+_RUN = pytest.StashKey[shared.Run]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # where the run starts, not in one of its workers
+        config.stash[_RUN] = shared.Run()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if _RUN in config.stash:
+        config.stash[_RUN].end()
+
+
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def broker() -> str:
     """The `bootstrap.servers` of a real Kafka, started for this run."""
-    kafka = DevKafka(tmp_path_factory.mktemp("broker"))
-    yield kafka.start()
-    kafka.stop()
+    return shared.broker()
 
 
 @pytest.fixture(scope="module")
@@ -182,17 +193,6 @@ def demo(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
-    """The run's one Spark session."""
-    from zync.spark import session
-
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # By what a run takes of processor time: less than with others, or `brief`; compiling later, and with a larger
-    # nursery, a sixth less.
-    options = (
-        "-XX:+UseSerialGC -Xms2g -Xmn1g -XX:Tier4InvocationThreshold=100000 -XX:Tier4MinInvocationThreshold=12000 "
-        "-XX:Tier4CompileThreshold=300000 -XX:Tier4BackEdgeThreshold=800000"
-    )
-    made = session("local[2]", {"spark.driver.memory": "3g", "spark.driver.extraJavaOptions": options})
-    yield made
-    made.stop()
+def spark() -> Any:
+    """A session of the Spark that was started for this run."""
+    return shared.spark()

@@ -1,0 +1,136 @@
+"""One Kafka and one Spark for all workers of a run: the first that needs one starts it, and it ends with the run.
+
+As processes of their own, for workers end before each other. A run is a folder, by `FOLDER` in the environment of its
+workers, whose lock the run holds: it is let go however the run ends.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+from zync.devkafka import DevKafka
+
+FOLDER = "ZYNC_TEST_RUN"
+
+_SECONDS = 90
+_SPARK = {
+    "spark.driver.memory": "4g",
+    # By what a run takes of processor time: less than with others, or `brief`; compiling later, and with a larger
+    # nursery, a sixth less.
+    "spark.driver.extraJavaOptions": (
+        "-XX:+UseSerialGC -Xms2g -Xmn1g -XX:Tier4InvocationThreshold=100000 -XX:Tier4MinInvocationThreshold=12000 "
+        "-XX:Tier4CompileThreshold=300000 -XX:Tier4BackEdgeThreshold=800000"
+    ),
+}
+
+
+class Run:
+    """What a run's workers share, from the process that starts the run."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="zync-tests-"))
+        self._lock = (self.folder / "lock").open("w")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        os.environ[FOLDER] = str(self.folder)
+
+    def end(self) -> None:
+        """Ends what was started, waits for it, and leaves nothing."""
+        del os.environ[FOLDER]
+        self._lock.close()
+        until = time.monotonic() + _SECONDS
+        while any(self.folder.glob("*.json")) and time.monotonic() < until:
+            time.sleep(0.05)
+        shutil.rmtree(self.folder)
+
+
+def broker() -> str:
+    """The `bootstrap.servers` of the run's Kafka."""
+    return str(_found("kafka"))
+
+
+def spark() -> Any:
+    """A session of the run's Spark, as a notebook has one of a Spark that others use, too."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    from zync.spark import session
+
+    names = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
+    os.environ.update(zip(names, _found("spark"), strict=True))
+    try:
+        gateway = launch_gateway()
+    finally:
+        for name in names:  # else whatever this process starts would use this Spark, too
+            del os.environ[name]
+    java = gateway.jvm.org.apache.spark
+    context = java.api.java.JavaSparkContext.fromSparkContext(java.SparkContext.getOrCreate())
+    SparkSession(SparkContext(gateway=gateway, jsc=context, conf=SparkConf(_jconf=context.getConf())))
+    return session()
+
+
+def _found(what: str) -> Any:
+    """How to reach it, once it answers."""
+    folder = Path(os.environ[FOLDER])
+    said = folder / f"{what}.json"
+    with (folder / f"{what}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not said.exists():
+            with (folder / f"{what}.log").open("w") as log:
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "tests.shared", what, str(folder)],
+                    stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                )  # fmt: skip
+            until = time.monotonic() + _SECONDS
+            while not said.exists():
+                alive = process.poll() is None and time.monotonic() < until
+                assert alive, (folder / f"{what}.log").read_text()
+                time.sleep(0.05)
+    return json.loads(said.read_text())
+
+
+@contextmanager
+def _kafka(folder: Path) -> Iterator[str]:
+    one = DevKafka(folder / "broker")
+    yield one.start()
+    one.stop()
+
+
+@contextmanager
+def _spark(folder: Path) -> Iterator[tuple[str, str]]:
+    from pyspark import SparkContext
+
+    from zync.spark import session
+
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    made = session("local[2]", _SPARK)
+    gateway: Any = SparkContext._gateway  # noqa: SLF001 - there is no other way to ask
+    yield str(gateway.gateway_parameters.port), gateway.gateway_parameters.auth_token
+    made.stop()
+
+
+def _until_the_end_of(lock: TextIO) -> None:
+    fcntl.flock(lock, fcntl.LOCK_SH)
+
+
+def _serve(what: str, folder: Path) -> None:
+    said, new = folder / f"{what}.json", folder / f"{what}.new"
+    with (folder / "lock").open() as lock, {"kafka": _kafka, "spark": _spark}[what](folder) as reached:
+        new.touch(mode=0o600)
+        new.write_text(json.dumps(reached))
+        new.rename(said)
+        _until_the_end_of(lock)
+    said.unlink()
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1], Path(sys.argv[2]))
