@@ -73,6 +73,7 @@ def spark() -> Any:
         for name in names:  # else whatever this process starts would use this Spark, too
             del os.environ[name]
     java = gateway.jvm.org.apache.spark
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     context = java.api.java.JavaSparkContext.fromSparkContext(java.SparkContext.getOrCreate())
     SparkSession(SparkContext(gateway=gateway, jsc=context, conf=SparkConf(_jconf=context.getConf())))
     return session()
