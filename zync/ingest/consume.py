@@ -186,7 +186,7 @@ class _Run:
             while not self.stop.is_set() and not (self.ingest.until_caught_up and self.caught_up()):
                 self.held.moved.clear()
                 self.measure()
-                messages = self.consumer.consume(self.at_once, self.gathering_seconds())
+                messages = self.consumer.consume(self.at_most(), self.gathering_seconds())
                 if self.failed:
                     raise self.failed
                 self.take(messages)
@@ -422,9 +422,17 @@ class _Run:
 
     def at_targets(self) -> bool:
         """Whether all that we were to reach and have in hand is in the batch, so that waiting gains nothing."""
-        return self.ingest.until_caught_up and all(
-            at.next >= self.targets.stable.get(source, 0) for source, at in self.held.expected.items()
-        )
+        return self.ingest.until_caught_up and not self.left()
+
+    def left(self) -> int:
+        """How many offsets there are still until what we were to reach, of the partitions that are ours."""
+        stable = self.targets.stable
+        return sum(max(0, stable.get(source, 0) - at.next) for source, at in self.held.expected.items())
+
+    def at_most(self) -> int:
+        """How many messages to ask for: it would be waited for more than there are."""
+        left = self.left() if self.ingest.until_caught_up else 0
+        return min(left, self.at_once) if left else self.at_once
 
     def caught_up(self) -> bool:
         """Whether raw's positions, whoever committed them, have reached what was stable at the start."""

@@ -1,6 +1,6 @@
 """Kafka messages to Arrow, a call's worth at a time: the hot loop of sync-from."""
 
-from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,8 @@ from zync.ingest.batch import RECORD_SCHEMA, TIMESTAMP, YEAR_10000, Source
 
 _KAFKA = RECORD_SCHEMA.field("kafka").type
 _HEADERS = RECORD_SCHEMA.field("headers").type
-_NO_TIMESTAMP = 0
+_TIME = itemgetter(1)
+"""Of a message's timestamp, which comes with its kind: in ms, -1 where it has none."""
 
 
 def to_arrow(messages: list[Message]) -> pa.RecordBatch:
@@ -21,14 +22,13 @@ def to_arrow(messages: list[Message]) -> pa.RecordBatch:
     """
     count = len(messages)
     topics = list(map(Message.topic, messages))
-    stamps = np.fromiter(list(chain.from_iterable(map(Message.timestamp, messages))), np.int64, 2 * count)
-    kinds, times = stamps[::2], stamps[1::2]
+    times = np.fromiter(list(map(_TIME, map(Message.timestamp, messages))), np.int64, count)
     kafka = pa.StructArray.from_arrays(
         [
             pa.repeat(topics[0], count) if len(set(topics)) == 1 else pa.array(topics, pa.string()),
             pa.array(np.fromiter(list(map(Message.partition, messages)), np.int32, count)),
             pa.array(np.fromiter(list(map(Message.offset, messages)), np.int64, count)),
-            pa.array(times * 1000, mask=(kinds == _NO_TIMESTAMP) | (times < 0) | (times >= YEAR_10000)).cast(TIMESTAMP),
+            pa.array(times * 1000, mask=(times < 0) | (times >= YEAR_10000)).cast(TIMESTAMP),
         ],
         fields=list(_KAFKA),
     )
