@@ -16,6 +16,7 @@ from zync.config import Config, Limits, OutputRule, Topic, Transactions
 from zync.etl import transform
 from zync.ingest.load import load
 from zync.sync import Syncer
+from zync.transactions import gather
 
 REMEMBER = 5
 
@@ -185,6 +186,7 @@ def test_staging_is_what_one_pass_over_raw_says(
             for start, end, size in zip(bounds, bounds[1:], sizes, strict=False):
                 monkeypatch.setattr(under_way, "SMALL", 0 if size == "large" else len(given_))
                 monkeypatch.setattr(under_way, "TINY", len(given_) if size == "tiny" else 0)
+                monkeypatch.setattr(gather, "TINY", 0 if size == "large" else len(given_))
                 load(str(folder / "raw"), [str(write(folder / "in.jsonl", given_[start:end]))])
                 if restart:
                     syncer = Syncer(conf, str(folder / "raw"), str(folder / "staging"), spark)

@@ -27,6 +27,8 @@ from zync.staging import commit
 from zync.staging import cursor as cursor_stage
 from zync.staging.table import STAGING_SCHEMA
 from zync.sync import Syncer
+from zync.transactions import gather as gathering
+from zync.transactions import judge as judging
 from zync.verify import verify
 from zync.yaml import load as read_config
 
@@ -78,7 +80,7 @@ def many_partitions(spark: Any) -> Iterator[None]:
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every sync is done as a large one is."""
-    for module in (under_way, session):
+    for module in (under_way, session, gathering):
         monkeypatch.setattr(module, "SMALL", 0)
         monkeypatch.setattr(module, "TINY", 0)
 
@@ -713,6 +715,28 @@ def test_a_large_sync_does_not_move_its_records_once_more_to_group_them(
     assert len(plans) == 2  # bookkeeping and output rows, side by side
     assert sum("collect_list" in plan for plan in plans) == 1
     assert not any("Exchange hashpartitioning" in plan for plan in plans)
+
+
+@pytest.mark.usefixtures("large")
+def test_of_records_read_again_only_those_wanted_are_decoded(
+    pipeline: Pipeline, txn: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans: list[str] = []
+
+    def gather(*given: Any) -> Any:
+        rows = gathering.gather(*given)
+        plans.append(rows._jdf.queryExecution().executedPlan().toString())  # noqa: SLF001
+        return rows
+
+    monkeypatch.setattr(judging, "gather", gather)
+    pipeline.load(("a", txn(1, 2)), ("a", txn(2, 2)))
+    pipeline.sync()
+    pipeline.load(("b", txn(1, 2)))
+    assert pipeline.sync().transactions == 1
+    (plan,) = plans
+    decoded, read = plan.split("LeftSemi")
+    assert "tryeval" in decoded
+    assert "tryeval" not in read
 
 
 def test_kept_rows_that_are_lost_are_made_anew(spark: Any) -> None:
