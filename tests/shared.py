@@ -46,10 +46,14 @@ class Run:
         """Ends what was started, waits for it, and leaves nothing."""
         del os.environ[FOLDER]
         self._lock.close()
-        until = time.monotonic() + _SECONDS
-        while any(self.folder.glob("*.json")) and time.monotonic() < until:
-            time.sleep(0.05)
+        with _alive(self.folder) as servers:
+            fcntl.flock(servers, fcntl.LOCK_EX)
         shutil.rmtree(self.folder)
+
+
+def _alive(folder: Path) -> TextIO:
+    """A file whose lock all servers share, from before they start until they have ended, however they do."""
+    return (folder / "alive").open("w")
 
 
 def broker() -> str:
@@ -86,15 +90,17 @@ def _found(what: str) -> Any:
     with (folder / f"{what}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not said.exists():
-            with (folder / f"{what}.log").open("w") as log:
+            with (folder / f"{what}.log").open("w") as log, _alive(folder) as alive:
+                fcntl.flock(alive, fcntl.LOCK_SH)
                 process = subprocess.Popen(
                     [sys.executable, "-m", "tests.shared", what, str(folder)],
                     stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                    pass_fds=[alive.fileno()],
                 )  # fmt: skip
             until = time.monotonic() + _SECONDS
             while not said.exists():
-                alive = process.poll() is None and time.monotonic() < until
-                assert alive, (folder / f"{what}.log").read_text()
+                starting = process.poll() is None and time.monotonic() < until
+                assert starting, (folder / f"{what}.log").read_text()
                 time.sleep(0.05)
     return json.loads(said.read_text())
 
@@ -102,8 +108,10 @@ def _found(what: str) -> Any:
 @contextmanager
 def _kafka(folder: Path) -> Iterator[str]:
     one = DevKafka(folder / "broker")
-    yield one.start()
-    one.stop()
+    try:
+        yield one.start()
+    finally:
+        one.stop()
 
 
 @contextmanager
@@ -117,10 +125,8 @@ def _spark(folder: Path) -> Iterator[tuple[str, str]]:
     gateway: Any = SparkContext._gateway  # noqa: SLF001 - there is no other way to ask
     yield str(gateway.gateway_parameters.port), gateway.gateway_parameters.auth_token
     made.stop()
-
-
-def _until_the_end_of(lock: TextIO) -> None:
-    fcntl.flock(lock, fcntl.LOCK_SH)
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
 
 
 def _serve(what: str, folder: Path) -> None:
@@ -129,8 +135,7 @@ def _serve(what: str, folder: Path) -> None:
         new.touch(mode=0o600)
         new.write_text(json.dumps(reached))
         new.rename(said)
-        _until_the_end_of(lock)
-    said.unlink()
+        fcntl.flock(lock, fcntl.LOCK_SH)  # once the run lets go of it
 
 
 if __name__ == "__main__":

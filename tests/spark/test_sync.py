@@ -684,7 +684,9 @@ def test_a_session_keeps_nothing_of_the_syncs_it_made(pipeline: Pipeline, txn: A
 
     def kept() -> set[int]:
         """All but what Delta itself keeps of tables."""
-        return {n for n, one in context.getPersistentRDDs().items() if not str(one.name()).startswith("Delta Table")}
+        return {
+            n for n, one in context.getPersistentRDDs().items() if not str(one.name()).startswith("Delta Table State")
+        }
 
     before = kept()
     pipeline.load(("a", txn(1, 2)), ("a", txn(2, 1)))
