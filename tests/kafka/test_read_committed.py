@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
-from confluent_kafka import Producer
+import pytest
+from confluent_kafka import Consumer, Message, Producer
 
 from tests.conftest import TopicMaker, produce, zync
 from tests.kafka.conftest import Lake, transaction
+from zync.ingest import group
 from zync.ingest.batch import Source
 from zync.ingest.broker import Bounds, Brokers
 
@@ -72,3 +74,20 @@ def test_the_bounds_of_a_topic_made_a_moment_ago_are_found(broker: str, topic: T
     for _ in range(20):  # until its leaders are elected, a broker says "not leader"
         sources = [Source(name, partition) for name in [topic(partitions=20)] for partition in range(20)]
         assert set(brokers.bounds(sources).values()) == {Bounds(0, 0)}
+
+
+def test_at_the_end_it_waits_for_no_more_than_there_is(
+    lake: Lake, topic: TopicMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    class Asked(Consumer):
+        def consume(self, num_messages: int, timeout: float) -> list[Message]:
+            asked.append(num_messages)
+            return super().consume(num_messages, timeout)
+
+    monkeypatch.setattr(group, "Consumer", Asked)
+    name = topic(partitions=2)
+    produce(lake.broker, [(name, number % 2, b"%d" % number) for number in range(25)])
+    lake.sync_from(name)
+    assert 25 in asked
