@@ -16,8 +16,9 @@ from google.protobuf import json_format, message_factory
 from bench.harness import Result, alternately, answering, log, values
 from bench.pipeline import Raw, config
 from zync.config import RegistryAccess, Topic
+from zync.files import data_files
 from zync.frames import read_parquet
-from zync.lake import data_files, existing_table
+from zync.lake import existing_table
 from zync.registry import Schema
 from zync.spark import pace, session
 from zync.transactions.decode import RAW_COLUMNS, Decoder

@@ -19,7 +19,8 @@ from confluent_kafka import Consumer
 from bench.harness import ZYNC, Result, broker, log
 from zync.deliver import snapshots
 from zync.demo.simulated import SimulatedBank
-from zync.lake import data_files, dataset, open_table
+from zync.files import data_files, dataset
+from zync.lake import open_table
 from zync.places import data_folder
 from zync.staging.table import STAGING_SCHEMA
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from bench.harness import ZYNC, Result, child, log, values
 from bench.pipeline import Raw, config
-from zync.lake import data_files, existing_table
+from zync.files import data_files
+from zync.lake import existing_table
 from zync.spark import session
 from zync.sync import Syncer
 

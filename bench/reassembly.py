@@ -11,8 +11,9 @@ from pathlib import Path
 from bench.harness import RECORDS, Result, alternately, log, values
 from bench.pipeline import Raw, config
 from zync.etl.transform import transform
+from zync.files import data_files
 from zync.frames import Keeper, read_parquet
-from zync.lake import data_files, existing_table
+from zync.lake import existing_table
 from zync.spark import session
 from zync.staging.commit import commit, write
 from zync.staging.table import ensure_staging

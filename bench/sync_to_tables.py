@@ -13,8 +13,9 @@ from pathlib import Path
 from bench.harness import Result, log
 from bench.staged import Staged
 from zync.deliver.tables import Batch, sync_to_tables
+from zync.files import data_files
 from zync.frames import read_parquet
-from zync.lake import data_files, open_table
+from zync.lake import open_table
 from zync.spark import session
 from zync.staging.table import spark_schema
 from zync.yaml import load

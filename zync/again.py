@@ -11,9 +11,10 @@ from deltalake import DeltaTable
 
 from zync.config import RESERVED_TOPIC, Config, Limits
 from zync.errors import UsageError
+from zync.files import data_files, dataset
 from zync.frames import read_parquet
 from zync.ingest.raw import DECISIONS, RAW_SCHEMA, existing_raw, first_seqno, next_seqno, stored_position
-from zync.lake import data_files, dataset, open_table
+from zync.lake import open_table
 from zync.sql import statement
 from zync.staging.commit import owned
 from zync.staging.table import STAGING_SCHEMA, existing_staging, spark_schema

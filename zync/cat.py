@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from zync.errors import UsageError
+from zync.files import data_files, dataset
 from zync.ingest.raw import RAW_SCHEMA
-from zync.lake import data_files, dataset, existing_table
+from zync.lake import existing_table
 from zync.output import Verbatim
 from zync.staging.table import STAGING_SCHEMA
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from zync.config import Config
-from zync.lake import data_files, dataset
+from zync.files import data_files, dataset
 from zync.spark import delete_at_end
 from zync.staging.table import STAGING_SCHEMA, existing_staging
 from zync.sync import Syncer

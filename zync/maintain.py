@@ -18,9 +18,11 @@ from deltalake.exceptions import DeltaError
 from pyarrow.fs import FileSelector
 
 from zync.errors import OwnedError, UsageError, ZyncError
+from zync.files import DataFile, data_files, table_files
 from zync.ingest.raw import first_seqno
-from zync.lake import REMEMBERED, DataFile, data_files, first_line, is_local, locked, open_table, table_files
+from zync.lake import REMEMBERED, first_line, locked, open_table
 from zync.output import amount
+from zync.places import is_local
 from zync.rewrite import is_raw, rewrite
 from zync.trim import first_since, needed_from, plan, stagings, trim
 

@@ -18,8 +18,8 @@ from deltalake import DeltaTable
 from zync.cat import shown
 from zync.config import Config
 from zync.errors import UsageError
+from zync.files import data_files, dataset
 from zync.ingest.raw import RAW_SCHEMA, existing_raw
-from zync.lake import data_files, dataset
 from zync.output import amount
 from zync.staging.table import STAGING_SCHEMA, existing_staging
 from zync.transactions.debezium.missing import Seen, missing

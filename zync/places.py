@@ -16,6 +16,11 @@ def locate(table: str, lake: str) -> str:
     return text.rstrip("/") if "://" in text else str(Path(text).absolute())
 
 
+def is_local(location: str) -> bool:
+    """Whether the table is on this machine's file system, where locks and renames mean something."""
+    return "://" not in location
+
+
 def for_spark(location: str) -> str:
     """What `locate` or delta-rs gives, as Spark takes it: a local path as it is, not with its odd letters as %20."""
     here = locate(location, "")

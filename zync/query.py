@@ -7,8 +7,9 @@ from zync.config import Config
 from zync.deliver import snapshots, tables
 from zync.errors import UsageError, ZyncError
 from zync.etl.rules import VIEW_COLUMNS, as_json, bind_lookups, bind_views
+from zync.files import data_files
 from zync.frames import read_parquet
-from zync.lake import data_files, open_table
+from zync.lake import open_table
 from zync.places import locate
 from zync.spark_errors import is_data_error, message_of, spark_errors
 from zync.sql import literal, name, statement

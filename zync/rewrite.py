@@ -17,8 +17,9 @@ from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from zync.errors import OwnedError, UsageError, ZyncError
+from zync.files import DataFile, dataset, file_statistics, table_files
 from zync.ingest.raw import RAW_SCHEMA
-from zync.lake import NO_HOOKS, DataFile, commit_properties, dataset, file_statistics, first_line, table_files
+from zync.lake import NO_HOOKS, commit_properties, first_line
 from zync.staging.table import STAGING_SCHEMA
 
 _AT_ONCE = 64 * 1024 * 1024

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from zync.errors import UsageError
 from zync.etl.rules import JSON_OPTIONS, VIEW_COLUMNS, RaisedError, bind_lookups
 from zync.etl.transform import find_failures, transform
+from zync.files import data_files
 from zync.frames import beside, local, read_parquet, result_of, select
-from zync.lake import data_files
 from zync.spark import SMALL
 from zync.spark_errors import is_data_error
 from zync.sql import options, statement

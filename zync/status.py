@@ -9,8 +9,9 @@ import pyarrow.dataset as ds
 from zync.config import Config
 from zync.deliver import snapshots, tables
 from zync.errors import ZyncError
+from zync.files import data_files, dataset
 from zync.ingest.raw import Positions, first_seqno, next_seqno, positions
-from zync.lake import data_files, dataset, open_table
+from zync.lake import open_table
 from zync.output import amount
 from zync.places import locate
 from zync.staging.table import STAGING_SCHEMA

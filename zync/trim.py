@@ -23,8 +23,9 @@ from deltalake import DeltaTable
 from pyarrow.fs import FileSelector
 
 from zync.errors import UsageError
+from zync.files import DataFile, data_files, dataset, folder_files
 from zync.ingest.raw import RAW_SCHEMA, START, TRIMMED, first_seqno, next_seqno
-from zync.lake import DataFile, data_files, dataset, folder_files, open_table
+from zync.lake import open_table
 from zync.places import locate
 from zync.rewrite import is_raw, rewrite
 from zync.staging.table import STAGING_SCHEMA, existing_staging

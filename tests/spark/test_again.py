@@ -17,8 +17,8 @@ from tests.spark.conftest import Pipeline
 from zync.again import diff, replay
 from zync.config import Limits
 from zync.errors import UsageError
+from zync.files import dataset
 from zync.ingest.load import load
-from zync.lake import dataset
 from zync.sync import Syncer
 from zync.verify import verify
 from zync.yaml import load as load_config

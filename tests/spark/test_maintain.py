@@ -22,8 +22,9 @@ from tests.spark.conftest import Pipeline, maintain_and_die
 from zync import maintain as engine
 from zync import rewrite
 from zync.errors import OwnedError, UsageError, ZyncError
+from zync.files import DataFile, data_files
 from zync.ingest.raw import RAW_SCHEMA
-from zync.lake import DataFile, data_files, open_table
+from zync.lake import open_table
 from zync.maintain import Maintained, groups, maintain
 from zync.verify import verify
 

@@ -19,8 +19,8 @@ from zync.again import diff, replay
 from zync.config import Topic, Transactions
 from zync.decide import IN_FLIGHT, SET_ASIDE, decide, undecided
 from zync.errors import UsageError
+from zync.files import data_files
 from zync.ingest.raw import first_seqno
-from zync.lake import data_files
 from zync.maintain import Maintained, Trimming, maintain
 from zync.operate import find, transactions
 from zync.status import describe, status

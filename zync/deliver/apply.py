@@ -10,8 +10,9 @@ from zync.deliver.target import PLACE, VALIDITY, Target
 from zync.deliver.writer import Writer
 from zync.errors import ZyncError
 from zync.etl.rules import JSON_OPTIONS
+from zync.files import data_files
 from zync.frames import Keeper, local, read_parquet, result_of, select
-from zync.lake import data_files, open_table
+from zync.lake import open_table
 from zync.spark_errors import message_of, spark_errors
 from zync.sql import aliased, literal, name, options, statement
 from zync.staging.table import spark_schema

@@ -13,7 +13,7 @@ from zync.config import Config, DeliveredFormat
 from zync.deliver.formats.values import Kind
 from zync.errors import UsageError, ZyncError
 from zync.etl.columns import recorded
-from zync.lake import data_files, dataset
+from zync.files import data_files, dataset
 from zync.registry import Schema, registry
 from zync.staging.table import STAGING_SCHEMA
 

@@ -15,14 +15,13 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from zync.errors import UsageError
+from zync.files import data_files, dataset
 from zync.ingest.batch import TIMESTAMP
 from zync.lake import (
     CHECKPOINT_EVERY,
     NO_HOOKS,
     REMEMBERED,
     commit_properties,
-    data_files,
-    dataset,
     ensure_table,
     existing_table,
     open_table,

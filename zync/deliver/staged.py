@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
-from zync.lake import DataFile, data_files, dataset
+from zync.files import DataFile, data_files, dataset
 from zync.staging.table import STAGING_SCHEMA
 
 MOST_ROWS = 250_000

@@ -20,7 +20,8 @@ from zync.deliver.snapshots import Snapshot
 from zync.deliver.target import ANEW, Target, check, targets, through
 from zync.errors import UsageError
 from zync.etl.explain import rules_over_nothing
-from zync.lake import data_files, open_table
+from zync.files import data_files
+from zync.lake import open_table
 from zync.spark import pace
 from zync.staging.commit import owned
 from zync.staging.table import SYNC, existing_staging

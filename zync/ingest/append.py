@@ -20,15 +20,8 @@ from deltalake.exceptions import DeltaError
 from zync.errors import ZyncError
 from zync.ingest.batch import TIMESTAMP, Batch, Source
 from zync.ingest.raw import INGESTED, RAW_SCHEMA, SEQNO, next_seqno, position_name, stored_id, stored_position
-from zync.lake import (
-    CHECKPOINT_EVERY,
-    NO_HOOKS,
-    commit_properties,
-    existing_table,
-    first_line,
-    is_local,
-    locked,
-)
+from zync.lake import CHECKPOINT_EVERY, NO_HOOKS, commit_properties, existing_table, first_line, locked
+from zync.places import is_local
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,9 @@ from deltalake import DeltaTable
 
 from zync.config import RESERVED_TOPIC
 from zync.errors import ZyncError
+from zync.files import data_files, dataset
 from zync.ingest.batch import RECORD_SCHEMA, TIMESTAMP, Source, last_offsets
-from zync.lake import app_transactions, data_files, dataset, ensure_table, existing_table, of_kind
+from zync.lake import app_transactions, ensure_table, existing_table, of_kind
 
 DECISIONS = Source(RESERVED_TOPIC, 0)
 """Where operators' decisions are in raw: see `zync.decide`."""

@@ -21,8 +21,8 @@ from typing import Any
 
 from zync.config import Config
 from zync.errors import OwnedError
-from zync.lake import is_local
 from zync.output import amount
+from zync.places import is_local
 
 _WAIT_SECONDS = (1.0, 60.0)
 """Before a part is started again: so long at first, twice as long each time, so long at most."""

@@ -24,20 +24,10 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyarrow.fs import FileInfo, FileSelector, FileSystem
 
 from zync.errors import CommitUnknownError, OwnedError, ZyncError
+from zync.files import dataset, file_statistics, table_files
 from zync.frames import select
-from zync.lake import (
-    CHECKPOINT_EVERY,
-    NO_HOOKS,
-    commit_properties,
-    dataset,
-    file_statistics,
-    first_line,
-    is_local,
-    locked,
-    open_table,
-    table_files,
-)
-from zync.places import for_spark, locate
+from zync.lake import CHECKPOINT_EVERY, NO_HOOKS, commit_properties, first_line, locked, open_table
+from zync.places import for_spark, is_local, locate
 from zync.staging.table import STAGING_SCHEMA, STATISTICS, SYNC, spark_schema
 from zync.transactions.known import read_cursor
 

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from zync.files import DataFile, data_files, dataset
 from zync.frames import beside, local, read_parquet, result_of, select
 from zync.ingest.raw import RAW_SCHEMA
-from zync.lake import DataFile, data_files, dataset
 from zync.spark import SMALL, TINY
 from zync.sql import statement
 from zync.transactions.debezium.runs import sent_again

@@ -8,7 +8,7 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from zync.errors import ZyncError
-from zync.lake import data_files, dataset
+from zync.files import data_files, dataset
 from zync.staging.table import STAGING_SCHEMA, SYNC
 
 SETTLED_KINDS = ("done", "quarantined", "released", "discarded")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
-from zync.lake import data_files, dataset
+from zync.files import data_files, dataset
 from zync.staging.table import STAGING_SCHEMA
 
 REVISITS = "revisits"

@@ -8,8 +8,9 @@ from deltalake.exceptions import DeltaError
 from pyarrow.fs import FileType
 
 from zync.config import Config
+from zync.files import data_files, table_files
 from zync.ingest.raw import existing_raw
-from zync.lake import data_files, first_line, table_files
+from zync.lake import first_line
 from zync.staging.table import SYNC, existing_staging
 from zync.verify.claim import Claim
 from zync.verify.raw import against_kafka, of_raw

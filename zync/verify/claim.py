@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from zync.lake import DataFile, dataset, first_line
+from zync.files import DataFile, dataset
+from zync.lake import first_line
 
 _SHOWN = 20
 """Violations of one claim that are listed; more are counted."""

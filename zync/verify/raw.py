@@ -8,9 +8,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from zync.config import Config
+from zync.files import data_files
 from zync.ingest.batch import Source
 from zync.ingest.raw import RAW_SCHEMA, first_seqno, positions, stored_id
-from zync.lake import data_files
 from zync.verify.claim import Claim, files_of, read_file, sound
 
 _COLUMNS = ["seqno", "kafka", "ingested"]

@@ -12,8 +12,9 @@ from deltalake import DeltaTable
 
 from zync.config import Config
 from zync.errors import ZyncError
+from zync.files import data_files
 from zync.ingest.raw import next_seqno
-from zync.lake import data_files, first_line
+from zync.lake import first_line
 from zync.staging.table import STAGING_SCHEMA, SYNC
 from zync.transactions.known import IN_FLIGHT_KINDS, SETTLED_KINDS, Known, advance, read_cursor
 from zync.transactions.set_aside import REVISITS, seqnos
