@@ -1,5 +1,6 @@
 """The program `zync`; `python -m zync` is the same."""
 
+import os
 import sys
 
 from zync.errors import INTERRUPTED
@@ -7,6 +8,7 @@ from zync.errors import INTERRUPTED
 
 def main() -> None:
     """Runs the command line; Ctrl-C is quiet already while that is loaded."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's, which would spin for a while once that is loaded
     try:
         from zync.cli import main as run  # noqa: PLC0415
     except KeyboardInterrupt:
