@@ -382,6 +382,7 @@ class _Run:
             self.held.seek(source)
         self.held.landed |= appended.committed
         if appended.committed:
+            self.looked = 0.0
             self.done.busy = time.monotonic() - (self.began or time.monotonic())
             self.on_commit(appended)
 
@@ -446,7 +447,9 @@ class _Run:
 
 def _records(messages: list[Message]) -> tuple[list[Message], pa.RecordBatch, dict[Source, int]]:
     """Those that are no errors, the rows they make, and the last offset of each partition."""
-    records = [message for message in messages if message.error() is None]
+    records = messages
+    if any(map(Message.error, messages)):
+        records = [message for message in messages if message.error() is None]
     rows = to_arrow(records)
     return records, rows, last_offsets(rows)
 
