@@ -89,6 +89,20 @@ def existing_table(location: str, made_by: str) -> DeltaTable:
     return table
 
 
+def refresh(table: DeltaTable) -> None:
+    """Brings the handle to the table's newest version, however often it is asked to.
+
+    To list a folder takes longer the more there is in it: a local log is listed only when there is more than the
+    handle knows of. Where the log was cleaned up since, the handle's own entry is gone, and nothing can be told by it.
+    """
+    if is_local(location := locate(table.table_uri, "")):
+        log, own = Path(location, "_delta_log"), table.version()
+        there = [os.access(log / f"{version:020}.json", os.F_OK) for version in (own, own + 1)]
+        if there == [True, False]:
+            return
+    table.update_incremental()
+
+
 def of_kind(table: DeltaTable, schema: pa.Schema, kind: str) -> DeltaTable:
     """That very table; UsageError where it is no table of that kind, as it lacks columns of its schema."""
     there = {one.name for one in table.schema().fields}

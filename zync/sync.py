@@ -14,7 +14,7 @@ from zync.config import Config
 from zync.errors import UsageError
 from zync.frames import Keeper
 from zync.ingest.raw import existing_raw, next_seqno, positions, trimmed
-from zync.lake import open_table
+from zync.lake import open_table, refresh
 from zync.spark import SMALL, pace, session
 from zync.stages import conclude_and_commit, read_new, recall, transform_and_write
 from zync.staging.commit import checkpoint, owned, reclaim
@@ -177,7 +177,7 @@ def follow(
                 metrics.turn()
             table = table or open_table(raw)
             if table is not None:
-                table.update_incremental()
+                refresh(table)
                 if table.version() != seen:
                     seen = table.version()
                     outcome = syncer.sync()

@@ -19,6 +19,7 @@ from zync.ingest.append import Appender
 from zync.ingest.batch import Batch, Slice, Source
 from zync.ingest.load import load
 from zync.ingest.raw import Gap, ensure_raw, stored_position
+from zync.lake import refresh
 from zync.verify import verify
 
 A, B, C = Source("a", 0), Source("a", 1), Source("b", 0)
@@ -41,6 +42,44 @@ def test_an_appender_whose_table_has_grown_old_is_refused(plain: Lake) -> None:
     Appender(plain.raw).append(batch((A, 5, 9)))
     assert zombie.append(batch((A, 5, 7))).refused == {A: 9}
     assert plain.offsets("a") == [*range(9)]
+
+
+def test_an_appender_whose_own_entry_of_the_log_was_cleaned_up_is_refused(plain: Lake) -> None:
+    zombie = Appender(plain.raw)
+    zombie.append(batch((A, None, 5)))
+    handle = plain.table()
+    own = handle.version()
+    for begin in (5, 6, 7):
+        Appender(plain.raw).append(batch((A, begin, begin + 1)))
+    plain.table().create_checkpoint()
+    for version in range(own + 2):  # its own, and the one behind it
+        Path(plain.raw, "_delta_log", f"{version:020}.json").unlink()
+    refresh(handle)
+    assert stored_position(handle, A) == 8
+    assert zombie.append(batch((A, 5, 7))).refused == {A: 8}
+    assert plain.offsets("a") == [*range(8)]
+
+
+class _Counting(DeltaTable):
+    """A handle that counts how often the log was listed."""
+
+    listed = 0
+
+    def update_incremental(self) -> None:
+        self.listed += 1
+        super().update_incremental()
+
+
+def test_the_log_is_listed_only_when_there_is_something_new_in_it(plain: Lake) -> None:
+    table = _Counting(plain.raw)
+    refresh(table)
+    assert table.listed == 0
+    Appender(plain.raw).append(batch((A, None, 5)))
+    Appender(plain.raw).append(batch((A, 5, 9)))
+    refresh(table)
+    assert (table.listed, stored_position(table, A)) == (1, 9)
+    refresh(table)
+    assert table.listed == 1
 
 
 def test_a_commit_between_comparing_and_committing_is_noticed(plain: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

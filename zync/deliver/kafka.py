@@ -30,7 +30,7 @@ from zync.errors import UsageError, ZyncError
 from zync.ingest.batch import Source
 from zync.ingest.broker import Brokers
 from zync.ingest.memory import not_collecting
-from zync.lake import open_table
+from zync.lake import open_table, refresh
 from zync.staging.table import SYNC, existing_staging
 from zync.transactions.known import read_cursor
 
@@ -245,7 +245,7 @@ class _Run:
             version = table.version()
             while table.version() == version and not self.stop.is_set():
                 self.wait()
-                table.update_incremental()
+                refresh(table)
 
     def groups(self, table: DeltaTable, encoder: Encoder) -> Iterator["_Group"]:
         """What is in staging that was not delivered yet, in order, as Kafka transactions."""

@@ -21,7 +21,7 @@ from zync.deliver.target import ANEW, Target, check, targets, through
 from zync.errors import UsageError
 from zync.etl.explain import rules_over_nothing
 from zync.files import data_files
-from zync.lake import open_table
+from zync.lake import open_table, refresh
 from zync.spark import pace
 from zync.staging.commit import owned
 from zync.staging.table import SYNC, existing_staging
@@ -91,7 +91,7 @@ def sync_to_tables(  # noqa: PLR0913 - each is a thing that it needs
                 break
             stop.wait(_LOOK_SECONDS)
             if table:
-                table.update_incremental()
+                refresh(table)
     return newest
 
 

@@ -20,7 +20,7 @@ from deltalake.exceptions import DeltaError
 from zync.errors import ZyncError
 from zync.ingest.batch import TIMESTAMP, Batch, Source
 from zync.ingest.raw import INGESTED, RAW_SCHEMA, SEQNO, next_seqno, position_name, stored_id, stored_position
-from zync.lake import CHECKPOINT_EVERY, NO_HOOKS, commit_properties, existing_table, first_line, locked
+from zync.lake import CHECKPOINT_EVERY, NO_HOOKS, commit_properties, existing_table, first_line, locked, refresh
 from zync.places import is_local
 
 log = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ class Appender:
         if self._table is None:
             self._table = self._open()
         else:
-            self._table.update_incremental()
+            refresh(self._table)
         return self._table
 
     def _open(self) -> _Handle:
