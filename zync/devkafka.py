@@ -88,6 +88,8 @@ class DevKafka:
         The process is one of its own: it holds none of the caller's pipes, and outlives the caller.
         """
         if self.pid():
+            if port and self.servers() != f"localhost:{port}":
+                raise self._runs_already()
             return str(self.servers())
         server_log = self.folder / "server.log"
         for _ in range(_ATTEMPTS):
@@ -108,11 +110,13 @@ class DevKafka:
     def run(self, port: int | None = None) -> int:
         """Runs the broker in the foreground until it is stopped; returns its exit code."""
         if self.pid():
-            msg = f"the broker in {self.folder} runs already at {self.servers()}: `zync broker stop` ends it"
-            raise UsageError(msg)
-        process = subprocess.Popen(self._prepare(port), stdin=subprocess.DEVNULL, cwd=self.folder)  # noqa: S603 - Java
-        self._pid_file.write_text(str(process.pid))
+            raise self._runs_already()
+        command = self._prepare(port)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.default_int_handler)
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=self.folder)  # noqa: S603 - Java
         try:
+            self._pid_file.write_text(str(process.pid))
             return process.wait()
         except KeyboardInterrupt:
             process.terminate()
@@ -120,6 +124,9 @@ class DevKafka:
             return 0
         finally:
             self._pid_file.unlink(missing_ok=True)
+
+    def _runs_already(self) -> UsageError:
+        return UsageError(f"the broker in {self.folder} runs already at {self.servers()}: `zync broker stop` ends it")
 
     def stop(self) -> bool:
         """Ends the broker cleanly, and waits for it; False if it did not run."""
@@ -140,6 +147,9 @@ class DevKafka:
         """Formats the data folder if it is new, and returns the server's command line."""
         self.folder.mkdir(parents=True, exist_ok=True)
         lib = jars.fetch(jars.KAFKA, transitive=True)[0].parent
+        if port and not _is_free(port):
+            msg = f"port {port} is taken by another process: give another --port, or none for a free one"
+            raise UsageError(msg)
         port = port or free_port()
         properties = self.folder / "server.properties"
         data = self.folder / "data"
@@ -188,11 +198,16 @@ def free_port(*others: int) -> int:
     """
     while True:
         port = random.SystemRandom().randrange(20_000, 32_768)  # not as seeded: others would have the same
-        if port in others:
-            continue
-        with socket.socket() as one, suppress(OSError):
-            one.bind(("localhost", port))
+        if port not in others and _is_free(port):
             return port
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as one, suppress(OSError):
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java does: not of connections that just ended
+        one.bind(("localhost", port))
+        return True
+    return False
 
 
 def _is_zombie(pid: int) -> bool:

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 from datetime import datetime
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.conftest import ZYNC, start, zync
+from tests.kafka.conftest import wait_until
+from zync.devkafka import DevKafka
 from zync.errors import UsageError
 from zync.etl.explain import describe, explain
 from zync.output import Output, Verbatim, byte_size
@@ -229,6 +232,22 @@ def test_check_warns_of_what_makes_output_depend_on_chance(tmp_path: Path, warm:
     ]
 
 
+def test_check_warns_of_chance_beside_the_aggregates_of_done(tmp_path: Path, warm: Any) -> None:
+    a_config(tmp_path, "id: value:txn", "SELECT seqno FROM a")
+    with (tmp_path / "zync.yaml").open("a") as file:
+        file.write("transactions: {done: 'count(*) > rand()'}\n")
+    warnings = json.loads(warm("check", "--json", cwd=tmp_path).stdout)["warnings"]
+    assert warnings == ["done: rand is not deterministic: the same raw would give other rows"]
+
+
+def test_check_with_data_takes_a_raw_with_more_that_is_bad_than_one_sync_may_have(demo: Path, warm: Any) -> None:
+    (demo / "bad.jsonl").write_text('{"topic":"order","value":"no JSON"}\n' * 3)
+    with (demo / "zync.yaml").open("a") as file:
+        file.write("limits: {max_quarantined: 2}\n")
+    warm("load", "raw", "consume-1.jsonl", "consume-2.jsonl", "bad.jsonl", cwd=demo)
+    assert json.loads(warm("check", "--data", "raw", "--json", cwd=demo).stdout)["difference"] is None
+
+
 def test_check_with_data_finds_a_rule_that_depends_on_the_cut(demo: Path, warm: Any) -> None:
     warm("load", "raw", "consume-1.jsonl", "consume-2.jsonl", cwd=demo)
     warm("check", "--data", "raw", cwd=demo)
@@ -323,6 +342,29 @@ def test_the_broker_holds_none_of_the_callers_pipes(tmp_path: Path) -> None:
     command = Path(f"/proc/{state['pid']}/cmdline")
     assert not command.exists() or command.read_bytes() == b""  # gone, or waiting for init to take note
     assert json.loads(zync("broker", "status", "--json", cwd=tmp_path).stdout)["bootstrap_servers"] is None
+
+
+def test_a_broker_is_not_started_on_a_port_that_another_has(tmp_path: Path) -> None:
+    with socket.create_server(("localhost", 0)) as other:
+        port = str(other.getsockname()[1])
+        for command in ("start", "run"):
+            done = zync("broker", command, "--port", port, cwd=tmp_path, check=False)
+            assert (done.returncode, f"port {port} is taken" in done.stderr) == (2, True)
+    assert json.loads(zync("broker", "status", "--json", cwd=tmp_path).stdout)["running"] is False
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_broker_in_the_foreground_ends_with_its_command(tmp_path: Path, number: int) -> None:
+    running = start("broker", "run", cwd=tmp_path)
+    broker = DevKafka(tmp_path / ".zync" / "broker")
+    wait_until(broker.pid)
+    pid = broker.pid()
+    running.send_signal(number)
+    assert running.wait(30) == 0
+    assert pid
+    assert broker.pid() is None
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
 
 
 def test_output_writes_json_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,12 @@ def broker_start(
     folder: BrokerFolder = _BROKER_FOLDER,
     as_json: AsJson = False,
 ) -> None:
-    """Start the development broker in the background; returns once it answers."""
+    """Start the development broker in the background; returns once it answers.
+
+    \b
+    zync broker start
+    zync broker start --port 9092
+    """
     from zync.devkafka import DevKafka
 
     servers = DevKafka(folder.absolute()).start(port)
