@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
-from zync.config import RESERVED_TOPIC, Config, Limits
+from zync.config import RESERVED_TOPIC, Config
 from zync.errors import UsageError
 from zync.files import data_files, dataset
 from zync.frames import read_parquet
@@ -68,8 +68,7 @@ def replay(
     cuts = [*_before_revisits(raw_table), last]
     syncs = transactions = head = cursor = 0
     with owned(into):
-        without_limit = replace(config, limits=Limits(max_quarantined=1.0))  # syncs are larger than they were
-        syncer = Syncer(without_limit, raw, into, spark)
+        syncer = Syncer(config.without_limit(), raw, into, spark)  # as syncs are larger than they were
         while head < last:
             step = max(head + _STEP, trimmed)
             outcome = syncer.sync(upto=min(step, next(cut for cut in cuts if cut > head), last))

@@ -36,6 +36,7 @@ def compare_cuts(spark: "SparkSession", config: Config, raw: str) -> Difference 
     with tempfile.TemporaryDirectory(prefix="zync-check-") as scratch:
         delete_at_end(spark, scratch)
         whole, parts = f"{scratch}/whole", f"{scratch}/parts"
+        config = config.without_limit()
         Syncer(config, raw, whole, spark).sync()
         syncer = Syncer(config, raw, parts, spark)
         for cut in _cuts(whole):

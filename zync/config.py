@@ -310,6 +310,10 @@ class Config:
         own = self.kafka_delivery.properties
         return own if "bootstrap.servers" in own else {**self.kafka, **own}
 
+    def without_limit(self) -> "Config":
+        """This config, with as much in quarantine as there is: for syncs of what was synced before, in other cuts."""
+        return replace(self, limits=Limits(max_quarantined=1.0))
+
     def with_kafka(self, **properties: str | None) -> "Config":
         """This config with some librdkafka properties set; a None leaves the property as it is."""
         given = {key.replace("_", "."): value for key, value in properties.items() if value is not None}

@@ -10,7 +10,7 @@ from zync.config import Config, DeliveredTable, OutputRule, Topic
 from zync.etl.columns import Made, columns_by_topic
 from zync.etl.rules import VIEW_COLUMNS, bind_lookups, bind_views, rule_texts, run_rules
 from zync.etl.transform import made_alike
-from zync.frames import read_parquet
+from zync.frames import local, read_parquet
 from zync.transactions.decode import RAW_COLUMNS, Decoder
 from zync.transactions.done import Done, understand
 
@@ -73,6 +73,7 @@ def explain(spark: "SparkSession", config: Config) -> Pipeline:
                 *_done_warnings(config, done),
                 *_order_warnings(config),
                 *_chance_warnings("id, record_id or done", empty, views=True),
+                *_chance_warnings("done", _conditions(spark, empty, done)),
                 *(w for rule, rows in made for w in _chance_warnings(f"rule {rule.name} (output {rule.topic})", rows)),
             )
         ],
@@ -89,6 +90,13 @@ def rules_over_nothing(
     bind_views(empty.selectExpr("seqno", "seqno AS record_seqno", *same, *structs), config, rule_texts(config))
     bind_lookups(spark, config)
     return empty, run_rules(spark, config)
+
+
+def _conditions(spark: "SparkSession", empty: "DataFrame", done: Done) -> "DataFrame":
+    """No rows, of what `done` says of its aggregates' values."""
+    merged = [f"{one.over(f'p{number}')} AS a{number}" for number, one in enumerate(done.aggregates)]
+    known = not done.preset and merged
+    return local(spark, [], empty.selectExpr(*merged).schema).selectExpr(done.condition) if known else empty.limit(0)
 
 
 def _check_formats(config: Config, made: Made) -> None:
