@@ -1,16 +1,19 @@
 """The commit protocol of raw, on real tables: what no longer fits is refused, whoever tries, and however late."""
 
 import multiprocessing
+import shutil
 import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from tests.conftest import TopicMaker, produce
 from tests.kafka.conftest import Lake, batch, value
 from zync.config import Config
 from zync.errors import UsageError
@@ -138,6 +141,22 @@ def test_a_slice_of_a_topic_that_is_no_more_is_refused_though_the_position_is_th
     assert Appender(plain.raw).append(zombie).refused == {A: 5}
     assert plain.positions().gaps == (Gap(A, 5, 0),)
     assert Appender(plain.raw).append(of(2, 5, 8, 2)).committed == {A: 8}
+
+
+def test_a_commit_has_no_more_rows_or_bytes_than_it_may(lake: Lake, topic: TopicMaker) -> None:
+    name = topic(partitions=2)
+    produce(lake.broker, [(name, number % 2, b"x" * 1000) for number in range(2500)])
+
+    def committed(**options: Any) -> list[int]:
+        shutil.rmtree(lake.raw, ignore_errors=True)
+        lake.sync_from(name, commit_every=timedelta(hours=1), **options)
+        actions = pa.table(lake.table().get_add_actions()).sort_by("path")
+        return sorted(actions["num_records"].to_pylist())
+
+    assert committed(commit_rows=1000) == [500, 1000, 1000]
+    of_bytes = committed(commit_bytes=100_000)
+    assert sum(of_bytes) == 2500
+    assert 80 < of_bytes[-1] <= 100
 
 
 def test_a_position_moves_without_rows(plain: Lake) -> None:

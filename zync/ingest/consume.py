@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 _MESSAGES = 10_000
 _LARGE = 1_000_000
-"""What a message may have, in bytes, for all we know before the first has come: Kafka's limit if nobody changed it."""
+"""What a message has, in bytes, for all we know before the first has come: Kafka's limit if nobody changed it."""
 _POLL_SECONDS = 0.1
 _COMMITTING_SECONDS = 0.01
 _WARN_SECONDS = 60
@@ -111,8 +111,15 @@ def sync_from_kafka(
     if not ingest.topics:
         msg = "no topics named: give --topic, or topics in the config"
         raise UsageError(msg)
-    brokers = Brokers(ingest.kafka)
-    topics = brokers.matching(ingest.topics)
+    stop, brokers = stop or threading.Event(), Brokers(ingest.kafka)
+    try:
+        topics = brokers.matching(ingest.topics)
+    except ZyncError:
+        if stop.is_set():  # while we waited for a broker: there is nothing in hand
+            return Ingested()
+        raise
+    if not topics:
+        log.warning("no topic at %s matches %s yet", brokers.servers, ", ".join(ingest.topics))
     ingest.transactions.check_partitions(topics.get(ingest.transactions.topic or "", 1))
     table = ensure_raw(ingest.location)
     check_newest(table)
@@ -122,7 +129,7 @@ def sync_from_kafka(
         table.update_incremental()
     targets = Targets(brokers, table, topics)
     with memory.not_collecting():
-        return _Run(ingest, brokers, table, targets, stop or threading.Event(), on_commit, metrics).run()
+        return _Run(ingest, brokers, table, targets, stop, on_commit, metrics).run()
 
 
 class _Run:
@@ -153,7 +160,7 @@ class _Run:
         self.commit_bytes = min(ingest.commit_bytes or 2 * self.share, 2 * self.share)
         if ingest.commit_bytes and ingest.commit_bytes > self.commit_bytes:
             log.warning("--commit-bytes is more than fits in --max-memory: %s a commit at most", self.commit_bytes)
-        self.at_once = self.share // _LARGE
+        self.message_bytes = _LARGE
         self.group = Group(
             {**memory.properties(self.share), **ingest.kafka},
             brokers,
@@ -217,7 +224,7 @@ class _Run:
                 self.held.advance(source, offset + 1, self.batch)
             for source, at in first_times(rows).items() if self.metrics else ():
                 self.batch.slices[source].first = self.batch.slices[source].first or at
-            self.at_once = min(_MESSAGES, self.share * len(records) // rows.nbytes + 1)
+            self.message_bytes = rows.nbytes // len(records)
         for message in messages if len(records) < len(messages) else ():
             if (error := message.error()) is not None:
                 self.on_event(message, error)
@@ -431,9 +438,12 @@ class _Run:
         return sum(max(0, stable.get(source, 0) - at.next) for source, at in self.held.expected.items())
 
     def at_most(self) -> int:
-        """How many messages to ask for: it would be waited for more than there are."""
-        left = self.left() if self.ingest.until_caught_up else 0
-        return min(left, self.at_once) if left else self.at_once
+        """How many messages to ask for: as many as may be in hand, and no more than there are, or we would wait."""
+        num_bytes = min(self.share, self.commit_bytes - self.batch.num_bytes)
+        most = [_MESSAGES, num_bytes // self.message_bytes, self.ingest.commit_rows - self.batch.num_rows]
+        if self.ingest.until_caught_up and (left := self.left()):
+            most.append(left)
+        return max(1, min(most))
 
     def caught_up(self) -> bool:
         """Whether raw's positions, whoever committed them, have reached what was stable at the start."""
