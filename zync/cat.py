@@ -18,7 +18,7 @@ from zync.staging.table import STAGING_SCHEMA
 
 KINDS = (
     *("output", "done", "pending", "expired", "late", "duplicate", "quarantined", "released", "discarded"),
-    *("ignored", "cursor"),
+    *("ignored", "trimmed", "cursor"),
 )
 
 

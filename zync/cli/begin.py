@@ -10,7 +10,12 @@ from zync.output import Output
 
 
 def init(folder: Annotated[Path, typer.Argument()] = Path(), as_json: AsJson = False) -> None:
-    """Write a commented zync.yaml and an example rule into a folder."""
+    """Write a commented zync.yaml and an example rule into a folder.
+
+    \b
+    zync init
+    zync init shop
+    """
     from zync.init import init as write
 
     files = [str(path) for path in write(folder)]
@@ -26,7 +31,12 @@ def demo(
     seconds: Annotated[float, typer.Option(min=1, help="How long to watch the bank.")] = 40,
     debug: Debug = False,
 ) -> None:
-    """Show on a real Kafka how disaggregated transactions land whole."""
+    """Show on a real Kafka how disaggregated transactions land whole.
+
+    \b
+    zync demo
+    zync demo --what orders
+    """
     from zync.demo import demo as play
 
     out = Output()

@@ -90,7 +90,12 @@ def status(
 
 
 def explain(config: ConfigFile = None, as_json: AsJson = False, debug: Debug = False) -> None:
-    """Show what the config means. Topics, ids, done, and each rule with its output's columns and types."""
+    """Show what the config means. Topics, ids, done, and each rule with its output's columns and types.
+
+    \b
+    zync explain
+    zync explain --config shop/zync.yaml --json
+    """
     from dataclasses import asdict
 
     from zync.etl import explain as engine
