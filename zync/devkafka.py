@@ -21,6 +21,7 @@ from zync.errors import UsageError, ZyncError
 _START_SECONDS = 60
 _ATTEMPTS = 3
 _STOP_SECONDS = 30
+_FREE_SECONDS = 3
 
 _PROPERTIES = """\
 process.roles=broker,controller
@@ -147,9 +148,8 @@ class DevKafka:
         """Formats the data folder if it is new, and returns the server's command line."""
         self.folder.mkdir(parents=True, exist_ok=True)
         lib = jars.fetch(jars.KAFKA, transitive=True)[0].parent
-        if port and not _is_free(port):
-            msg = f"port {port} is taken by another process: give another --port, or none for a free one"
-            raise UsageError(msg)
+        if port:
+            _await_free(port)
         port = port or free_port()
         properties = self.folder / "server.properties"
         data = self.folder / "data"
@@ -200,6 +200,16 @@ def free_port(*others: int) -> int:
         port = random.SystemRandom().randrange(20_000, 32_768)  # not as seeded: others would have the same
         if port not in others and _is_free(port):
             return port
+
+
+def _await_free(port: int) -> None:
+    """Waits a moment for who is about to end, as after kill -9; UsageError where somebody listens there even then."""
+    until = time.monotonic() + _FREE_SECONDS
+    while not _is_free(port):
+        if time.monotonic() > until:
+            msg = f"port {port} is taken by another process: give another --port, or none for a free one"
+            raise UsageError(msg)
+        time.sleep(0.05)
 
 
 def _is_free(port: int) -> bool:
