@@ -231,10 +231,13 @@ class Config:
     def as_written(self, text: str) -> str:
         """`text` with what was read from the environment or a file as the config has it, `${NAME}`: it may be secret.
 
-        (Of three letters or less it is none, and they would be all over the text.)
+        (Of three letters or less it is none, and they would be all over the text; nor is it where Kafka and the lake
+        are, which errors have to say.)
         """
+        places = (self.lake, self.kafka.get("bootstrap.servers"))
         for value in sorted(self.elsewhere, key=len, reverse=True):
-            text = text.replace(value, self.elsewhere[value]) if len(value) > 3 else text  # noqa: PLR2004
+            if len(value) > 3 and value not in places:  # noqa: PLR2004
+                text = text.replace(value, self.elsewhere[value])
         return text
 
     @property

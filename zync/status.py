@@ -91,7 +91,7 @@ def _kafka(known: Known, config: Config) -> tuple[int | None, str | None]:
             properties, source.topic, said.name_of(known.cursor.raw_id), brokers.bounds([source])[source].stable
         )
     except ZyncError as error:
-        return None, str(error)
+        return None, config.as_written(str(error))
     return (found.sync if found else None), None
 
 
@@ -148,7 +148,7 @@ def _lag(at: Positions, config: Config) -> tuple[dict[str, int] | None, str | No
         sources = [Source(topic, partition) for topic, count in wanted.items() for partition in range(count)]
         bounds = brokers.bounds(sources)
     except ZyncError as error:
-        return None, str(error)
+        return None, config.as_written(str(error))
     lag: dict[str, int] = {}
     for source, one in sorted(bounds.items()):
         behind = max(0, one.stable - at.next.get(source, one.earliest))

@@ -248,6 +248,26 @@ def test_check_with_data_takes_a_raw_with_more_that_is_bad_than_one_sync_may_hav
     assert json.loads(warm("check", "--data", "raw", "--json", cwd=demo).stdout)["difference"] is None
 
 
+@pytest.mark.parametrize(
+    ("config", "command"),
+    [
+        ("kafka: {bootstrap.servers: 'localhost:9', security.protocol: '${PW}'}\n", "sync-from kafka raw --topic t"),
+        ("kafka: {bootstrap.servers: 'localhost:9', security.protocol: '${PW}'}\n", "status"),
+        ("topics: {t: {id: value:txn}}\ntransactions: {done: 'count(*) = ${PW}'}\n", "check"),
+    ],
+)
+def test_no_error_says_what_was_read_from_the_environment(
+    tmp_path: Path, warm: Any, monkeypatch: pytest.MonkeyPatch, config: str, command: str
+) -> None:
+    monkeypatch.setenv("PW", "sup3rsecret")
+    (tmp_path / "zync.yaml").write_text(config)
+    (tmp_path / "in.jsonl").write_text('{"topic":"t","value":{}}')
+    warm("load", "raw", "in.jsonl", cwd=tmp_path)
+    done = warm(*command.split(), cwd=tmp_path, check=False)
+    assert "sup3rsecret" not in done.stdout + done.stderr
+    assert "${PW}" in done.stdout + done.stderr
+
+
 def test_check_with_data_finds_a_rule_that_depends_on_the_cut(demo: Path, warm: Any) -> None:
     warm("load", "raw", "consume-1.jsonl", "consume-2.jsonl", cwd=demo)
     warm("check", "--data", "raw", cwd=demo)

@@ -8,7 +8,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from zync.cli import begin, broker, deliver, look, pipeline, tables, txn
-from zync.cli.options import debugging
+from zync.cli.options import READ, as_written, debugging
 from zync.errors import INTERRUPTED, ZyncError
 from zync.output import Output
 
@@ -78,12 +78,13 @@ def before_the_command(
 def main() -> None:
     """Runs the command line. Exit codes: 0 done, 1 failed, 2 the user's mistake, 3 another writer owns the table."""
     signal.signal(signal.SIGINT, _interrupt)
+    READ.clear()
     try:
         app()
     except ZyncError as error:
         if debugging():
             raise
-        Output().error(str(error))
+        Output().error(as_written(str(error)))
         sys.exit(error.exit_code)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -94,7 +95,7 @@ def main() -> None:
         from zync.spark_errors import message_of
 
         said = message_of(error) if "pyspark" in sys.modules else next(iter(str(error).splitlines()), "")
-        Output().error(f"unexpected {type(error).__name__}: {said} (--debug)")
+        Output().error(as_written(f"unexpected {type(error).__name__}: {said} (--debug)"))
         sys.exit(1)
 
 

@@ -114,7 +114,19 @@ def read_config(path: Path | None, lake: str | None, *, needed: bool = False) ->
         from zync.yaml import load
 
         config = load(path or Path("zync.yaml"))
+        READ.append(config)
     return replace(config, lake=lake) if lake else config
+
+
+READ: list[Config] = []
+"""The configs that this command has read, for what an error may quote of them."""
+
+
+def as_written(text: str) -> str:
+    """The text of an error, with what may be secret in it as the config has it."""
+    for config in READ:
+        text = config.as_written(text)
+    return text
 
 
 def stop_on_signals() -> threading.Event:
