@@ -127,7 +127,13 @@ def _line(text: bytes, where: str) -> Line:
         raise UsageError(msg) from None
 
     try:
-        fields = json.loads(text, parse_float=_Number, parse_int=_Number, parse_constant=_no_constant)
+        fields = json.loads(
+            text,
+            parse_float=_Number,
+            parse_int=_Number,
+            parse_constant=_no_constant,
+            object_pairs_hook=_without_repeats,
+        )
     except (ValueError, RecursionError) as error:
         fail(f"not JSON ({error})")
     if not isinstance(fields, dict):
@@ -138,6 +144,8 @@ def _line(text: bytes, where: str) -> Line:
     unknown = sorted({*(fields.keys() - _FIELDS - _OF_RAW), *(f"kafka.{key}" for key in place.keys() - _PLACE)})
     if unknown:
         fail(f"unknown field {unknown[0]!r} (known are {', '.join(sorted(_FIELDS))})")
+    if twice := sorted(name for name in place.keys() & fields.keys() if place[name] != fields[name]):
+        fail(f"{twice[0]} is one in kafka and another beside it")
     fields = {**place, **fields}
     topic = fields.get("topic")
     if not isinstance(topic, str) or not topic or "/" in topic:
@@ -179,11 +187,20 @@ def _no_constant(text: str) -> NoReturn:
     raise ValueError(msg)
 
 
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        msg = f"{next(name for name in names if names.count(name) > 1)!r} is there twice"
+        raise ValueError(msg)
+    return found
+
+
+@dataclass(slots=True)
 class _Number:
     """A JSON number as it was written: 1.50 stays 1.50."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    text: str
 
 
 def _bytes(value: Any) -> bytes | None:
