@@ -11,6 +11,7 @@ from zync.etl.columns import Made, columns_by_topic
 from zync.etl.rules import VIEW_COLUMNS, bind_lookups, bind_views, rule_texts, run_rules
 from zync.etl.transform import made_alike
 from zync.frames import local, read_parquet
+from zync.transactions.assemble import state_types
 from zync.transactions.decode import RAW_COLUMNS, Decoder
 from zync.transactions.done import Done, understand
 
@@ -73,7 +74,7 @@ def explain(spark: "SparkSession", config: Config) -> Pipeline:
                 *_done_warnings(config, done),
                 *_order_warnings(config),
                 *_chance_warnings("id, record_id or done", empty, views=True),
-                *_chance_warnings("done", _conditions(spark, empty, done)),
+                *_condition_warnings(spark, empty, done),
                 *(w for rule, rows in made for w in _chance_warnings(f"rule {rule.name} (output {rule.topic})", rows)),
             )
         ],
@@ -90,13 +91,6 @@ def rules_over_nothing(
     bind_views(empty.selectExpr("seqno", "seqno AS record_seqno", *same, *structs), config, rule_texts(config))
     bind_lookups(spark, config)
     return empty, run_rules(spark, config)
-
-
-def _conditions(spark: "SparkSession", empty: "DataFrame", done: Done) -> "DataFrame":
-    """No rows, of what `done` says of its aggregates' values."""
-    merged = [f"{one.over(f'p{number}')} AS a{number}" for number, one in enumerate(done.aggregates)]
-    known = not done.preset and merged
-    return local(spark, [], empty.selectExpr(*merged).schema).selectExpr(done.condition) if known else empty.limit(0)
 
 
 def _check_formats(config: Config, made: Made) -> None:
@@ -146,6 +140,15 @@ def _done_warnings(config: Config, done: Done) -> list[str]:
     if not done.preset and any(topic.record_id for topic in config.topics.values()):
         found.append("record_id: transactions in flight will be read again by every sync that meets them")
     return found
+
+
+def _condition_warnings(spark: "SparkSession", identified: "DataFrame", done: Done) -> list[str]:
+    """Chance in what `done` says of its aggregates, beside them."""
+    types = {} if done.preset else state_types(spark, identified, done)
+    if not types:
+        return []
+    values = ", ".join(f"a{number} {kind}" for number, kind in enumerate(types.values()))
+    return _chance_warnings("done", local(spark, [], values).selectExpr(done.condition))
 
 
 def _order_warnings(config: Config) -> list[str]:

@@ -12,6 +12,7 @@ from zync.ingest.batch import Batch, Slice, Source
 from zync.ingest.broker import Brokers
 from zync.ingest.caught_up import made_anew
 from zync.ingest.raw import stored_id, stored_position
+from zync.lake import refresh
 from zync.output import event
 
 log = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ class Assignment:
 
         GapError where a topic was made anew, and that is not to be passed over.
         """
-        self._table.update_incremental()
+        refresh(self._table)
         ids = self._brokers.topic_ids((source.topic for source in sources), patience=_PATIENCE_SECONDS)
         for source in sources:
             stored, known_id = stored_position(self._table, source), stored_id(self._table, source)

@@ -8,6 +8,7 @@ from zync.errors import ZyncError
 from zync.ingest.batch import Source
 from zync.ingest.broker import Brokers
 from zync.ingest.raw import stored_id, stored_position
+from zync.lake import refresh
 
 log = logging.getLogger(__name__)
 
@@ -23,12 +24,12 @@ class Targets:
 
     def reached(self) -> bool:
         """Whether raw's positions, whoever committed them, have reached what was stable at the start."""
-        self._table.update_incremental()
+        refresh(self._table)
         return all(self._has(source, stable) for source, stable in self.stable.items())
 
     def lag(self) -> tuple[dict[str, int], int | None]:
         """Raw's positions by partition, and the offsets between them and Kafka's ends now; None where unknown."""
-        self._table.update_incremental()
+        refresh(self._table)
         stored = {source: stored_position(self._table, source) for source in self.stable}
         positions = {str(source): at for source, at in stored.items() if at is not None}
         try:

@@ -29,6 +29,7 @@ from zync.ingest.committer import Committer
 from zync.ingest.convert import first_times, to_arrow
 from zync.ingest.group import Group, check_properties
 from zync.ingest.raw import check_newest, ensure_raw
+from zync.lake import refresh
 from zync.output import event
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def sync_from_kafka(
     if ingest.begin != Begin():
         sources = [Source(topic, partition) for topic, count in topics.items() for partition in range(count)]
         put_on_record(ingest.begin, brokers, ingest.location, sources)
-        table.update_incremental()
+        refresh(table)
     targets = Targets(brokers, table, topics)
     with memory.not_collecting():
         return _Run(ingest, brokers, table, targets, stop, on_commit, metrics).run()
@@ -447,11 +448,9 @@ class _Run:
 
     def caught_up(self) -> bool:
         """Whether raw's positions, whoever committed them, have reached what was stable at the start."""
-        if time.monotonic() - self.looked < _LOOK_SECONDS and not self.committer.done():
+        if time.monotonic() - self.looked < _LOOK_SECONDS:
             return False
         self.looked = time.monotonic()
-        if self.committer.done():
-            self.settle()
         return self.targets.reached()
 
 
