@@ -14,7 +14,7 @@ from zync.etl.rules import JSON_OPTIONS, VIEW_COLUMNS, RaisedError, bind_lookups
 from zync.etl.transform import find_failures, transform
 from zync.files import data_files
 from zync.frames import beside, local, read_parquet, result_of, select
-from zync.spark import SMALL
+from zync.pace import SMALL
 from zync.spark_errors import is_data_error
 from zync.sql import options, statement
 from zync.staging.commit import add_rows, commit, discard, read_back, write

@@ -15,7 +15,8 @@ from zync.errors import UsageError
 from zync.frames import Keeper
 from zync.ingest.raw import existing_raw, next_seqno, positions, trimmed
 from zync.lake import open_table, refresh
-from zync.spark import SMALL, pace, session
+from zync.pace import SMALL, pace
+from zync.spark import session
 from zync.stages import conclude_and_commit, read_new, recall, transform_and_write
 from zync.staging.commit import checkpoint, owned, reclaim
 from zync.staging.table import ensure_staging, open_staging

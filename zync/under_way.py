@@ -11,7 +11,7 @@ from zync.config import Config
 from zync.etl.transform import Failure
 from zync.frames import Keeper
 from zync.ingest.raw import DECISIONS, stored_position
-from zync.spark import SMALL, TINY
+from zync.pace import SMALL, TINY
 from zync.staging.commit import Written
 from zync.transactions.assemble import Assembled
 from zync.transactions.decode import Decoder

@@ -151,7 +151,7 @@ def test_staging_is_what_one_pass_over_raw_says(
     done, holds = DONES[name]
     monkeypatch.setattr(transform, "_BUCKET", 16)
     if (name, record_id) != ("mergeable", False):  # compiling takes most of the time, and one of the four shows that
-        monkeypatch.setattr("zync.spark._LARGE", _NOT_COMPILED)
+        monkeypatch.setattr("zync.pace._LARGE", _NOT_COMPILED)
 
     @settings(
         max_examples=5,

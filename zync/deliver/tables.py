@@ -22,7 +22,7 @@ from zync.errors import UsageError
 from zync.etl.explain import rules_over_nothing
 from zync.files import data_files
 from zync.lake import open_table, refresh
-from zync.spark import pace
+from zync.pace import pace
 from zync.staging.commit import owned
 from zync.staging.table import SYNC, existing_staging
 from zync.transactions.done import understand

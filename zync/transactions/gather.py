@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from zync.files import DataFile, data_files, dataset
 from zync.frames import beside, local, read_parquet, result_of, select
 from zync.ingest.raw import RAW_SCHEMA
-from zync.spark import SMALL, TINY
+from zync.pace import SMALL, TINY
 from zync.sql import statement
 from zync.transactions.debezium.runs import sent_again
 from zync.transactions.decode import RAW_COLUMNS, Decoder

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from zync.etl.transform import Failure, check_limit
 from zync.frames import local, select
-from zync.spark import pace
+from zync.pace import pace
 from zync.transactions.assemble import (
     Assembled,
     assemble,

@@ -1,0 +1,51 @@
+"""Spark's settings by how much there is to do: with few records, compiling and planning anew take the most time."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SMALL = 60_000
+"""Up to so many records planning and starting tasks, not rows, is what takes a sync's time.
+
+In a JVM that has synced for a minute 60,000 of the demo's bank take 16 s so and 22 s as `_LARGE`; in a warm one, with
+one simple rule, the two are equal at 50,000. A JVM that is cold takes 25 s with `jars.QUICK`, and 31 s without.
+"""
+
+TINY = 5_000
+"""Up to so many records even finding code that was compiled before takes longer than doing without (1.6 by 1.75 s), and
+one task does all sooner than two that wait for each other."""
+
+_EXCLUDED = "spark.sql.optimizer.excludedRules"
+_HASHED_LISTS = "spark.sql.execution.useObjectHashAggregateExec"
+_PLAIN = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    _HASHED_LISTS: "true",
+    _EXCLUDED: "",
+}
+_INTERPRETED = {**_PLAIN, "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+_COMPILED = {**_PLAIN, "spark.sql.codegen.factoryMode": "FALLBACK"}
+_LARGE = {
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+    # With more groups than a few they are sorted all the same, and what was done till then was for nothing.
+    _HASHED_LISTS: "false",
+    # It counts the uses of a column for each qualifier by itself, and by chance has values parsed four times over.
+    # And the other makes Spark forget how kept rows are spread, whose columns it calls by other ids then.
+    _EXCLUDED: ",".join(
+        f"org.apache.spark.sql.catalyst.optimizer.{one}" for one in ("CollapseProject", "RemoveRedundantAliases")
+    ),
+}
+
+
+def pace(spark: "SparkSession", given: dict[str, str], records: int) -> None:
+    """Sets what pays for so many records: with few, compiling and planning anew would take the most time.
+
+    Properties that are `given` in the config stay as they are.
+    """
+    settings = _INTERPRETED if records <= TINY else _COMPILED if records <= SMALL else _LARGE
+    for key, value in settings.items():
+        if key not in given:
+            spark.conf.set(key, value)
