@@ -2,14 +2,17 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.conftest import ZYNC, TopicMaker, produce, zync
 from tests.kafka.conftest import Lake, wait_until
+from zync.staging.table import ensure_staging
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
@@ -51,6 +54,25 @@ def test_a_second_ctrl_c_ends_it_at_once(lake: Lake) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=lake.folder, timeout=30, check=False)
     assert done.returncode == 130
+
+
+@pytest.mark.parametrize("command", [("sync-from", "kafka", "raw"), ("sync-to", "kafka", "staging")])
+def test_ctrl_c_while_no_broker_answers_is_a_clean_end(command: tuple[str, ...], tmp_path: Path) -> None:
+    ensure_staging(str(tmp_path / "lake" / "staging"), None)
+    with socket.create_server(("localhost", 0)) as mute:
+        servers = f"localhost:{mute.getsockname()[1]}"
+        config = f"lake: lake\nkafka: {{bootstrap.servers: '{servers}'}}\ntopics: {{t: {{id: value:x}}}}\n"
+        (tmp_path / "zync.yaml").write_text(config)
+        process = subprocess.Popen([*ZYNC, *command, "--until-caught-up"], cwd=tmp_path, stderr=subprocess.PIPE)
+        try:
+            mute.settimeout(30)
+            connection, _ = mute.accept()  # so it asks, and waits
+            with connection:
+                process.send_signal(signal.SIGINT)
+                _, said = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert process.returncode == 0, said
 
 
 def test_after_two_ctrl_c_amid_commits_nothing_is_lost_or_doubled(lake: Lake, topic: TopicMaker) -> None:

@@ -108,7 +108,7 @@ class _Run:
     ) -> None:
         self.delivery, self.stop, self.on_commit, self.metrics = delivery, stop, on_commit, metrics
         self.said = delivery.config.kafka_delivery
-        self.brokers = Brokers(delivery.kafka)
+        self.brokers = Brokers(delivery.kafka, stop)
         self.done = Delivered()
         self.topics: dict[str, str] = {}
         self.name, self.attempts = "", 0
@@ -118,12 +118,7 @@ class _Run:
     def run(self) -> Delivered:
         started = time.monotonic()
         table = self.find_table()
-        if table is not None:
-            ensure_topic(self.brokers, self.said.progress_topic, PROGRESS)
-            for rule in self.delivery.config.outputs:
-                self.target(rule.topic)
-            if self.said.transaction_topic:
-                self.target(self.said.transaction_topic)
+        if table is not None and self.find_topics():
             self.deliver(table)
         self.done.seconds = time.monotonic() - started
         return self.done
@@ -138,6 +133,20 @@ class _Run:
                 return table
             self.wait()
         return None
+
+    def find_topics(self) -> bool:
+        """Has all topics be there; false where we are stopped while no broker answers."""
+        try:
+            ensure_topic(self.brokers, self.said.progress_topic, PROGRESS)
+            for rule in self.delivery.config.outputs:
+                self.target(rule.topic)
+            if self.said.transaction_topic:
+                self.target(self.said.transaction_topic)
+        except ZyncError:
+            if self.stop.is_set():
+                return False
+            raise
+        return True
 
     def measure(self, sync: int, newest: int) -> None:
         if self.metrics:

@@ -1,6 +1,7 @@
 """Questions to the Kafka brokers: which partitions there are, where they begin and end, which topic that really is."""
 
 import re
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -11,13 +12,15 @@ from datetime import datetime
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec
 
 from zync.config import PROGRESS_TOPIC, RESERVED_TOPIC
 from zync.errors import UsageError, ZyncError
 from zync.ingest.batch import Source
 
 _TIMEOUT = 15.0
+_TURNS = (1.0, 2.0, 4.0, 8.0)
+"""The same, in turns, between which Python hears signals: of a slow broker the last ones are long enough."""
 _LOOK_SECONDS = 5.0
 _INTERNAL = re.compile(r"__(consumer_offsets|transaction_state|share_group_state)$")
 _OURS = (RESERVED_TOPIC, PROGRESS_TOPIC)
@@ -47,9 +50,10 @@ class Bounds:
 
 
 class Brokers:
-    """A connection for questions. Every answer is one of the moment."""
+    """A connection for questions. Every answer is one of the moment. Once `stop` is set none is waited for long."""
 
-    def __init__(self, properties: Mapping[str, str]) -> None:
+    def __init__(self, properties: Mapping[str, str], stop: threading.Event | None = None) -> None:
+        self._stop = stop or threading.Event()
         self.servers = properties.get("bootstrap.servers", "")
         if not self.servers:
             msg = "no Kafka named: give --bootstrap-servers, or kafka.bootstrap.servers in the config"
@@ -74,7 +78,7 @@ class Brokers:
         self.admin.poll(0)
         self._refusals.clear()  # of before
         try:
-            found = self.admin.list_topics(timeout=_TIMEOUT).topics
+            found = self._listed().topics
         except KafkaException as error:
             self.admin.poll(0)  # which hands over what went wrong meanwhile
             msg = (
@@ -90,11 +94,19 @@ class Brokers:
     def cluster(self) -> str:
         """The id of the cluster. ZyncError when no broker answers."""
         try:
-            return str(self.admin.list_topics(timeout=_TIMEOUT).cluster_id)
+            return str(self._listed().cluster_id)
         except KafkaException as error:
             msg = f"no Kafka broker answers at {self.servers} ({reason(error)})"
             self.begin_anew()
             raise ZyncError(msg) from error
+
+    def _listed(self) -> ClusterMetadata:
+        for turn in _TURNS[:-1]:
+            with suppress(KafkaException):
+                return self.admin.list_topics(timeout=turn)
+            if self._stop.is_set():
+                break
+        return self.admin.list_topics(timeout=0.1 if self._stop.is_set() else _TURNS[-1])
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() in _REFUSALS:

@@ -112,7 +112,8 @@ def sync_from_kafka(
     if not ingest.topics:
         msg = "no topics named: give --topic, or topics in the config"
         raise UsageError(msg)
-    stop, brokers = stop or threading.Event(), Brokers(ingest.kafka)
+    stop = stop or threading.Event()
+    brokers = Brokers(ingest.kafka, stop)
     try:
         topics = brokers.matching(ingest.topics)
     except ZyncError:
