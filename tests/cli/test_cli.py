@@ -254,6 +254,7 @@ def test_check_with_data_takes_a_raw_with_more_that_is_bad_than_one_sync_may_hav
         ("kafka: {bootstrap.servers: 'localhost:9', security.protocol: '${PW}'}\n", "sync-from kafka raw --topic t"),
         ("kafka: {bootstrap.servers: 'localhost:9', security.protocol: '${PW}'}\n", "status"),
         ("topics: {t: {id: value:txn}}\ntransactions: {done: 'count(*) = ${PW}'}\n", "check"),
+        ("topics: {t: {id: value:txn}}\ntransactions: {done: 'count(*) = ${PW}'}\n", "check --debug"),
     ],
 )
 def test_no_error_says_what_was_read_from_the_environment(

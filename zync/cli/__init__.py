@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import traceback
 from typing import Annotated, NoReturn
 
 import typer
@@ -81,22 +82,24 @@ def main() -> None:
     READ.clear()
     try:
         app()
-    except ZyncError as error:
-        if debugging():
-            raise
-        Output().error(as_written(str(error)))
-        sys.exit(error.exit_code)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - it ends here, told as users want it
         if debugging():
-            raise
-        from zync.spark_errors import message_of
+            sys.stderr.write(as_written(traceback.format_exc()))
+        else:
+            Output().error(as_written(_said(error)))
+        sys.exit(error.exit_code if isinstance(error, ZyncError) else 1)
 
-        said = message_of(error) if "pyspark" in sys.modules else next(iter(str(error).splitlines()), "")
-        Output().error(as_written(f"unexpected {type(error).__name__}: {said} (--debug)"))
-        sys.exit(1)
+
+def _said(error: Exception) -> str:
+    if isinstance(error, ZyncError):
+        return str(error)
+    from zync.spark_errors import message_of
+
+    said = message_of(error) if "pyspark" in sys.modules else next(iter(str(error).splitlines()), "")
+    return f"unexpected {type(error).__name__}: {said} (--debug)"
 
 
 def _interrupt(_number: int, _frame: object) -> NoReturn:
