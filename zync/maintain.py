@@ -20,7 +20,7 @@ from pyarrow.fs import FileSelector
 from zync.errors import OwnedError, UsageError, ZyncError
 from zync.files import DataFile, data_files, table_files
 from zync.ingest.raw import first_seqno
-from zync.lake import REMEMBERED, first_line, locked, open_table
+from zync.lake import REMEMBERED, first_line, locked, open_table, refresh
 from zync.output import amount
 from zync.places import is_local
 from zync.rewrite import is_raw, rewrite
@@ -186,7 +186,7 @@ def _compact(table: DeltaTable, done: Maintained, on_compacted: Callable[[int, i
 def _vacuum(table: DeltaTable, done: Maintained, retain: timedelta) -> None:
     hours = math.ceil(retain / timedelta(hours=1))
     try:
-        table.update_incremental()
+        refresh(table)
         if retain > REMEMBERED and not done.dry_run:  # or checkpoints forget earlier what was removed when
             table.alter.set_table_properties({"delta.deletedFileRetentionDuration": f"interval {hours} hours"})
         gone = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
@@ -202,7 +202,7 @@ def _vacuum(table: DeltaTable, done: Maintained, retain: timedelta) -> None:
 def _shorten_log(table: DeltaTable) -> None:
     """Leaves a checkpoint, and takes away what the log keeps of longer ago than the table says, 30 days by default."""
     try:
-        table.update_incremental()
+        refresh(table)
         table.create_checkpoint()
         table.cleanup_metadata()
     except (DeltaError, OSError) as error:

@@ -19,7 +19,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from zync.errors import OwnedError, UsageError, ZyncError
 from zync.files import DataFile, dataset, file_statistics, table_files
 from zync.ingest.raw import RAW_SCHEMA
-from zync.lake import NO_HOOKS, commit_properties, first_line
+from zync.lake import NO_HOOKS, commit_properties, first_line, refresh
 from zync.staging.table import STAGING_SCHEMA
 
 _AT_ONCE = 64 * 1024 * 1024
@@ -132,12 +132,12 @@ def _replace(
                 post_commithook_properties=NO_HOOKS,
             )
         except (DeltaError, OSError) as error:
-            table.update_incremental()
+            refresh(table)
             since = table.version() - version
             if not since:
                 msg = f"{table.table_uri} cannot be maintained: {first_line(error)}"
                 raise ZyncError(msg) from error
             if not any(one.get("nonce") == nonce for one in table.history(since)):
                 continue
-        table.update_incremental()
+        refresh(table)
         return

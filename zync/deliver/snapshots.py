@@ -25,6 +25,7 @@ from zync.lake import (
     ensure_table,
     existing_table,
     open_table,
+    refresh,
 )
 from zync.sql import name
 
@@ -71,7 +72,7 @@ def take(location: str, snapshot: Snapshot) -> None:
     )
     if tidy:
         with contextlib.suppress(DeltaError, OSError):  # which the next time may mend
-            table.update_incremental()
+            refresh(table)
             table.create_checkpoint()
             table.cleanup_metadata()
             table.vacuum(retention_hours=_UNREAD_HOURS, dry_run=False, enforce_retention_duration=False)

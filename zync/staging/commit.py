@@ -26,7 +26,7 @@ from pyarrow.fs import FileInfo, FileSelector, FileSystem
 from zync.errors import CommitUnknownError, OwnedError, ZyncError
 from zync.files import dataset, file_statistics, table_files
 from zync.frames import select
-from zync.lake import CHECKPOINT_EVERY, NO_HOOKS, commit_properties, first_line, locked, open_table
+from zync.lake import CHECKPOINT_EVERY, NO_HOOKS, commit_properties, first_line, locked, open_table, refresh
 from zync.places import for_spark, is_local, locate
 from zync.staging.table import STAGING_SCHEMA, STATISTICS, SYNC, spark_schema
 from zync.transactions.known import read_cursor
@@ -197,7 +197,7 @@ def _judge(table: DeltaTable, number: int, nonce: str, error: Exception) -> Delt
 def checkpoint(table: DeltaTable) -> None:
     """Leaves a checkpoint every so many versions, after a commit on this handle; its failure is nobody's."""
     with contextlib.suppress(DeltaError, OSError):
-        table.update_incremental()
+        refresh(table)
         if table.version() % CHECKPOINT_EVERY == 0:
             table.create_checkpoint()
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from zync.ingest.batch import TIMESTAMP
-from zync.lake import ensure_table, existing_table, of_kind, open_table
+from zync.lake import ensure_table, existing_table, of_kind, open_table, refresh
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -76,7 +76,7 @@ def ensure_staging(location: str, table: DeltaTable | None = None) -> DeltaTable
     table = table or ensure_table(location, STAGING_SCHEMA, description, dataSkippingStatsColumns=columns)
     if table.metadata().configuration.get(_SAYS_SO) != columns:  # made by an older zync
         table.alter.set_table_properties({_SAYS_SO: columns})
-        table.update_incremental()
+        refresh(table)
     return table
 
 
