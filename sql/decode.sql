@@ -45,5 +45,5 @@ SELECT seqno, kafka, kafka.topic AS topic, kafka.partition AS partition, kafka.o
            OR abs(try_cast(n AS DOUBLE)) = double('Infinity')
            OR (try_cast(n AS DOUBLE) = 0 AND n RLIKE '^-?[0.]*[1-9]'))
          THEN 'value has a number that cannot be kept exactly'
-  END AS bad{{body}}
+  END AS bad{{more}}
 FROM parsed

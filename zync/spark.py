@@ -58,8 +58,10 @@ _START = {
     "spark.databricks.delta.snapshotPartitions": "1",
 }
 
-_LASTING = ("-XX:+UseParallelGC",)
-"""JVM options for what goes on: Java's own choice of collector takes a fifth more time of a first sync of a million."""
+_LASTING = ("-XX:+UseParallelGC", "-XX:-DontCompileHugeMethods")
+"""JVM options for what goes on: with the collector of its own choice Java takes a fifth longer for a first million; and
+methods of more than 8,000 bytes, as Spark makes of many columns, it would not compile: they take half as long again.
+"""
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 """The JVM's options that choose a collector: it refuses to start with two of them."""
 _SECRET = re.compile(

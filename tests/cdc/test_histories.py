@@ -18,7 +18,7 @@ from zync.etl.explain import explain
 from zync.ingest.load import load
 from zync.operate import show, transactions
 from zync.sync import Syncer
-from zync.transactions.debezium import completion
+from zync.transactions import judge
 from zync.verify import verify
 from zync.yaml import load as read_config
 
@@ -195,13 +195,33 @@ def test_rows_sent_again_count_for_their_run_in_later_syncs(tmp_path: Path, spar
     assert (done["seqno"], members(done)) == (6, [1, 2, 3, 4, 6])
 
 
-def test_an_end_of_too_many_rows_to_add_up_their_numbers_is_judged_row_by_row(
+def test_rows_of_one_run_are_judged_by_their_sums_alone(
     tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(completion, "_MOST_ROWS", 1)
-    sync_small_files(tmp_path, [row(1, "A", 1, "t", 1), end(1, t=2), row(1, "A", 2, "t", 2)], {2}, spark)
-    (done,) = [row for row in rows(tmp_path / "staging") if row["kind"] == "done"]
-    assert (done["seqno"], members(done)) == (3, [1, 2, 3])
+    def one_by_one(*_: Any) -> None:
+        msg = "judged row by row"
+        raise AssertionError(msg)
+
+    monkeypatch.setattr(judge, "_by_run", one_by_one)
+    first = [row(1, "A", n, "t" if n % 3 else "u", n) for n in range(1, 31)]
+    second = [row(2, "", 2, "t", 2), end(2, t=1, u=1), row(2, "", 1, "u", 1)]
+    records = [*first[20:], *second, end(1, t=20, u=10), *first[:20]]
+    sync_small_files(tmp_path, records, {5, 12, 20}, spark)
+    done = {row["txn"]: row["seqno"] for row in rows(tmp_path / "staging") if row["kind"] == "done"}
+    assert done == {"2": 13, "1": len(records)}
+
+
+@pytest.mark.parametrize("more", [{"event_count": 10**15}, {"event_count": 3 * 10**9, "too_many": True}])
+def test_an_end_that_counts_more_than_there_can_be_is_waited_for(
+    tmp_path: Path, spark: Any, more: dict[str, Any]
+) -> None:
+    last = end(1, t=2)
+    last["value"]["event_count"] = more["event_count"]
+    if more.get("too_many"):
+        last["value"]["data_collections"][0]["event_count"] = more["event_count"]
+    sync_small_files(tmp_path, [row(1, "A", 1, "t", 1), last, row(2, "A", 1, "t", 1), end(2, t=1)], {2}, spark)
+    kinds = {row["txn"]: row["kind"] for row in rows(tmp_path / "staging") if row["txn"]}
+    assert kinds == {"1": "pending", "2": "done"}
 
 
 @pytest.mark.parametrize("only_messages", [False, True])

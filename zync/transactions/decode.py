@@ -9,7 +9,7 @@ from zync.frames import result_of
 from zync.spark import jvm_class
 from zync.spark_errors import message_of
 from zync.sql import expression, statement, try_eval
-from zync.transactions.debezium.envelope import BODY_BY_TEXT, no_envelope
+from zync.transactions.debezium.envelope import no_envelope
 from zync.transactions.done import Done
 from zync.transactions.formats import unpack
 from zync.transactions.topics import by_topic, claimed_by, configured
@@ -52,7 +52,9 @@ class Decoder:
             (try_eval(spark, sf.struct(*parts)) if parts else sf.lit(True)).alias("parts"),
             *(struct.alias(column) for column, struct in structs.items()),
         ]
-        self._decode = statement("decode", body=f", {BODY_BY_TEXT} AS body" if done.preset else "")
+        self._decode = statement(
+            "decode", more="".join(f", {text} AS {column}" for column, text in done.decoded.items())
+        )
         self._identify = statement(
             "identify",
             configured=configured(config),

@@ -52,14 +52,16 @@ class Aggregate:
 class Done:
     """`done` as `condition` over columns `a0`, `a1`, …, one for each of `aggregates`.
 
-    A preset has more: columns `beside` those that the aggregates take, and over all of them, `known`, `torn` and
-    `place` (see sql/judge.sql), and `again` (see sql/in_flight.sql).
+    A preset has more: columns `decoded` with each record, which all expressions see, and columns `beside` those that
+    the aggregates take; and over all of them `known`, `torn` and `place` (see sql/judge.sql), and `again` (see
+    sql/in_flight.sql).
     """
 
     text: str
     condition: str
     aggregates: tuple[Aggregate, ...] = ()
     preset: bool = False
+    decoded: dict[str, str] = field(default_factory=dict)
     beside: dict[str, str] = field(default_factory=dict)
     known: str = "CAST(NULL AS STRING)"
     torn: str = "false"
@@ -110,6 +112,7 @@ def understand(spark: "SparkSession", config: Config) -> Done:
             completion.DONE,
             tuple(Aggregate(merge, part, merge, mergeable=True) for part, merge in completion.aggregated(config)),
             preset=True,
+            decoded=completion.decoded(config),
             beside=completion.beside(config),
             known=completion.KNOWN,
             torn=completion.TORN,

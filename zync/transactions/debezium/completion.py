@@ -6,12 +6,21 @@ sql/runs.sql does (zync.transactions.debezium.runs).
 
 from zync.config import Config
 from zync.sql import literal
-from zync.transactions.debezium.envelope import PLACE, RUN, TOTAL_ORDER, field
+from zync.transactions.debezium.envelope import BODY_BY_TEXT, PLACE, RUN, TOTAL_ORDER, field
 
 
 def _number(what: str) -> str:
     """A number for it, by chance like that of another once in 2^33; sums of 500 million of them are BIGINTs."""
     return f"pmod(xxhash64({what}), 1L << 33)"
+
+
+def _numbered_order(order: str) -> str:
+    """The number for a total_order: what its hash is more than that of the one before it.
+
+    So the sum of those from 1 to n is what the hash of n is more than that of 0; and only those from 1 to n, each once,
+    have it, but by such a chance: a sum of others has some other hash in it.
+    """
+    return f"{_number(order)} - {_number(f'{order} - 1L')}"
 
 
 def _numbered_table(name: str) -> str:
@@ -21,6 +30,7 @@ def _numbered_table(name: str) -> str:
 
 _MESSAGES = _number("''")
 """The number for logical messages, which END calls after a Java object."""
+_COUNTS = "array<struct<data_collection: string, event_count: bigint>>"
 
 ROWS_TABLE = (
     f"CASE WHEN {field('op', 'string')} = 'm' THEN {_MESSAGES} ELSE "
@@ -34,8 +44,21 @@ _COUNTED_TABLE = (
     f"CASE WHEN contains(c.data_collection, 'LogicalDecodingMessageId@') THEN {_MESSAGES} "
     f"ELSE {_numbered_table('c.data_collection')} END"
 )
-_MOST_ROWS = 10_000_000
-"""Of more, the numbers from 1 on are not added up for an END: sql/runs.sql says, which looks at each row."""
+
+
+def decoded(config: Config) -> dict[str, str]:
+    """What is made of each record as it is decoded: its `body`, and of END the sum of its rows' tables' numbers.
+
+    That is where it costs least: Spark makes one piece of code of all expressions before an `aggregate` or an `exists`,
+    and another of all after it, and decoding has an `exists`. Null where there is no such sum.
+    """
+    product = f"try_multiply(c.event_count, {_COUNTED_TABLE})"
+    counts = f"try_{field('data_collections', _COUNTS)}"
+    return {
+        "body": BODY_BY_TEXT,
+        "counted": f"CASE WHEN {_status(config)} = 'END' "
+        f"THEN aggregate({counts}, 0L, (total, c) -> try_add(total, {product})) END",
+    }
 
 
 def aggregated(config: Config) -> list[tuple[str, str]]:
@@ -44,18 +67,17 @@ def aggregated(config: Config) -> list[tuple[str, str]]:
     Of rows how many there are, the sum of numbers for their tables and for their total_orders, and the least and the
     greatest of their runs; of ENDs how many rows each counts, and what the sums of both are, of all those rows.
     """
-    counted = field("data_collections", "array<struct<data_collection: string, event_count: bigint>>")
-    total = f"aggregate(coalesce({counted}, array()), 0L, (total, c) -> total + c.event_count * {_COUNTED_TABLE})"
     count = field("event_count", "bigint")
-    orders = (
-        f"CASE WHEN {count} BETWEEN 1 AND {_MOST_ROWS} "
-        f"THEN aggregate(sequence(1L, {count}), 0L, (orders, n) -> orders + {_number('n')}) END"
+    total = (
+        f"coalesce(counted, CASE WHEN {field('data_collections', _COUNTS)} IS NULL THEN 0L "
+        "ELSE raise_error('END counts no rows, or too many') END)"
     )
+    orders = f"{_number(count)} - {_number('0L')}"
     said = f"named_struct('seqno', seqno, 'count', {count}, 'total', {total}, 'orders', {orders})"
     rows = f"CASE WHEN topic <> {literal(str(config.transactions.topic))} AND {TOTAL_ORDER} IS NOT NULL THEN {{}} END"
     return [
         (rows.format("1L"), "sum({}){over}"),
-        (rows.format(f"{ROWS_TABLE} + {_number(TOTAL_ORDER)}"), "sum({}){over}"),
+        (rows.format(f"{ROWS_TABLE} + {_numbered_order(TOTAL_ORDER)}"), "sum({}){over}"),
         (f"CASE WHEN {_status(config)} = 'END' THEN array({said}) END", "flatten(collect_list({}){over})"),
         (rows.format(RUN), "min({}){over}"),
         (rows.format(RUN), "max({}){over}"),

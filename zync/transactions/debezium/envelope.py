@@ -111,9 +111,10 @@ RECORD_ID = f"CASE WHEN {TOTAL_ORDER} IS NULL THEN NULL WHEN {_CONTINUES} THEN s
 NUMBERED = f"coalesce({_CONTINUES}, false)"
 """Whether RECORD_ID is the row's number."""
 
+_RUN_HEADER = "CAST(array_position(headers.key, '__debezium.context.runId') AS INT) - 1"
 RUN = (
     f"CASE WHEN {field('op', 'string')} = 'm' THEN 'any' ELSE "
-    "coalesce(CAST(get(filter(headers, h -> h.key = '__debezium.context.runId'), 0).value AS STRING), '') END"
+    f"coalesce(CAST(get(headers.value, {_RUN_HEADER}) AS STRING), '') END"
 )
 """Which run of the connector sent the row; empty before there was such a header. Logical messages never have it."""
 
