@@ -1,7 +1,8 @@
 -- In: `settling`, `set_aside` and `decided`, as sql/whole.sql.
+-- `refused`: why, by the seqno of decisions that do not act for another reason than that there is nothing to act on.
 -- Out: of each record that is alone, late, a duplicate, or said nothing its row in staging.
 WITH single AS (
-  SELECT fate, seqno, fault, CASE WHEN fate <> 'alone' THEN txn END AS txn,
+  SELECT fate, seqno, fault, decision.action IN ('redrive', 'drop') AS revisiting, CASE WHEN fate <> 'alone' THEN txn END AS txn,
     named_struct('topic', kafka.topic, 'partition', kafka.partition, 'offset', kafka.offset) AS kafka
   FROM settling
   WHERE fate IN ('alone', 'late', 'duplicate', 'said', 'void') AND NOT (fault <=> 'ignored')
@@ -14,7 +15,9 @@ SELECT CASE WHEN fate IN ('said', 'void') THEN 'ignored'
             ELSE 'quarantined' END AS kind,
   single.seqno, kafka, txn, array(named_struct('first', single.seqno, 'last', single.seqno)) AS records, 1L AS count,
   CASE fate WHEN 'said' THEN 'BEGIN or END of a transaction that was settled already'
-            WHEN 'void' THEN 'no such transaction was in flight when that was decided'
+            WHEN 'void' THEN coalesce({{refused}}, CASE
+              WHEN revisiting THEN 'nothing of that was set aside when that was decided'
+              ELSE 'no such transaction was in flight when that was decided' END)
             WHEN 'late' THEN 'its transaction was settled already'
             WHEN 'duplicate' THEN 'its record id came before'
             ELSE coalesce(fault, q.reason) END AS reason,

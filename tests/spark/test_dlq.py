@@ -138,6 +138,44 @@ def ranges(*seqnos: int) -> list[dict[str, int]]:
     return [{"first": seqno, "last": seqno} for seqno in seqnos]
 
 
+def test_a_part_of_a_transaction_is_not_redriven_as_if_it_were_all_of_it(tmp_path: Path, spark: Any) -> None:
+    """Records had no id, by a mistake in the config; by the mended one they are of transactions with other records."""
+    config, raw = tmp_path / "zync.yaml", str(tmp_path / "lake" / "raw")
+    staging = str(tmp_path / "lake" / "staging")
+    (tmp_path / "out.sql").write_text("SELECT seqno, value:k::string AS k FROM records")
+    config.write_text(
+        "topics: {a: {id: value:tx}}\ntransactions: {done: count(*) = max(value:n::int)}\n"
+        "outputs: [{topic: out, sql: out.sql}]\n"
+    )
+
+    def came(*values: dict[str, Any]) -> None:
+        lines = [json.dumps({"topic": "a", "value": value}) for value in values]
+        (tmp_path / "in.jsonl").write_text("\n".join(lines))
+        load(raw, [str(tmp_path / "in.jsonl")])
+
+    came(
+        {"t": 1, "n": 2, "k": "1a"},
+        {"t": 1, "n": 2, "k": "1b"},
+        {"t": 2, "n": 2, "k": "2a"},
+        {"t": 3, "n": 1, "k": "3"},
+    )
+    sync(tmp_path, spark)
+    config.write_text(config.read_text().replace("value:tx", "value:t"))
+    came({"t": 2, "n": 2, "k": "2b"}, {"t": 4, "n": 2, "k": "4a"})
+    sync(tmp_path, spark)
+    decide(raw, [f"a/0/{offset}" for offset in range(4)], "redrive", "the id was mended", who="ann")
+    done = sync(tmp_path, spark)
+    assert (done.transactions, done.set_aside) == (1, {"ignored": 3})
+    assert out(tmp_path) == [(10, 0, {"k": "3"})]
+    refused = {row["seqno"]: row["reason"] for row in rows(Path(staging)) if row["kind"] == "ignored"}
+    assert [text.split(" by now")[0] for text in refused.values()] == [f"it is of transaction {n}" for n in (1, 1, 2)]
+    assert list(read_set_aside(DeltaTable(staging)).quarantined) == ["a/0/0", "a/0/1", "a/0/2"]
+    assert sound(tmp_path)
+    replay(spark, load_config(config), raw, str(tmp_path / "lake" / "staging2"), None, staging, lambda _: None)
+    whole = [json.loads(row["value"])["k"] for row in rows(tmp_path / "lake" / "staging2") if row["kind"] == "output"]
+    assert whole == ["1a", "1b", "3", "2a", "2b"]
+
+
 def test_what_came_late_is_redriven_as_a_transaction_of_its_own_and_so_in_a_replay(lake: Path, spark: Any) -> None:
     raw, staging = str(lake / "lake" / "raw"), str(lake / "lake" / "staging")
 

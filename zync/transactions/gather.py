@@ -62,7 +62,8 @@ def regather(
 ) -> "DataFrame":
     """The records with seqnos in (txn, completes_at, first, last), as records of that transaction, which they complete.
 
-    What is wrong with them, if anything, is in `bad`. A decision that had settled the transaction is none of them.
+    What is wrong with them, if anything, is in `bad`; their transaction by the present config in `own`, null where they
+    are by themselves. A decision that had settled the transaction is none of them.
     """
     wanted = local(spark, ranges, "redriven string, completes_at bigint, first bigint, last bigint").hint("broadcast")
     places = pa.table({"first": [one[2] for one in ranges], "last": [one[3] for one in ranges]})
@@ -72,6 +73,7 @@ def regather(
     return select(
         joined,
         "* EXCEPT (redriven, txn, bad, fault, alone, judged)",
+        "CASE WHEN NOT alone THEN txn END AS own",
         "redriven AS txn",
         "coalesce(bad, fault) AS bad",
         "CAST(NULL AS STRING) AS fault",

@@ -1,5 +1,6 @@
 """Stage judge: what becomes of each record, and of each transaction that waited for it."""
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,8 @@ from zync.under_way import Sync, there
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+
+log = logging.getLogger(__name__)
 
 REVISITING = ("redrive", "drop")
 """Decisions about what is set aside."""
@@ -170,6 +173,7 @@ def _revisit(sync: Sync, assembled: Assembled) -> "tuple[Assembled, DataFrame]":
     asked = [one for one in assembled.summary.decisions if one.action in REVISITING and not one.flying]
     aside = read_set_aside(sync.staging, {one.txn for one in asked})
     acting: dict[int, Decision] = {}
+    by_themselves: set[int] = set()
     for one in sorted(asked, key=lambda one: one.seqno):
         row = (aside.quarantined if one.records is None else aside.late).get(one.txn)
         set_aside = row["records"] if row else []
@@ -177,7 +181,8 @@ def _revisit(sync: Sync, assembled: Assembled) -> "tuple[Assembled, DataFrame]":
         if row and records and seqnos(records) <= seqnos(set_aside):
             row["records"] = [part for part in set_aside if part not in records]
             acting[one.seqno] = replace(one, acts=True, settles=one.seqno, records=records)
-    decisions = tuple(acting.get(one.seqno, one) for one in assembled.summary.decisions)
+            if row["txn"] is None:
+                by_themselves.add(one.seqno)
     ranges = [
         (one.txn, one.seqno, part["first"], part["last"])
         for one in acting.values()
@@ -185,15 +190,50 @@ def _revisit(sync: Sync, assembled: Assembled) -> "tuple[Assembled, DataFrame]":
         for part in one.records or ()
     ]
     records = sync.keeper.keep(regather(sync.spark, sync.raw, ranges, sync.decoder))
+    torn = _torn(sync, assembled, records, by_themselves)
+    for seqno, txn in torn.items():
+        why = f"it is of transaction {txn} by now, and not all of it: `zync replay` makes a staging with that whole"
+        log.warning("%s is not redriven: %s", acting[seqno].txn, why)
+        acting[seqno] = replace(acting[seqno], acts=False, settles=None, refused=why)
+    if torn:
+        records = records.where(f"completes_at NOT IN ({', '.join(map(str, torn))})")
+    decisions = tuple(acting.get(one.seqno, one) for one in assembled.summary.decisions)
     bad = [(row["completes_at"], row["bad"]) for row in records.where("bad IS NOT NULL").toLocalIterator()]
     summary = replace(
         assembled.summary,
         decisions=decisions,
-        ignored=assembled.summary.ignored - len(acting),
-        completed=assembled.summary.completed + len(acting),
+        ignored=assembled.summary.ignored - len(acting) + len(torn),
+        completed=assembled.summary.completed + len(acting) - len(torn),
         tainted=(*assembled.summary.tainted, *dict(sorted(bad)).items()),
     )
-    return replace(assembled, summary=summary), records
+    return replace(assembled, summary=summary), records.drop("own")
+
+
+def _torn(sync: Sync, assembled: Assembled, records: "DataFrame", by_themselves: set[int]) -> dict[int, str]:
+    """Of the decisions to redrive a record those about a part of a transaction: the transaction's id, by their seqnos.
+
+    `by_themselves`: those about a record that was set aside without a transaction, and may have one since the config
+    was mended. What is all of its transaction is no part: `done` holds of it alone, and no other record is known.
+    """
+    if not by_themselves:
+        return {}
+    mine = records.where(f"own IS NOT NULL AND completes_at IN ({', '.join(map(str, by_themselves))})")
+    own = {row["completes_at"]: row["own"] for row in mine.select("completes_at", "own").toLocalIterator()}
+    if not own:
+        return {}
+    rows = select(mine, "* EXCEPT (own, completes_at, fate, opens_range, closes_range, judged)", "false AS judged")
+    nothing = local(sync.spark, [], "txn string, settled_at bigint")
+    alone = assemble(
+        sync.spark, without_state(rows), nothing, sync.config, sync.done, sync.keeper, decided=False, tasks=1
+    )
+    whole = {row["txn"] for row in alone.rows.where("fate = 'whole'").select("txn").toLocalIterator()}
+    ids = sorted(set(own.values()))
+    there = assembled.rows.join(local(sync.spark, [(one,) for one in ids], "txn string"), "txn", "left_semi")
+    known = {row["txn"] for row in there.select("txn").distinct().toLocalIterator()}
+    for table in (sync.known.in_flight, sync.known.settled):
+        known |= set(pc.unique(table["txn"].filter(pc.is_in(table["txn"], pa.array(ids)))).to_pylist())
+    names = {row["completes_at"]: row["txn"] for row in mine.select("completes_at", "txn").toLocalIterator()}
+    return {seqno: txn for seqno, txn in own.items() if txn in known or names[seqno] not in whole}
 
 
 def _count(in_flight: pa.Table) -> int:

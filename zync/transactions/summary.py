@@ -33,7 +33,8 @@ class Decision:
 
     `acts`: whether it does. `flying`: whether the transaction is in flight there, so that it cannot be about one of
     that id which is in quarantine. `settles`: the seqno of the transaction that it settles. `records`, of a redrive or
-    drop: those that it is about, as ranges; null until it is known which those in quarantine are.
+    drop: those that it is about, as ranges; null until it is known which those in quarantine are. `refused`: why it
+    does not act, where that is not that there is nothing for it to act on.
     """
 
     acts: bool
@@ -45,6 +46,7 @@ class Decision:
     who: str
     why: str
     records: Ranges | None = None
+    refused: str | None = None
 
     @property
     def revisits(self) -> str | None:
