@@ -114,6 +114,11 @@ class OutputRule:
         """What messages call this rule: its file as the config names it."""
         return self.sql.name if self.sql else Path(str(self.python)).name
 
+    @property
+    def file(self) -> Path:
+        """Where it is written."""
+        return self.sql or Path(str(self.python).partition(":")[0])
+
 
 @dataclass(frozen=True)
 class DeliveredTopic:
@@ -268,7 +273,7 @@ class Config:
         """
         topics = {name: self._said(one) for name, one in self.topics.items()}
         rules = [
-            [rule.topic, list(rule.key), rule.python, rule.sql.read_text(encoding="utf-8") if rule.sql else None]
+            [rule.topic, list(rule.key), rule.python and rule.name, rule.file.read_text(encoding="utf-8")]
             for rule in self.outputs
         ]
         return {

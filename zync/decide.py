@@ -85,8 +85,15 @@ def _chosen(
         msg = "name transactions by their ids, or all of a state: not both"
         raise UsageError(msg)
     if txns:
-        there = _late_records(one for one in find(staging, among) if not one.held)
+        found = find(staging, among)
+        there = _late_records(one for one in found if not one.held)
         gone = [txn for txn in txns if txn not in there]
+        if gone and gone[0] in {one.id for one in found}:
+            msg = (
+                f"transaction {gone[0]!r} is whole, and waits for its turn (order: commit): decide about what it waits "
+                "for, the first of `zync txn list` that is not whole"
+            )
+            raise UsageError(msg)
         if gone:
             msg = f"no transaction {gone[0]!r} is {' or '.join(among)}: `zync txn list` names those that are"
             raise UsageError(msg)

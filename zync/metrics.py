@@ -151,7 +151,7 @@ class SyncMetrics(Metrics):
         self._cursor.set(done.cursor)
         self._head.set(done.head)
         self._oldest = done.oldest.timestamp() if done.oldest else None
-        if not done.records:
+        if not done.seconds:  # nothing was new
             return
         self._syncs.inc()
         self._records.inc(done.records)

@@ -198,8 +198,8 @@ def groups(raw: str, staging: str) -> list[dict[str, Any]]:
 
 
 def kind_of(error: str) -> str:
-    """The error without what differs from record to record."""
-    return re.sub(r"'[^']*'|\"[^\"]*\"|\d+", "…", error)
+    """The error without what differs from record to record: of Spark's errors what is quoted has its quotes escaped."""
+    return re.sub(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\d+""", "…", error)
 
 
 def _transaction(row: dict[str, Any], state: str) -> Transaction:

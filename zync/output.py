@@ -119,7 +119,7 @@ def byte_size(count: float) -> str:
 
 def describe(done: Any) -> str:
     """A sync's outcome (`zync.sync.Outcome`) in a line."""
-    if not done.records:
+    if not done.seconds:
         return f"nothing new: cursor {done.cursor:,}, head {done.head:,}, in flight {done.in_flight:,}"
     outputs = ", ".join(f"{topic} {count:,}" for topic, count in done.outputs.items()) or "none"
     aside = ", ".join(f"{kind} {count:,}" for kind, count in done.set_aside.items()) or "none"

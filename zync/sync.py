@@ -86,7 +86,7 @@ class Syncer:
         if cursor.raw_id not in (None, str(raw.metadata().id)) or cursor.head > head:
             msg = f"staging at {self.staging} was made from another raw than {self.raw}: give another staging"
             raise UsageError(msg)
-        if head == cursor.head:
+        if head == cursor.head and not (known.in_flight.num_rows and cursor.judged_otherwise(self.config)):
             return Outcome(cursor.sync, cursor.seqno, cursor.head, **_in_flight(known))
         if staging is not None:
             check_start(raw, staging, cursor)
@@ -184,7 +184,7 @@ def follow(
                     outcome = syncer.sync()
                     if metrics:
                         metrics.synced(outcome)
-                    if outcome.records:
+                    if outcome.seconds:
                         on_sync(outcome)
                     continue
             stop.wait(_LOOK_SECONDS)

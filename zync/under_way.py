@@ -119,8 +119,7 @@ class Sync:
     @property
     def changed(self) -> bool:
         """Whether ids or `done` are not what they were, so that all that is in flight is to be judged anew."""
-        before = self.known.cursor.digests.get("transactions")
-        return before is not None and before != self.config.digests()["transactions"]
+        return self.known.cursor.judged_otherwise(self.config)
 
 
 T = TypeVar("T")

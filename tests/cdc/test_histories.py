@@ -373,6 +373,8 @@ def test_what_was_released_waits_for_its_turn_too(tmp_path: Path, spark: Any) ->
     assert (third.state, third.count) == ("in-flight", 2)
     config = pipeline(tmp_path, "p", said=", order: commit")
     assert "committed before" in show(raw, staging, "3", config)["missing"][0]
+    with pytest.raises(UsageError, match="'3' is whole, and waits for its turn"):
+        undecided(staging, ["3"], None)
     decide(raw, ["2"], "release", "one row is lost", who="ann")
     assert syncer.sync().transactions == 0
     assert violations(tmp_path, ", order: commit") == []

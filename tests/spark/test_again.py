@@ -1,6 +1,7 @@
 """Staging made anew is the same; what differs is shown; what is damaged is found."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +16,7 @@ from deltalake import DeltaTable
 from tests.conftest import rows
 from tests.spark.conftest import Pipeline
 from zync.again import diff, replay
-from zync.config import Limits
+from zync.config import Config, Limits, OutputRule
 from zync.errors import UsageError
 from zync.files import dataset
 from zync.ingest.load import load
@@ -136,6 +137,23 @@ def test_verify_finds_damage(lake: Path, demo: Path, name: str) -> None:
     else:
         rewrite(lake / table, kind, change)
     assert any(text.startswith(claim) for text in broken(lake, demo)), broken(lake, demo)
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_verify_names_a_file_that_was_cut_short(lake: Path, demo: Path, number: int) -> None:
+    path = sorted(files(lake / "staging", "cursor"))[number]
+    os.truncate(path, 100)
+    assert any(text.startswith("files of") for text in broken(lake, demo))
+
+
+def test_a_digest_is_of_what_a_python_rule_says_and_not_of_where_it_is(tmp_path: Path) -> None:
+    digests = []
+    for folder, text in (("a", "1"), ("b", "1"), ("b", "2")):
+        path = tmp_path / folder / "rule.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        digests.append(Config(outputs=(OutputRule(topic="t", python=f"{path}:f"),)).digests()["rules"])
+    assert digests[0] == digests[1] != digests[2]
 
 
 def test_verify_finds_that_raw_is_another_or_shorter(lake: Path, demo: Path) -> None:

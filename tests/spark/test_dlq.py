@@ -13,7 +13,7 @@ from zync.again import replay
 from zync.decide import SET_ASIDE, decide, undecided
 from zync.errors import UsageError
 from zync.ingest.load import load
-from zync.operate import groups, show
+from zync.operate import groups, kind_of, show
 from zync.query import query
 from zync.staging.table import STAGING_SCHEMA
 from zync.sync import Syncer
@@ -68,6 +68,18 @@ def test_quarantine_is_grouped_by_error(lake: Path) -> None:
     assert (second["count"], second["ids"], second["places"]) == (1, ["a/0/3"], ["a/0/3"])
     seen = show(raw, staging, "1", load_config(lake / "zync.yaml"))
     assert (seen["state"], seen["rule"], seen["records"][0]["offset"]) == ("quarantined", "out.sql", 0)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("The value 'three' cannot be cast", "The value 'o\\'neil' cannot be cast"),
+        ("The value '1' cannot be cast", "The value 'd\\'or, it\\'s' cannot be cast"),
+        ('column "a" of 7', 'column "b\\"c" of 12'),
+    ],
+)
+def test_errors_that_differ_in_what_they_quote_are_of_one_kind(one: str, other: str) -> None:
+    assert kind_of(one) == kind_of(other)
 
 
 def test_a_redriven_transaction_goes_out_once_after_the_rule_is_mended(lake: Path, spark: Any) -> None:

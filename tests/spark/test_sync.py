@@ -14,8 +14,7 @@ from deltalake import DeltaTable
 
 from tests.conftest import rows
 from tests.spark.conftest import Pipeline
-from zync import spark as session
-from zync import stages, under_way
+from zync import pace, stages, under_way
 from zync.config import Limits, Lookup, OutputRule, Topic, Transactions
 from zync.errors import DataError, UsageError, ZyncError
 from zync.frames import Keeper
@@ -80,7 +79,7 @@ def many_partitions(spark: Any) -> Iterator[None]:
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every sync is done as a large one is."""
-    for module in (under_way, session, gathering):
+    for module in (under_way, pace, gathering):
         monkeypatch.setattr(module, "SMALL", 0)
         monkeypatch.setattr(module, "TINY", 0)
 
@@ -536,6 +535,19 @@ def test_another_done_condition_judges_what_is_in_flight_anew(pipeline: Pipeline
     pipeline.load(("b", txn(3, 9, x=6)))
     assert pipeline.sync().in_flight == 0
     assert pipeline.values() == [{"x": one} for one in (1, 3, 2, 5, 4, 6)]
+
+
+def test_another_done_condition_needs_no_new_record_to_have_an_effect(pipeline: Pipeline, txn: Any) -> None:
+    pipeline.load(("a", txn(1, 3, x=1)), ("b", txn(2, 3, x=2)), ("a", txn(1, 3, x=3)))
+    pipeline.sync()
+    pipeline.change(transactions=Transactions(done="count(*) >= 2"))
+    outcome = pipeline.sync()
+    assert (outcome.sync, outcome.records, outcome.transactions, outcome.in_flight) == (2, 0, 1, 1)
+    assert (outcome.cursor, outcome.head) == (1, 3)
+    assert pipeline.sync().seconds == {}
+    assert pipeline.values() == [{"x": 1}, {"x": 3}]
+    claims = verify(pipeline.raw, str(pipeline.staging), pipeline.config, every_version=True, kafka=False)
+    assert not [one for one in claims if one.violations]
 
 
 def test_what_is_in_flight_survives_full_sets_and_restarts(

@@ -56,7 +56,7 @@ def list_(
         return
     for one in found:
         topics = ", ".join(f"{name} {count}" for name, count in one.topics.items())
-        why = f": {one.reason}" if one.reason else ""
+        why = f": {one.reason}" if one.reason else ": whole, waits for its turn" if one.held else ""
         since = f"{one.since:%Y-%m-%d %H:%M:%S}" if one.since else "?"
         out.line(f"{one.state}  {one.id}  since {since}  seqno {one.seqno}  {topics}{why}")
     if not found:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zync.config import Config, DeliveredTable, OutputRule, Topic
@@ -113,11 +112,8 @@ def _id(topic: Topic, config: Config) -> str:
 
 def _rule(rule: OutputRule, rows: "DataFrame") -> Rule:
     columns = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
-    return Rule(rule.name, rule.topic, rule.key, _source(rule), columns)
-
-
-def _source(rule: OutputRule) -> str:
-    return Path(rule.sql or str(rule.python).partition(":")[0]).read_text(encoding="utf-8-sig").strip()
+    source = rule.file.read_text(encoding="utf-8-sig").strip()
+    return Rule(rule.name, rule.topic, rule.key, source, columns)
 
 
 def _done_warnings(config: Config, done: Done) -> list[str]:

@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
+from zync.config import Config
 from zync.errors import ZyncError
 from zync.files import data_files, dataset
 from zync.staging.table import STAGING_SCHEMA, SYNC
@@ -42,6 +43,11 @@ class Cursor:
     raw_version: int = -1
     nonce: str = ""
     digests: dict[str, str] = field(default_factory=dict)
+
+    def judged_otherwise(self, config: Config) -> bool:
+        """Whether ids or `done` are not what they were, so that all that is in flight is to be judged anew."""
+        before = self.digests.get("transactions")
+        return before is not None and before != config.digests()["transactions"]
 
 
 @dataclass(frozen=True)

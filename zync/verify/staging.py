@@ -37,7 +37,7 @@ def of_staging(table: DeltaTable, config: Config, read: dict[str, Any]) -> Itera
     yield _syncs(table, rows)
     try:
         cursor = read_cursor(table)
-    except (ZyncError, OSError) as error:
+    except (ZyncError, OSError, pa.ArrowException) as error:
         yield Claim("staging's bookkeeping can be read", 0, [first_line(error)])
         return
     in_flight = _in_flight(rows.filter(pc.greater_equal(rows["sync"], cursor.full)))
@@ -155,7 +155,7 @@ def made_of(staging: DeltaTable, raw: DeltaTable) -> Claim:
     claim = Claim("staging was made of this raw, which has all records that it knows of", 1)
     try:
         cursor = read_cursor(staging)
-    except (ZyncError, OSError):  # which is a claim of its own
+    except (ZyncError, OSError, pa.ArrowException):  # which is a claim of its own
         return claim
     if cursor.raw_id not in (None, str(raw.metadata().id)):
         claim.broken(f"it was made of the raw with table id {cursor.raw_id}, and this is {raw.metadata().id}")
