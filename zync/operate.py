@@ -117,7 +117,12 @@ def show(raw: str, staging: str, txn: str, config: Config) -> dict[str, Any]:
         "rule": one.rule,
         "missing": _missing(records, one, config),
         "partitions": dict(Counter(f"{row['kafka']['topic']}/{row['kafka']['partition']}" for row in records)),
-        "late": [seqno for other in mine if other.state == "late" for seqno in _seqnos(other.records)],
+        "late": [
+            {**_record(row), "reason": other.reason}
+            for other in mine
+            if other.state == "late" and other is not newest
+            for row in _raw_rows(raw_table, other.records)
+        ],
         "records": [_record(row) for row in records],
     }
 
@@ -129,10 +134,13 @@ def describe(one: dict[str, Any]) -> str:
         lines.append(f"  because {one['reason']}" + (f" (rule {one['rule']})" if one["rule"] else ""))
     lines += [f"  missing: {text}" for text in one["missing"]]
     lines += [f"  {place}: {amount(count, 'record')}" for place, count in one["partitions"].items()]
-    if one["late"]:
-        lines.append(f"  late, seqno {', '.join(map(str, one['late']))}")
-    lines += [f"  {r['seqno']} {r['topic']}/{r['partition']}/{r['offset']} {r['value']}" for r in one["records"]]
+    lines += [f"  {_line(record)}" for record in one["records"]]
+    lines += [f"  late ({record['reason']}): {_line(record)}" for record in one["late"]]
     return "\n".join(lines)
+
+
+def _line(record: dict[str, Any]) -> str:
+    return "{seqno} {topic}/{partition}/{offset} {value}".format(**record)
 
 
 def _all(table: DeltaTable, states: Collection[str], txn: str | None = None) -> Iterator[Transaction]:

@@ -16,18 +16,23 @@ from zync.output import amount
 from zync.places import locate
 from zync.staging.table import STAGING_SCHEMA
 from zync.transactions.known import Known, read_known
+from zync.transactions.set_aside import read_set_aside
 
 ASIDE = ("late", "duplicate", "quarantined", "discarded", "ignored")
 
 
 @dataclass(frozen=True)
 class Status:
-    """What `zync status` tells; None where there is no such table yet, or no broker is configured or answers."""
+    """What `zync status` tells; None where there is no such table yet, or no broker is configured or answers.
+
+    set_aside: records, ever, by kind. undecided: transactions (and records by themselves) that `zync dlq` is to decide.
+    """
 
     raw: dict[str, Any] | None = None
     staging: dict[str, Any] | None = None
     in_flight: dict[str, Any] = field(default_factory=dict)
     set_aside: dict[str, int] = field(default_factory=dict)
+    undecided: dict[str, int] = field(default_factory=dict)
     gaps: list[dict[str, Any]] = field(default_factory=list)
     delivered: dict[str, dict[str, Any]] = field(default_factory=dict)
     delivered_unknown: str | None = None
@@ -40,6 +45,7 @@ def status(raw: str, staging: str, config: Config) -> Status:
     raw_table, staging_table = open_table(raw), open_table(staging)
     at = positions(raw_table) if raw_table else None
     known = read_known(staging_table, 0)
+    aside = _set_aside(staging_table) if staging_table else {}
     lag, why = _lag(at, config) if at else (None, None)
     own_kafka = "bootstrap.servers" in config.kafka_delivery.properties
     to_kafka, why_not = _kafka(known, config) if own_kafka or not why else (None, None)
@@ -55,7 +61,8 @@ def status(raw: str, staging: str, config: Config) -> Status:
         },
         staging=_staging(known, next_seqno(raw_table) - 1 if raw_table else None) if staging_table else None,
         in_flight=_in_flight(known),
-        set_aside=_set_aside(staging_table) if staging_table else {},
+        set_aside=aside,
+        undecided=_undecided(staging_table) if aside.keys() & {"quarantined", "late"} else {},
         gaps=[
             {"topic": one.source.topic, "partition": one.source.partition, "from": one.start, "to": one.end}
             for one in (at.gaps if at else ())
@@ -131,6 +138,11 @@ def _set_aside(table: Any) -> dict[str, int]:
     return {one["kind"]: one["count_sum"] for one in sorted(counted, key=lambda one: ASIDE.index(one["kind"]))}
 
 
+def _undecided(table: Any) -> dict[str, int]:
+    found = read_set_aside(table)
+    return {"quarantined": len(found.quarantined), "late": len(found.late)}
+
+
 def _lag(at: Positions, config: Config) -> tuple[dict[str, int] | None, str | None]:
     """Offsets between raw's positions and the ends of Kafka's partitions, by topic."""
     if not config.kafka.get("bootstrap.servers"):
@@ -177,7 +189,9 @@ def describe(status: Status) -> str:
     since = f"; oldest {oldest['txn']}, seqno {oldest['seqno']:,}, since {oldest['since']:%F %T}" if oldest else ""
     lines.append(f"in flight {flying['count']:,}, expired {flying['expired']:,}{since}")
     aside = ", ".join(f"{kind} {count:,}" for kind, count in status.set_aside.items())
-    lines.append(f"set aside {aside or 'none'}")
+    undecided = ", ".join(f"{count:,} {kind}" for kind, count in status.undecided.items() if count)
+    to_decide = f"; to decide about (`zync dlq list`): {undecided or 'none'}" if status.undecided else ""
+    lines.append(f"set aside {aside or 'none'}{to_decide}")
     gaps = ", ".join(
         f"{one['topic']}/{one['partition']} offsets {one['from']} to {one['to'] - 1}"
         if one["to"] > one["from"]

@@ -1,6 +1,7 @@
 """What is in quarantine is there to be read, mended and sent out; or dropped, on record."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ from zync.again import replay
 from zync.decide import SET_ASIDE, decide, undecided
 from zync.errors import UsageError
 from zync.ingest.load import load
-from zync.operate import groups, kind_of, show
+from zync.operate import describe, groups, kind_of, show
 from zync.query import query
 from zync.staging.table import STAGING_SCHEMA
+from zync.status import describe as describe_status
+from zync.status import status
 from zync.sync import Syncer
 from zync.transactions.set_aside import read_set_aside
 from zync.verify import verify
@@ -100,10 +103,14 @@ def test_a_redriven_transaction_goes_out_once_after_the_rule_is_mended(lake: Pat
         (8, 2, {"txn": "3", "x": None}),
     ]
     assert [one["ids"] for one in groups(raw, staging)] == [["a/0/3"]]
+    config = load_config(lake / "zync.yaml")
+    assert status(raw, staging, config).undecided == {"quarantined": 1, "late": 0}
     assert sound(lake)
     decide(raw, ["a/0/3"], "drop", "a probe", who="ann")
     assert sync(lake, spark).set_aside == {"discarded": 1}
     assert groups(raw, staging) == []
+    told = describe_status(status(raw, staging, config))
+    assert re.search(r"set aside quarantined \d+, .*; to decide about \(`zync dlq list`\): none", told)
     assert [row["reason"] for row in rows(lake / "lake" / "staging") if row["kind"] == "discarded"] == ["ann: a probe"]
     assert sound(lake)
 
@@ -218,7 +225,9 @@ def test_what_came_late_is_redriven_as_a_transaction_of_its_own_and_so_in_a_repl
     assert (show(raw, staging, "4", load_config(lake / "zync.yaml"))["state"], sound(lake)) == ("quarantined", True)
     seen = show(raw, staging, "2", load_config(lake / "zync.yaml"))
     assert [(one["seqno"], one["topic"]) for one in seen["records"]] == [(5, "a"), (7, "a"), (10, "__zync")]
-    assert (seen["state"], seen["reason"], seen["late"]) == ("done", "ann: the source was mended", [9])
+    assert (seen["state"], seen["reason"]) == ("done", "ann: the source was mended")
+    assert [(one["seqno"], one["reason"]) for one in seen["late"]] == [(9, "its transaction was settled already")]
+    assert f"late (its transaction was settled already): 9 {seen['late'][0]['topic']}/0/" in describe(seen)
     assert undecided(staging, [], "late", among=SET_ASIDE).chosen == {"2": ranges(9)}
     decide(raw, undecided(staging, ["2"], None, among=SET_ASIDE).chosen, "drop", "no more")
     assert sync(lake, spark).set_aside == {"discarded": 1}
