@@ -106,8 +106,10 @@ def _checked(config: Config, reader: Reader, node: yaml.Node | None) -> Config:
     _check_deliveries(config, reader, node)
     for name, lookup in config.lookups.items():
         _check_lookup(name, lookup, reader, find(node, "lookups", name))
-    if not 0 <= config.limits.max_quarantined < math.inf:
-        raise reader.fail(find(node, "limits", "max_quarantined"), "limits.max_quarantined must be 0 or more")
+    most = config.limits.max_quarantined
+    if not 0 <= most < math.inf or (isinstance(most, float) and most > 1):
+        text = "limits.max_quarantined must be 0 or more, or a share of at most 100%"
+        raise reader.fail(find(node, "limits", "max_quarantined"), text)
     if config.transactions.remember < 0:
         raise reader.fail(find(node, "transactions", "remember"), "transactions.remember must be 0 or more")
     return config

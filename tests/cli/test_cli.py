@@ -93,6 +93,10 @@ def test_init_writes_what_runs_as_it_is_and_never_overwrites(tmp_path: Path, war
             "zync.yaml:2: transactions.expire_after: '99999999999d'",
         ),
         ("limits:\n  max_quarantined: nan%\n", "zync.yaml:2: limits.max_quarantined must be 0 or more"),
+        (
+            "limits:\n  max_quarantined: 150%\n",
+            "zync.yaml:2: limits.max_quarantined must be 0 or more, or a share of at most 100%",
+        ),
         ("transactions:\n  remember: -1\n", "zync.yaml:2: transactions.remember must be 0 or more"),
         ("topics:\n  a: {id: x}\n  A: {id: x}\n", "zync.yaml:3: topic 'A' and topic 'a' have the same view name"),
         ("topics:\n  raw: {id: x}\n", "zync.yaml:2: topic 'raw' and the table raw have the same view name 'raw'"),

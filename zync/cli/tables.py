@@ -13,7 +13,7 @@ from zync.places import locate
 def replay(
     table: Annotated[str, typer.Argument(help="raw.")],
     into: Annotated[str, typer.Option(help="The staging to make.", metavar="TABLE")],
-    to_seqno: Annotated[int | None, typer.Option(min=0, help="Up to that seqno.", metavar="N")] = None,
+    to_seqno: Annotated[int | None, typer.Option(min=1, help="Up to that seqno.", metavar="N")] = None,
     beside: Annotated[str, typer.Option(help="The staging whose rules to compare.", metavar="TABLE")] = "staging",
     master: Annotated[str | None, typer.Option(help="Spark's master.")] = None,
     lake: Lake = None,
