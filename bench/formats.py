@@ -19,8 +19,9 @@ from zync.config import RegistryAccess, Topic
 from zync.files import data_files
 from zync.frames import read_parquet
 from zync.lake import existing_table
+from zync.pace import pace
 from zync.registry import Schema
-from zync.spark import pace, session
+from zync.spark import session
 from zync.transactions.decode import RAW_COLUMNS, Decoder
 from zync.transactions.done import take_apart
 from zync.transactions.protobuf import compiled, pool_of

@@ -1,8 +1,9 @@
 -- In: `settling`, `set_aside` and `decided`, as sql/whole.sql.
--- `refused`: why, by the seqno of decisions that do not act for another reason than that there is nothing to act on.
+--     `refused`: why a decision does not act, where that is not that there is nothing for it to act on.
 -- Out: of each record that is alone, late, a duplicate, or said nothing its row in staging.
 WITH single AS (
-  SELECT fate, seqno, fault, decision.action IN ('redrive', 'drop') AS revisiting, CASE WHEN fate <> 'alone' THEN txn END AS txn,
+  SELECT fate, seqno, fault, CASE WHEN fate <> 'alone' THEN txn END AS txn,
+    decision.action IN ('redrive', 'drop') AS revisiting,
     named_struct('topic', kafka.topic, 'partition', kafka.partition, 'offset', kafka.offset) AS kafka
   FROM settling
   WHERE fate IN ('alone', 'late', 'duplicate', 'said', 'void') AND NOT (fault <=> 'ignored')

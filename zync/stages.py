@@ -16,7 +16,7 @@ from zync.files import data_files
 from zync.frames import beside, local, read_parquet, result_of, select
 from zync.pace import SMALL
 from zync.spark_errors import is_data_error
-from zync.sql import literal, options, statement
+from zync.sql import options, statement
 from zync.staging.commit import add_rows, commit, discard, read_back, write
 from zync.staging.cursor import conclude
 from zync.staging.table import STAGING_SCHEMA
@@ -162,6 +162,9 @@ def _bookkeeping(sync: Sync) -> "DataFrame":
     columns = "settles bigint, seqno bigint, txn string, action string, who string, why string, revisits string"
     decided = local(spark, decisions, columns).hint("broadcast")
     decided.createOrReplaceTempView("decided")
+    refused = [(one.seqno, one.refused) for one in summary.decisions if one.refused]
+    if refused:
+        local(spark, refused, "seqno bigint, reason string").hint("broadcast").createOrReplaceTempView("refused")
     needed = {
         "whole": True,
         "in_flight": summary.flying > 0,  # as the first of what is a duplicate there is, too
@@ -173,16 +176,10 @@ def _bookkeeping(sync: Sync) -> "DataFrame":
         "state": sync.done.state_now if sync.stateful else "named_struct('none', CAST(NULL AS STRING))",
         "expired": f"timestamp_micros({sync.cutoff})",
         "json_options": options(JSON_OPTIONS),
-        "refused": _by_seqno({one.seqno: one.refused for one in summary.decisions if one.refused}),
+        "refused": "(SELECT max(reason) FROM refused WHERE refused.seqno = single.seqno)" if refused else "NULL",
     }
     rows = [result_of(spark, statement(part, **slots)) for part, there_are in needed.items() if there_are]
     return reduce(lambda some, more: some.unionByName(more, allowMissingColumns=True), rows)
-
-
-def _by_seqno(texts: dict[int, str]) -> str:
-    """An expression that is each seqno's own text, and null for others."""
-    cases = " ".join(f"WHEN {seqno} THEN {literal(text)}" for seqno, text in texts.items())
-    return f"CASE single.seqno {cases} END" if cases else "CAST(NULL AS STRING)"
 
 
 def conclude_and_commit(sync: Sync) -> Sync:

@@ -99,8 +99,8 @@ def _said(error: Exception) -> str:
     from zync.spark_errors import message_of
 
     said = message_of(error) if "pyspark" in sys.modules else next(iter(str(error).splitlines()), "")
-    if isinstance(error, FileNotFoundError) or type(error).__name__ == "ArrowInvalid":
-        return f"a file that should be there cannot be read: {said}. `zync verify` tells what is damaged"
+    if "parquet" in said.lower() and (isinstance(error, FileNotFoundError) or type(error).__name__ == "ArrowInvalid"):
+        return f"a table's file is gone or damaged: {said}. `zync verify` tells which are"
     return f"unexpected {type(error).__name__}: {said} (--debug)"
 
 

@@ -1,6 +1,7 @@
 """Stage judge: what becomes of each record, and of each transaction that waited for it."""
 
 import logging
+from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import pyarrow.compute as pc
 
 from zync.etl.transform import Failure, check_limit
 from zync.frames import local, select
+from zync.output import amount
 from zync.pace import pace
 from zync.transactions.assemble import (
     Assembled,
@@ -193,10 +195,11 @@ def _revisit(sync: Sync, assembled: Assembled) -> "tuple[Assembled, DataFrame]":
     torn = _torn(sync, assembled, records, by_themselves)
     for seqno, txn in torn.items():
         why = f"it is of transaction {txn} by now, and not all of it: `zync replay` makes a staging with that whole"
-        log.warning("%s is not redriven: %s", acting[seqno].txn, why)
         acting[seqno] = replace(acting[seqno], acts=False, settles=None, refused=why)
     if torn:
-        records = records.where(f"completes_at NOT IN ({', '.join(map(str, torn))})")
+        first = acting[min(torn)]
+        log.warning("not redriven: %s; the first, %s: %s", amount(len(torn), "record"), first.txn, first.refused)
+        records = records.join(_decisions(sync, torn), "completes_at", "left_anti")
     decisions = tuple(acting.get(one.seqno, one) for one in assembled.summary.decisions)
     bad = [(row["completes_at"], row["bad"]) for row in records.where("bad IS NOT NULL").toLocalIterator()]
     summary = replace(
@@ -217,23 +220,26 @@ def _torn(sync: Sync, assembled: Assembled, records: "DataFrame", by_themselves:
     """
     if not by_themselves:
         return {}
-    mine = records.where(f"own IS NOT NULL AND completes_at IN ({', '.join(map(str, by_themselves))})")
-    own = {row["completes_at"]: row["own"] for row in mine.select("completes_at", "own").toLocalIterator()}
-    if not own:
+    mine = records.where("own IS NOT NULL").join(_decisions(sync, by_themselves), "completes_at", "left_semi")
+    found = mine.select("completes_at", "txn", "own").collect()
+    if not found:
         return {}
     rows = select(mine, "* EXCEPT (own, completes_at, fate, opens_range, closes_range, judged)", "false AS judged")
     nothing = local(sync.spark, [], "txn string, settled_at bigint")
     alone = assemble(
         sync.spark, without_state(rows), nothing, sync.config, sync.done, sync.keeper, decided=False, tasks=1
     )
-    whole = {row["txn"] for row in alone.rows.where("fate = 'whole'").select("txn").toLocalIterator()}
-    ids = sorted(set(own.values()))
+    whole = {row["txn"] for row in alone.rows.where("fate = 'whole'").select("txn").collect()}
+    ids = sorted({row["own"] for row in found})
     there = assembled.rows.join(local(sync.spark, [(one,) for one in ids], "txn string"), "txn", "left_semi")
-    known = {row["txn"] for row in there.select("txn").distinct().toLocalIterator()}
+    known = {row["txn"] for row in there.select("txn").distinct().collect()}
     for table in (sync.known.in_flight, sync.known.settled):
-        known |= set(pc.unique(table["txn"].filter(pc.is_in(table["txn"], pa.array(ids)))).to_pylist())
-    names = {row["completes_at"]: row["txn"] for row in mine.select("completes_at", "txn").toLocalIterator()}
-    return {seqno: txn for seqno, txn in own.items() if txn in known or names[seqno] not in whole}
+        known |= set(table["txn"].filter(pc.is_in(table["txn"], pa.array(ids))).to_pylist())
+    return {row["completes_at"]: row["own"] for row in found if row["own"] in known or row["txn"] not in whole}
+
+
+def _decisions(sync: Sync, seqnos: Collection[int]) -> "DataFrame":
+    return local(sync.spark, [(one,) for one in seqnos], "completes_at bigint").hint("broadcast")
 
 
 def _count(in_flight: pa.Table) -> int:
