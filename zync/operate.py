@@ -20,7 +20,7 @@ from zync.config import Config
 from zync.errors import UsageError
 from zync.files import data_files, dataset
 from zync.ingest.raw import RAW_SCHEMA, existing_raw
-from zync.output import amount
+from zync.output import amount, printable
 from zync.staging.table import STAGING_SCHEMA, existing_staging
 from zync.transactions.debezium.missing import Seen, missing
 from zync.transactions.known import read_known
@@ -136,7 +136,7 @@ def describe(one: dict[str, Any]) -> str:
     lines += [f"  {place}: {amount(count, 'record')}" for place, count in one["partitions"].items()]
     lines += [f"  {_line(record)}" for record in one["records"]]
     lines += [f"  late ({record['reason']}): {_line(record)}" for record in one["late"]]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _line(record: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
@@ -29,7 +30,7 @@ class Output:
 
     def line(self, text: str) -> None:
         """A line of a result that is for people."""
-        self._line(self.out, text)
+        self._line(self.out, printable(text))
 
     def rows(self, rows: Iterable[Mapping[str, Any] | Verbatim]) -> None:
         """Rows as JSON Lines, in both faces."""
@@ -101,6 +102,11 @@ def _scalar(value: Any) -> str:
 
 def _plain(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def printable(text: str) -> str:
+    """The text in one line, without what a terminal would take for commands: ids and values are anybody's."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", lambda found: repr(found[0])[1:-1], text)
 
 
 def amount(count: int, one: str, many: str | None = None) -> str:

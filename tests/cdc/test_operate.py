@@ -163,6 +163,37 @@ def test_a_row_that_was_sent_twice_is_here_once_where_that_can_be_told(version: 
     assert missing(records, "shop.transaction") == [f"END counts 4 in s.t, {here} are here"]
 
 
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (None, []),
+        (-1, []),
+        (1, [{"data_collection": "s.t", "event_count": None}]),
+        (1, [{"event_count": 1}]),
+        (1, ["s.t"]),
+        (1, "s.t"),
+        (2, [{"data_collection": "s.t", "event_count": 1}]),
+    ],
+)
+def test_an_end_that_makes_no_sense_is_told_as_that(count: Any, said: Any) -> None:
+    end = {"status": "END", "id": "7:9", "event_count": count, "data_collections": said}
+    (first, *_) = missing([Seen("shop.transaction", end, "")], "shop.transaction")
+    assert first.startswith(("END makes no sense: event_count", "END counts 2 rows, and by table 1"))
+
+
+def test_ids_do_not_break_lines_or_tell_the_terminal_what_to_do(tmp_path: Path, warm: Any) -> None:
+    odd = "a\nb\x1b[2J\u2028"
+    pending = {"kind": "pending", "seqno": 1, "txn": odd, "records": [{"first": 1, "last": 1}], "count": 1}
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    a_lake(folder, [{"topic": "t", "value": {"txn": odd}}], [pending])
+    (tmp_path / "zync.yaml").write_text("topics: {t: {id: value:txn}}\n")
+    assert "in-flight  a\\nb\\x1b[2J\\u2028  since" in warm("txn", "list", cwd=tmp_path).stdout
+    (head, *_) = warm("txn", "show", odd, cwd=tmp_path).stdout.split("\n")
+    assert head.startswith("transaction a\\nb\\x1b[2J\\u2028: in-flight")
+    assert json.loads(warm("txn", "list", "--json", cwd=tmp_path).stdout)["txn"] == odd
+
+
 def test_the_commands_list_show_and_decide(demo: Path, warm: Any) -> None:
     warm("load", "raw", "consume-1.jsonl", cwd=demo)
     warm("sync", "raw", "staging", cwd=demo)

@@ -91,7 +91,7 @@ DONE = f"size(a2) > 0 AND forall(a2, e -> e.count = 0 OR {_FITS.format('e')})"
 """Whether a transaction with rows of one run is done: they are what every END so far counts."""
 
 TORN = (
-    "a3 <> a4 OR a3 = 'any' OR decision.action = 'release' OR "
+    "a3 <> a4 OR a3 = 'any' OR decision.action = 'release' OR size(a2) > 0 AND "
     f"exists(a2, e -> e.count > 0 AND e.count <= a0 AND NOT coalesce({_FITS.format('e')}, false))"
 )
 """Whether there are rows of several runs, or that may be, or some twice, so that sql/runs.sql is to say.

@@ -41,14 +41,31 @@ def missing(records: list[Seen], topic: str) -> list[str]:
     found = []
     for end in ends:
         counted, called = Counter[str](), dict[str, str]()
-        for one in end.get("data_collections") or ():
+        said = end.get("data_collections") or []
+        if not _is_count(end.get("event_count")) or not isinstance(said, list) or not all(map(_counts, said)):
+            found.append(
+                f"END makes no sense: event_count {end.get('event_count')}, data_collections {json.dumps(said)}"
+            )
+            continue
+        for one in said:
             table = _short(str(one["data_collection"]).split("."))
             counted[table] += one["event_count"]  # each logical message has a collection of its own
             called[table] = str(one["data_collection"]) if table else "logical messages"
+        if counted.total() != end["event_count"]:
+            found.append(f"END counts {end['event_count']} rows, and by table {counted.total()}")
         for table, count in counted.items():
             if here.get(table, 0) != count:
                 found.append(f"END counts {count} in {called[table]}, {here.get(table, 0)} are here")
     return found or ["every END's counts are here, but not as one run of the connector has them, nor as all together"]
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and value >= 0
+
+
+def _counts(one: Any) -> bool:
+    """Whether it says how many rows of a table there are."""
+    return isinstance(one, dict) and "data_collection" in one and _is_count(one.get("event_count"))
 
 
 def _body(value: dict[str, Any]) -> dict[str, Any]:
