@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from tests.conftest import rows
+from tests.conftest import rows, zync
 from tests.spark.conftest import Pipeline
 from zync.again import diff, replay
 from zync.config import Config, Limits, OutputRule
@@ -143,6 +143,7 @@ def test_verify_finds_damage(lake: Path, demo: Path, name: str) -> None:
 def test_verify_names_a_file_that_was_cut_short(lake: Path, demo: Path, number: int) -> None:
     path = sorted(files(lake / "staging", "cursor"))[number]
     os.truncate(path, 100)
+    assert "a table's file is gone or damaged: " in zync("status", cwd=demo, check=False).stderr
     assert any(text.startswith("files of") for text in broken(lake, demo))
 
 

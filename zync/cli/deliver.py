@@ -152,4 +152,5 @@ def _named(found: "Snapshot") -> str:
 
 def _said(done: "Delivered") -> str:
     rows = ", ".join(f"{topic} {count:,}" for topic, count in done.rows.items()) or "none"
-    return f"delivered {amount(done.transactions, 'transaction')}, rows: {rows}; through seqno {done.seqno:,}"
+    through = f"; through seqno {done.seqno:,}" if done.seqno else ""  # unknown where no broker answered
+    return f"delivered {amount(done.transactions, 'transaction')}, rows: {rows}{through}"

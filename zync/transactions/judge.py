@@ -192,21 +192,22 @@ def _revisit(sync: Sync, assembled: Assembled) -> "tuple[Assembled, DataFrame]":
         for part in one.records or ()
     ]
     records = sync.keeper.keep(regather(sync.spark, sync.raw, ranges, sync.decoder))
-    torn = _torn(sync, assembled, records, by_themselves)
-    for seqno, txn in torn.items():
+    refused: dict[int, Decision] = {}
+    for seqno, txn in sorted(_torn(sync, assembled, records, by_themselves).items()):
         why = f"it is of transaction {txn} by now, and not all of it: `zync replay` makes a staging with that whole"
-        acting[seqno] = replace(acting[seqno], acts=False, settles=None, refused=why)
-    if torn:
-        first = acting[min(torn)]
-        log.warning("not redriven: %s; the first, %s: %s", amount(len(torn), "record"), first.txn, first.refused)
-        records = records.join(_decisions(sync, torn), "completes_at", "left_anti")
-    decisions = tuple(acting.get(one.seqno, one) for one in assembled.summary.decisions)
+        refused[seqno] = replace(acting.pop(seqno), acts=False, settles=None, refused=why)
+    if refused:
+        first = next(iter(refused.values()))
+        log.warning("not redriven: %s; the first, %s: %s", amount(len(refused), "record"), first.txn, first.refused)
+        records = records.join(_decisions(sync, refused), "completes_at", "left_anti")
+    judged = acting | refused
+    decisions = tuple(judged.get(one.seqno, one) for one in assembled.summary.decisions)
     bad = [(row["completes_at"], row["bad"]) for row in records.where("bad IS NOT NULL").toLocalIterator()]
     summary = replace(
         assembled.summary,
         decisions=decisions,
-        ignored=assembled.summary.ignored - len(acting) + len(torn),
-        completed=assembled.summary.completed + len(acting) - len(torn),
+        ignored=assembled.summary.ignored - len(acting),
+        completed=assembled.summary.completed + len(acting),
         tainted=(*assembled.summary.tainted, *dict(sorted(bad)).items()),
     )
     return replace(assembled, summary=summary), records.drop("own")
