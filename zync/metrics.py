@@ -108,14 +108,14 @@ class IngestMetrics(Metrics, Collector):
         )
         seconds = GaugeMetricFamily(
             "zync_ingest_lag_seconds",
-            "Age of the oldest record that was read and is not in raw, 0 if all are.",
+            "Age of the oldest record that is not in raw, 0 if all are; while none is read, since when there are more.",
             labels=("topic", "partition"),
         )
         for source, behind in self._behind.items():
             of = (source.topic, str(source.partition))
             offsets.add_metric(of, behind)
-            if not behind or source in self._waiting:
-                seconds.add_metric(of, max(0.0, time.time() - self._waiting[source]) if behind else 0.0)
+            since = self._waiting.get(source) if behind else None
+            seconds.add_metric(of, 0.0 if since is None else max(0.0, time.time() - since))
         yield from (offsets, seconds)
         stored = positions(existing_raw(self._location))
         yield GaugeMetricFamily("zync_ingest_gaps", "Gaps on record in raw.", len(stored.gaps))
@@ -214,9 +214,12 @@ def serving(address: str, metrics: Metrics) -> Iterator[int]:
     `/metrics`, `/healthz` (200 while the process lives), `/readyz` (503 and why, when it is stuck).
     """
     host, _, port = address.rpartition(":")
+    if not (host and port.isdecimal()):
+        msg = f"--metrics {address}: give HOST:PORT, like localhost:9464"
+        raise UsageError(msg)
     try:
         server = _Server((host.strip("[]"), int(port)), _handler(metrics))
-    except (OSError, ValueError, OverflowError) as error:
+    except (OSError, OverflowError) as error:
         msg = f"--metrics {address}: cannot listen there ({error}): give HOST:PORT, like localhost:9464"
         raise UsageError(msg) from error
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()

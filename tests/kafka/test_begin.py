@@ -81,11 +81,15 @@ def test_where_raw_has_a_position_it_is_refused_with_both_numbers(
     assert lake.table().version() == version
 
 
-def test_force_moves_it_forth_and_leaves_the_gap_on_record(lake: Lake, topic: TopicMaker) -> None:
+def test_force_moves_it_forth_and_leaves_the_gap_on_record(
+    lake: Lake, topic: TopicMaker, caplog: pytest.LogCaptureFixture
+) -> None:
     name = produced(topic)
     lake.sync_from(name)
     produce(lake.broker, [(name, 0, value) for value in TEN])
-    lake.sync_from(name, begin=Begin(offsets={Source(name, 0): 15}, force=True))
+    with caplog.at_level("WARNING"):
+        lake.sync_from(name, begin=Begin(offsets={Source(name, 0): 15}, force=True))
+    assert f"{name}/0 was at 10 and goes on from 15: 5 offsets passed over, on record" in caplog.text
     assert lake.offsets(name) == [*range(10), *range(15, 20)]
     assert lake.positions().gaps == (Gap(Source(name, 0), 10, 15),)
 
@@ -99,7 +103,10 @@ def test_the_command_takes_offsets_and_force(lake: Lake, topic: TopicMaker) -> N
     back = ("--from-offset", f"{name}:1=4")
     refused = zync(*args, *back, cwd=lake.folder, check=False)
     assert (refused.returncode, "10" in refused.stderr, "4" in refused.stderr) == (2, True, True)
-    zync(*args, *back, "--force", cwd=lake.folder, umask=0o027)
+    twice = zync(*args, *back, "--from-offset", f"{name}:1=5", "--force", cwd=lake.folder, check=False)
+    assert (twice.returncode, f"{name}:1 is to begin at two offsets" in twice.stderr) == (2, True)
+    forced = zync(*args, *back, "--force", cwd=lake.folder, umask=0o027)
+    assert f"{name}/1 was at 10 and goes on from 4: 6 offsets read again, on record" in forced.stderr
     assert lake.offsets(name, 1) == [*range(6, 10), *range(4, 10)]
     zync("verify", "raw", cwd=lake.folder)
     zync("maintain", "raw", cwd=lake.folder, umask=0o027)

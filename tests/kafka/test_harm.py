@@ -117,7 +117,7 @@ def test_while_the_disk_stalls_nothing_more_is_read_and_the_group_is_kept(small:
         assert most_memory(running.pid) < 1.2 * 300 * MB
     finally:
         lines = end(small, running).splitlines()
-    assert {line[:9] for line in lines if line.startswith("zync: ")} == {"zync: raw", "zync: a c"}, lines
+    assert {line[:9] for line in lines if line.startswith("zync: ")} == {"zync: now", "zync: raw", "zync: a c"}, lines
     assert json.loads(lines[-1])["rebalances"] <= 2  # the first, and that it leaves
     committed = [int(line.split()[1]) for line in lines if line.startswith("committed")]
     assert max(committed) <= 25, committed  # of 60 that came meanwhile, in a commit a dozen
@@ -209,7 +209,8 @@ def test_a_full_disk_ends_it_with_a_message_and_with_room_again_it_goes_on(small
             assert running.wait(60) == 1
     finally:
         running.kill()
-    (line,) = [line for line in said(small).splitlines() if line.startswith("zync: ")]
+    begun, line = [line for line in said(small).splitlines() if line.startswith("zync: ")]
+    assert begun == f"zync: now read here: {name}/0"
     assert "cannot be written" in line
     assert "No space left" in line
     zync("verify", "raw", cwd=small.folder)
@@ -247,7 +248,7 @@ def test_a_lake_that_may_not_be_written_to_ends_it_with_a_message(small: Lake, t
         args = ("sync-from", "kafka", "raw", "--topic", name, "--until-caught-up")
         done = zync(*args, cwd=small.folder, check=False)
     assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
+    line = done.stderr.splitlines()[-1]
     assert line.startswith(f"zync: raw at {small.raw} cannot be written: ")
     assert "Read-only file system" in line
     zync("sync-from", "kafka", "raw", "--topic", name, "--until-caught-up", cwd=small.folder)

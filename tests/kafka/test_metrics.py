@@ -8,7 +8,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from tests.conftest import TopicMaker, produce, start, zync
-from tests.kafka.conftest import Lake, figures, get, wait_until
+from tests.kafka.conftest import Lake, figures, get, transaction, wait_until
 from zync.devkafka import free_port
 from zync.metrics import Metrics, SyncMetrics, serving
 
@@ -61,6 +61,27 @@ def test_lag_is_of_what_is_not_in_raw_in_offsets_and_in_seconds(lake: Lake, topi
         process.kill()
 
 
+def test_lag_in_seconds_grows_while_an_open_transaction_keeps_records_from_being_read(
+    lake: Lake, topic: TopicMaker
+) -> None:
+    name, port = topic(), free_port()
+    produce(lake.broker, [(name, 0, b"1")])
+    lake.config()
+    args = ("--topic", name, "--commit-every", "50ms", "--metrics", f"localhost:{port}")
+    process = start("sync-from", "kafka", "raw", *args, cwd=lake.folder)
+    try:
+        wait_until(lambda: lake.count() == 1)
+        with transaction(lake.broker, name) as producer:
+            producer.produce(name, b"2")
+            producer.flush()
+            wait_until(lambda: figures(port).get(("zync_ingest_lag_offsets", name, "0"), 0) > 0)
+            wait_until(lambda: figures(port)["zync_ingest_lag_seconds", name, "0"] > 2)
+        wait_until(lambda: lake.count() == 2)
+        wait_until(lambda: figures(port)["zync_ingest_lag_seconds", name, "0"] == 0)
+    finally:
+        process.kill()
+
+
 def test_what_does_not_get_on_is_alive_and_not_ready() -> None:
     metrics = Metrics(stuck_after=0.3)
     with serving("localhost:0", metrics) as port:
@@ -78,9 +99,10 @@ def test_an_address_that_is_none_or_taken_is_the_users_mistake(lake: Lake, topic
     lake.config()
     name = topic()
     with serving("localhost:0", SyncMetrics()) as port:
-        for address in (f"localhost:{port}", "nowhere", "localhost:99999999"):
+        for address in (f"localhost:{port}", "nowhere", ":9464", "localhost:99999999"):
             args = ("--topic", name, "--until-caught-up", "--metrics", address)
             done = zync("sync-from", "kafka", "raw", *args, cwd=lake.folder, check=False)
             assert done.returncode == 2, done.stderr
-            assert done.stderr.startswith(f"zync: --metrics {address}: cannot listen there")
+            assert done.stderr.startswith(f"zync: --metrics {address}: ")
+            assert "give HOST:PORT" in done.stderr
     assert not Path(lake.raw).exists()

@@ -38,8 +38,9 @@ def test_a_signal_commits_what_is_in_hand_and_prints_the_summary(lake: Lake, top
     assert [json.loads(value)["n"] for value in lake.values()] == [*range(57)]
     summary = json.loads(out)
     assert (summary["records"], summary["commits"], summary["lag"]) == (57, 2, 0)
-    commits = [json.loads(line) for line in err.splitlines()]
-    assert [(one["level"], one["event"], one["records"]) for one in commits] == [
+    lines = [json.loads(line) for line in err.splitlines()]
+    assert [(one["level"], one["event"], one.get("records") or one["partitions"]) for one in lines] == [
+        ("info", "assigned", [f"{name}/0"]),
         ("info", "commit", 50),
         ("info", "commit", 7),
     ]
@@ -148,7 +149,8 @@ def test_of_two_members_of_one_name_the_first_ends_and_says_why(lake: Lake, topi
         if second:
             second.kill()
     assert first.returncode == 1
-    committed, why = said.splitlines()
+    begun, committed, why = said.splitlines()
+    assert begun == f"zync: now read here: {name}/0"
     assert committed.startswith("committed 1 record")
     assert "another sync-from came with the same --instance (group.instance.id)" in why
     assert lake.offsets(name) == [0, 1]

@@ -41,6 +41,15 @@ def _given(parse: Callable[[str], T], metavar: str, **said: Any) -> Any:
     return typer.Option(parser=lambda given: parsed(parse, given), metavar=metavar, **said)
 
 
+def _some(text: str) -> int:
+    """A size that is not nothing."""
+    found = size(text)
+    if not found:
+        msg = f"{text} is too little: a commit has a record at least"
+        raise ValueError(msg)
+    return found
+
+
 Lake = Annotated[str | None, typer.Option("--lake", envvar="ZYNC_LAKE", help="Folder or URI of the tables.")]
 ConfigFile = Annotated[Path | None, typer.Option("--config", envvar="ZYNC_CONFIG", help="Default zync.yaml.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Results as JSON, for programs.")]
@@ -48,7 +57,7 @@ Debug = Annotated[
     bool, typer.Option("--debug", help="Tracebacks and details on errors.", callback=lambda on: _debug(on=on))
 ]
 CommitEvery = Annotated[timedelta, _given(duration, "TIME", show_default="5s")]
-CommitBytes = Annotated[int | None, _given(size, "SIZE", help="Default: as --max-memory allows.")]
+CommitBytes = Annotated[int | None, _given(_some, "SIZE", help="Default: as --max-memory allows.")]
 MaxMemory = Annotated[int, _given(memory.limit, "SIZE", help="Stay below, about; 300MB or more.", show_default="1GB")]
 Retain = Annotated[timedelta | None, _given(duration, "TIME", help="Keep what is younger, like 30d.")]
 Older = Annotated[timedelta | None, _given(duration, "TIME", help="Begun at least so long ago, like 1h or 7d.")]
@@ -79,13 +88,13 @@ def starting_point(text: str) -> "Literal['earliest', 'latest'] | datetime":
     return found
 
 
-def partition_offset(text: str) -> tuple[str, int, int]:
-    """The topic, partition and offset that `orders:0=1200` names."""
+def partition_offset(text: str) -> tuple[tuple[str, int], int]:
+    """The topic and partition, and the offset, that `orders:0=1200` names."""
     match = re.fullmatch(r"(.+):(\d+)=(\d+)", text)
     if not match:
         msg = f"{text!r} is not TOPIC:PARTITION=OFFSET, like orders:0=1200"
         raise typer.BadParameter(msg)
-    return match[1], int(match[2]), int(match[3])
+    return (match[1], int(match[2])), int(match[3])
 
 
 def _debug(*, on: bool) -> bool:

@@ -78,7 +78,11 @@ def sync_from(
     if force and start is None and not from_offset:
         msg = "it is for --from and --from-offset"
         raise typer.BadParameter(msg, param_hint="--force")
-    offsets = {Source(*at[:2]): at[2] for at in map(partition_offset, from_offset or ())}
+    offsets: dict[Source, int] = {}
+    for source_partition, at in map(partition_offset, from_offset or ()):
+        if offsets.setdefault(Source(*source_partition), at) != at:
+            msg = "{}:{} is to begin at two offsets".format(*source_partition)
+            raise typer.BadParameter(msg, param_hint="--from-offset")
 
     settings, out = read_config(config, lake), Output(as_json=as_json)
     settings = settings.with_kafka(bootstrap_servers=bootstrap_servers, group_instance_id=instance)

@@ -1,5 +1,6 @@
 """`--from` and `--from-offset`: where reading is to begin, put on record before it does."""
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,7 +13,9 @@ from zync.ingest.append import Appender
 from zync.ingest.batch import Batch, Slice, Source
 from zync.ingest.broker import Bounds, Brokers
 from zync.ingest.raw import stored_id, stored_position
+from zync.output import amount, event
 
+log = logging.getLogger(__name__)
 _SHOWN = 3
 
 
@@ -38,12 +41,16 @@ def put_on_record(begin: Begin, brokers: Brokers, location: str, sources: Iterab
     bounds = brokers.bounds(sources)
     wanted = _wanted(begin, brokers, bounds)
     ids = brokers.topic_ids(source.topic for source in wanted)
+    moved: dict[Source, tuple[int, int]] = {}
 
     def plan(table: DeltaTable) -> Batch:
         stored = {source: stored_position(table, source) for source in wanted}
-        moved = {source: at for source, at in wanted.items() if stored[source] not in (None, at)}
+        moved.clear()  # planned anew, perhaps
+        for source, at in wanted.items():
+            if (old := stored[source]) not in (None, at):
+                moved[source] = (old, at)
         if moved and not begin.force:
-            said = "; ".join(f"{one} is at {stored[one]}, not {at}" for one, at in sorted(moved.items())[:_SHOWN])
+            said = "; ".join(f"{one} is at {old}, not {at}" for one, (old, at) in sorted(moved.items())[:_SHOWN])
             more = f" (and {len(moved) - _SHOWN} more)" if len(moved) > _SHOWN else ""
             msg = (
                 f"raw has positions already: {said}{more}. It goes on from where it is without --from and "
@@ -53,12 +60,16 @@ def put_on_record(begin: Begin, brokers: Brokers, location: str, sources: Iterab
         batch = Batch()
         for source, at in wanted.items():
             if stored[source] != at:
-                old = stored[source]
-                gap = None if old is None else (old, at)
-                batch.slices[source] = Slice(old, at, ids.get(source.topic), gap, stored_id(table, source))
+                batch.slices[source] = Slice(
+                    stored[source], at, ids.get(source.topic), moved.get(source), stored_id(table, source)
+                )
         return batch
 
     Appender(location).append_planned(plan)
+    for source, (old, at) in sorted(moved.items()):
+        what = f"{amount(at - old, 'offset')} passed over" if at > old else f"{amount(old - at, 'offset')} read again"
+        extra = event("moved", **source._asdict(), stored=old, offset=at)
+        log.warning("%s was at %s and goes on from %s: %s, on record", source, old, at, what, extra=extra)
 
 
 def _wanted(begin: Begin, brokers: Brokers, bounds: dict[Source, Bounds]) -> dict[Source, int]:

@@ -30,7 +30,7 @@ from zync.ingest.convert import first_times, to_arrow
 from zync.ingest.group import Group, check_properties
 from zync.ingest.raw import check_newest, ensure_raw
 from zync.lake import refresh
-from zync.output import event
+from zync.output import byte_size, event
 
 if TYPE_CHECKING:
     from zync.metrics import IngestMetrics
@@ -46,6 +46,8 @@ _LOOK_SECONDS = 0.5
 _MEASURE_SECONDS = 1.0
 _ASKING_SECONDS = 1.0
 _PATIENCE_SECONDS = 30.0
+_NAMED = 10
+"""So many partitions are named in a line for people; programs get all."""
 _ENDS = (
     KafkaError._FATAL,  # noqa: SLF001 - an error may be of this code and not say that it is `fatal()`
     KafkaError._AUTHENTICATION,  # noqa: SLF001
@@ -152,7 +154,9 @@ class _Run:
         self.batch = Batch()
         self.failed: ZyncError | None = None
         self.done = Ingested()
-        self.warned = float("-inf")
+        self.away = False
+        self.warned, self.asked = float("-inf"), 0.0
+        self.stalled: dict[Source, tuple[int, float]] = {}
         self.looked = 0.0
         self.began = 0.0
         self.measured = 0.0
@@ -161,7 +165,8 @@ class _Run:
         self.share = memory.share(ingest.max_memory)
         self.commit_bytes = min(ingest.commit_bytes or 2 * self.share, 2 * self.share)
         if ingest.commit_bytes and ingest.commit_bytes > self.commit_bytes:
-            log.warning("--commit-bytes is more than fits in --max-memory: %s a commit at most", self.commit_bytes)
+            at_most = byte_size(self.commit_bytes)
+            log.warning("--commit-bytes is more than fits in --max-memory: %s a commit at most", at_most)
         self.message_bytes = _LARGE
         self.group = Group(
             {**memory.properties(self.share), **ingest.kafka},
@@ -195,6 +200,7 @@ class _Run:
             while not self.stop.is_set() and not (self.ingest.until_caught_up and self.caught_up()):
                 self.held.moved.clear()
                 self.measure()
+                self.look_whether_back()
                 messages = self.consumer.consume(self.at_most(), self.gathering_seconds())
                 if self.failed:
                     raise self.failed
@@ -258,11 +264,23 @@ class _Run:
             self.failed = self.ended_by(error)
         elif error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT):  # noqa: SLF001 - 20 a second
             if time.monotonic() - self.warned > _WARN_SECONDS:
-                self.warned = time.monotonic()
+                self.away, self.warned = True, time.monotonic()
                 why = self.brokers.servers, error.str()
                 log.warning("no answer from Kafka at %s (%s); trying on", *why, extra=event("kafka_away"))
         else:
             log.warning("kafka: %s", error.str())
+
+    def look_whether_back(self) -> None:
+        """Says that Kafka answers again, once it does: where nothing comes, nothing else would tell."""
+        if not self.away or time.monotonic() - max(self.asked, self.warned) < _MEASURE_SECONDS:
+            return
+        self.asked = time.monotonic()
+        try:
+            self.consumer.list_topics(timeout=_ASKING_SECONDS)
+        except KafkaException:
+            return
+        self.away = False
+        log.info("Kafka at %s answers again", self.brokers.servers, extra=event("kafka_back"))
 
     def ended_by(self, error: KafkaError) -> ZyncError:
         text = error.str()
@@ -277,10 +295,10 @@ class _Run:
 
     def on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self.done.rebalances += 1
-        self.say_of("now read here", "assigned", partitions)
         try:
             self.flush(self.patience)
             self.consumer.incremental_assign(self.begin(_sources(partitions)))
+            self.say_of("now read here", "assigned", partitions)
         except ZyncError as error:
             self.failed = error
 
@@ -301,10 +319,11 @@ class _Run:
         self.forget(partitions)
 
     def say_of(self, what: str, name: str, partitions: list[TopicPartition]) -> None:
-        """A line of the log, but for the partitions that it begins and ends with."""
-        if partitions and self.done.commits and not self.closing:
-            names = list(map(str, _sources(partitions)))
-            log.info("%s: %s", what, ", ".join(names), extra=event(name, partitions=names))
+        """A line of the log, but for the partitions that it ends with."""
+        if partitions and not self.closing:
+            names = list(map(str, sorted(_sources(partitions))))
+            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            log.info("%s: %s%s", what, ", ".join(names[:_NAMED]), more, extra=event(name, partitions=names))
 
     def begin(self, sources: list[Source]) -> list[TopicPartition]:
         """Where reading of those partitions begins, as raw says; nothing is in hand of them then."""
@@ -427,7 +446,15 @@ class _Run:
             if ends is None and not cached:  # the broker is away: the others would have us wait as long each
                 return
             if ends and ends[1] >= 0:  # something was fetched of it
-                behind[source] = max(0, ends[1] - self.held.landed.get(source, at.next))
+                landed = self.held.landed.get(source, at.next)
+                behind[source] = max(0, ends[1] - landed)
+                if not behind[source]:
+                    self.stalled.pop(source, None)
+                elif self.stalled.get(source, (-1, 0.0))[0] != landed:
+                    self.stalled[source] = (landed, time.time())
+        for source, (landed, since) in self.stalled.items():  # nothing of it is in hand to tell when it is of
+            if self.held.landed.get(source) == landed:
+                waiting.setdefault(source, since)
         self.metrics.behind(behind, waiting)
 
     def at_targets(self) -> bool:
