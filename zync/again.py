@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
-from zync.config import RESERVED_TOPIC, Config
+from zync.config import Config
 from zync.errors import UsageError
 from zync.files import data_files, dataset
 from zync.frames import read_parquet
-from zync.ingest.raw import DECISIONS, RAW_SCHEMA, existing_raw, first_seqno, next_seqno, stored_position
+from zync.ingest.raw import existing_raw, first_seqno, next_seqno
 from zync.lake import open_table
 from zync.sql import statement
 from zync.staging.commit import owned
 from zync.staging.table import STAGING_SCHEMA, existing_staging, spark_schema
 from zync.sync import Outcome, Syncer
+from zync.transactions.decisions import decisions
 from zync.transactions.judge import REVISITING
 
 if TYPE_CHECKING:
@@ -85,30 +86,16 @@ def _before_revisits(raw: DeltaTable) -> list[int]:
 
     Decisions that follow each other need one such end, up to the second about one id.
     """
-    paths = [file.path for file in data_files(raw, "seqno")]
-    if not paths or stored_position(raw, DECISIONS) is None:
-        return []
-    ours = ds.field("kafka", "topic") == RESERVED_TOPIC
-    rows = dataset(raw, paths, RAW_SCHEMA).to_table(columns=["seqno", "value"], filter=ours).sort_by("seqno")
     cuts, last, together = [], 0, set[str]()
-    for seqno, value in zip(rows["seqno"].to_pylist(), rows["value"].to_pylist(), strict=True):
-        txn = _revisited(value)
-        if txn is not None:
+    for seqno, one in decisions(raw):
+        if one.get("decision") in REVISITING:
+            txn = str(one.get("txn"))
             if seqno != last + 1 or txn in together:
                 cuts.append(seqno - 1)
                 together.clear()
             last = seqno
             together.add(txn)
     return cuts
-
-
-def _revisited(value: bytes | None) -> str | None:
-    """The transaction that a redrive or a drop is about; None where a record of the reserved topic is no such thing."""
-    try:
-        one = json.loads(value or b"")
-    except (ValueError, RecursionError):
-        return None
-    return str(one.get("txn")) if isinstance(one, dict) and one.get("decision") in REVISITING else None
 
 
 def _different(one: str, other: str) -> list[str]:

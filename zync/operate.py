@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,8 @@ from zync.ingest.raw import RAW_SCHEMA, existing_raw
 from zync.output import amount, printable
 from zync.staging.table import STAGING_SCHEMA, existing_staging
 from zync.transactions.debezium.missing import Seen, missing
-from zync.transactions.known import read_known
+from zync.transactions.decisions import decisions
+from zync.transactions.known import read_cursor, read_known
 from zync.transactions.set_aside import REVISITS, id_of, read_set_aside
 
 STATES = {
@@ -35,6 +36,7 @@ STATES = {
     "discarded": "discarded",
 }
 """States of a transaction by the names that commands use, and the kinds of rows that staging has for them."""
+_UNDECIDED = ("in-flight", "expired", "quarantined", "late")
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Transaction:
     seqno: of its first record in flight, or of what settled it. records: seqnos as (first, last). since: when its
     first record was ingested. topics: where its records are, counted. held: it is whole, and waits for its turn in the
     order of commit. so_far: the values of `done`'s aggregates as they stand in its text, where they are kept.
+    decided: what was decided about it, where no sync has met that yet.
     """
 
     id: str
@@ -57,6 +60,7 @@ class Transaction:
     topics: dict[str, int] = field(default_factory=dict)
     held: bool = False
     so_far: tuple[Any, ...] = ()
+    decided: str | None = None
 
 
 def transactions(
@@ -78,8 +82,8 @@ def transactions(
     raw_table = existing_raw(raw)
     found = find(staging, [state] if state else STATES, older)
     if older is None and topic is None:
-        return _with_places(found[:limit], raw_table)
-    found = _with_places(found, raw_table)
+        return _with_decisions(_with_places(found[:limit], raw_table), raw_table, staging)
+    found = _with_decisions(_with_places(found, raw_table), raw_table, staging)
     now = datetime.now(UTC)
     found = [one for one in found if older is None or (one.since is not None and now - one.since >= older)]
     return [one for one in found if topic is None or topic in one.topics][:limit]
@@ -107,7 +111,7 @@ def show(raw: str, staging: str, txn: str, config: Config) -> dict[str, Any]:
         raise UsageError(msg)
     newest = max(mine, key=lambda one: (one.state != "late", one.seqno))
     records = [*_raw_rows(raw_table, newest.records)]
-    (one,) = _with_places([newest], raw_table)
+    (one,) = _with_decisions(_with_places([newest], raw_table), raw_table, staging)
     return {
         "txn": one.id,
         "state": one.state,
@@ -115,6 +119,7 @@ def show(raw: str, staging: str, txn: str, config: Config) -> dict[str, Any]:
         "since": one.since,
         "reason": one.reason,
         "rule": one.rule,
+        "decided": one.decided,
         "missing": _missing(records, one, config),
         "partitions": dict(Counter(f"{row['kafka']['topic']}/{row['kafka']['partition']}" for row in records)),
         "late": [
@@ -132,6 +137,8 @@ def describe(one: dict[str, Any]) -> str:
     lines = [f"transaction {one['txn']}: {one['state']} since {one['since']}, {amount(len(one['records']), 'record')}"]
     if one["reason"]:
         lines.append(f"  because {one['reason']}" + (f" (rule {one['rule']})" if one["rule"] else ""))
+    if one["decided"]:
+        lines.append(f"  decided: {one['decided']}; the next sync acts on it")
     lines += [f"  missing: {text}" for text in one["missing"]]
     lines += [f"  {place}: {amount(count, 'record')}" for place, count in one["partitions"].items()]
     lines += [f"  {_line(record)}" for record in one["records"]]
@@ -157,8 +164,8 @@ def _all(table: DeltaTable, states: Collection[str], txn: str | None = None) -> 
             yield _transaction(row, names.get(row["kind"], row["kind"]))
     if wanted & {"quarantined", "late"}:
         aside = read_set_aside(table, None if txn is None else {txn})
-        for state, rows in (("quarantined", aside.quarantined), ("late", aside.late)):
-            yield from (_transaction(row, state) for row in rows.values() if state in wanted)
+        for state, rows in (("quarantined", chain(*aside.quarantined.values())), ("late", aside.late.values())):
+            yield from (_transaction(row, state) for row in rows if state in wanted)
 
 
 def _is(txn: str) -> ds.Expression:
@@ -248,6 +255,19 @@ def _with_places(some: list[Transaction], raw: DeltaTable) -> list[Transaction]:
             topics[owner][name] += 1
             since[owner] = since[owner] or ingested
     return [replace(one, since=at, topics=dict(where)) for one, at, where in zip(some, since, topics, strict=True)]
+
+
+def _with_decisions(some: list[Transaction], raw: DeltaTable, staging: str) -> list[Transaction]:
+    """With what was decided of those that are not settled, behind what the newest sync has seen."""
+    made = [one for _, one in decisions(raw, above=read_cursor(existing_staging(staging)).head)]
+    said: dict[str, list[str]] = {}
+    for one in made:
+        said.setdefault(str(one.get("txn")), []).append(f"{one.get('decision')} by {one.get('who')}: {one.get('why')}")
+    found = []
+    for each in some:  # of several of one id, the first is decided about first
+        mine = said.get(each.id) if each.state in _UNDECIDED else None
+        found.append(replace(each, decided=mine.pop(0) if mine else None))
+    return found
 
 
 def _raw_rows(

@@ -140,7 +140,7 @@ def _set_aside(table: Any) -> dict[str, int]:
 
 def _undecided(table: Any) -> dict[str, int]:
     found = read_set_aside(table)
-    return {"quarantined": len(found.quarantined), "late": len(found.late)}
+    return {"quarantined": sum(map(len, found.quarantined.values())), "late": len(found.late)}
 
 
 def _lag(at: Positions, config: Config) -> tuple[dict[str, int] | None, str | None]:

@@ -14,6 +14,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -135,7 +136,8 @@ def needed_from(staging: DeltaTable, remember: int) -> int:
     known, aside = read_known(staging, 0), read_set_aside(staging)
     lowest = [known.cursor.seqno + 1]
     lowest += [part["first"] for row in known.in_flight.to_pylist() for part in row["records"]]
-    lowest += [part["first"] for row in (*aside.quarantined.values(), *aside.late.values()) for part in row["records"]]
+    rows = chain(*aside.quarantined.values(), aside.late.values())
+    lowest += [part["first"] for row in rows for part in row["records"]]
     if remember:
         recent = _rows(staging, ds.field("seqno") > known.cursor.head - remember, known.cursor.head - remember)
         lowest += filter(None, (pc.min(_ranges(rows)["first"]).as_py() for rows in recent))

@@ -18,7 +18,7 @@ from zync.decide import decide, undecided
 from zync.errors import UsageError
 from zync.ingest.load import load
 from zync.lake import commit_properties
-from zync.operate import show, transactions
+from zync.operate import describe, show, transactions
 from zync.staging.table import STAGING_SCHEMA, SYNC
 from zync.sync import Syncer
 from zync.transactions.debezium.missing import Seen, missing
@@ -70,8 +70,11 @@ def test_a_decision_acts_once_and_stays_on_record(
         assert [*found.chosen] == [SHORT]
     assert undecided(staging, [], "in-flight", timedelta(hours=1)).chosen == {}
     seqno = decide(raw, [SHORT, SHORT], action, "agreed with the owners", who="ann").first_seqno
-    before = len([row for row in rows(stuck / "staging") if row["kind"] == "output"])
     config = pipeline(stuck, "dbz.copy360_kill9_midoffset")
+    (one,) = transactions(raw, staging)
+    assert one.decided == f"{action} by ann: agreed with the owners"
+    assert f"decided: {one.decided}; the next sync acts on it" in describe(show(raw, staging, SHORT, config))
+    before = len([row for row in rows(stuck / "staging") if row["kind"] == "output"])
     outcome = Syncer(config, raw, staging, spark).sync()
     assert (outcome.in_flight, outcome.cursor) == (0, outcome.head)
     found = rows(stuck / "staging")

@@ -14,7 +14,7 @@ from zync.again import replay
 from zync.decide import SET_ASIDE, decide, undecided
 from zync.errors import UsageError
 from zync.ingest.load import load
-from zync.operate import describe, groups, kind_of, show
+from zync.operate import describe, groups, kind_of, show, transactions
 from zync.query import query
 from zync.staging.table import STAGING_SCHEMA
 from zync.status import describe as describe_status
@@ -142,12 +142,18 @@ def test_what_is_set_aside_is_what_nobody_decided_about_by_its_newest_failure(tm
     ]
     write_deltalake(tmp_path / "staging", pa.Table.from_pylist(lines, schema=STAGING_SCHEMA))
     found = read_set_aside(DeltaTable(tmp_path / "staging"))
-    assert {txn: (row["seqno"], row["reason"], row["records"]) for txn, row in found.quarantined.items()} == {
-        "a/0/7": (2, "broken", ranges(2)),
-        "x": (5, "once more", ranges(4)),
-        "": (8, "no name", ranges(8)),
-        "y": (14, "late and bad", ranges(12)),
-    }
+    aside = [
+        (txn, row["seqno"], row["reason"], row["records"])
+        for txn in found.quarantined
+        for row in found.quarantined[txn]
+    ]
+    assert aside == [
+        ("a/0/7", 2, "broken", ranges(2)),
+        ("x", 5, "once more", ranges(4)),
+        ("", 8, "no name", ranges(8)),
+        ("", 15, "a second of that id", ranges(15)),
+        ("y", 14, "late and bad", ranges(12)),
+    ]
     assert {txn: row["records"] for txn, row in found.late.items()} == {"x": ranges(11)}
     few = read_set_aside(DeltaTable(tmp_path / "staging"), {"y", "z"})
     assert ([*few.quarantined], [*few.late]) == (["y"], [])
@@ -193,6 +199,30 @@ def test_a_part_of_a_transaction_is_not_redriven_as_if_it_were_all_of_it(tmp_pat
     replay(spark, load_config(config), raw, str(tmp_path / "lake" / "staging2"), None, staging, lambda _: None)
     whole = [json.loads(row["value"])["k"] for row in rows(tmp_path / "lake" / "staging2") if row["kind"] == "output"]
     assert whole == ["1a", "1b", "3", "2a", "2b"]
+
+
+def test_of_several_of_one_id_each_is_listed_and_a_decision_is_about_the_first(tmp_path: Path, spark: Any) -> None:
+    """An id that comes again once it is forgotten is of another transaction."""
+    rules = "outputs: [{topic: out, sql: out.sql}]\n"
+    (tmp_path / "zync.yaml").write_text(
+        f"topics: {{a: {{id: 'value:txn'}}}}\ntransactions: {{done: count(*) = 1, remember: 1}}\n{rules}"
+    )
+    (tmp_path / "out.sql").write_text("SELECT seqno, CAST(value:x::string AS INT) AS x FROM a")
+    raw, staging = str(tmp_path / "lake" / "raw"), str(tmp_path / "lake" / "staging")
+    for values in (({"txn": 1, "x": "bad"}, {"txn": 2, "x": 1}, {"txn": 3, "x": 2}), ({"txn": 1, "x": "worse"},)):
+        lines = [json.dumps({"topic": "a", "value": one}) for one in values]
+        (tmp_path / "more.jsonl").write_text("\n".join(lines))
+        load(raw, [str(tmp_path / "more.jsonl")])
+        assert sync(tmp_path, spark).set_aside == {"quarantined": 1}
+    assert [(one["count"], one["ids"]) for one in groups(raw, staging)] == [(2, ["1", "1"])]
+    (tmp_path / "out.sql").write_text("SELECT seqno, value:x::string AS x FROM a")
+    decide(raw, ["1"], "redrive", "the first", who="ann")
+    assert [one.decided for one in transactions(raw, staging)] == ["redrive by ann: the first", None]
+    decide(raw, ["1"], "redrive", "the second", who="ann")
+    assert sync(tmp_path, spark).transactions == 2
+    assert [row["x"] for _, _, row in out(tmp_path)] == [1, 2, "bad", "worse"]
+    assert groups(raw, staging) == []
+    assert sound(tmp_path)
 
 
 def test_what_came_late_is_redriven_as_a_transaction_of_its_own_and_so_in_a_replay(lake: Path, spark: Any) -> None:

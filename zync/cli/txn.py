@@ -58,7 +58,8 @@ def list_(
         topics = ", ".join(f"{name} {count}" for name, count in one.topics.items())
         why = f": {one.reason}" if one.reason else ": whole, waits for its turn" if one.held else ""
         since = f"{one.since:%Y-%m-%d %H:%M:%S}" if one.since else "?"
-        out.line(f"{one.state}  {one.id}  since {since}  seqno {one.seqno}  {topics}{why}")
+        decided = f" (decided: {one.decided}; the next sync acts on it)" if one.decided else ""
+        out.line(f"{one.state}  {one.id}  since {since}  seqno {one.seqno}  {topics}{why}{decided}")
     if not found:
         out.line("none")
 

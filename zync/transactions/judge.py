@@ -177,7 +177,9 @@ def _revisit(sync: Sync, assembled: Assembled) -> "tuple[Assembled, DataFrame]":
     acting: dict[int, Decision] = {}
     by_themselves: set[int] = set()
     for one in sorted(asked, key=lambda one: one.seqno):
-        row = (aside.quarantined if one.records is None else aside.late).get(one.txn)
+        row = aside.late.get(one.txn)
+        if one.records is None:  # the first that no other decision of this sync is about
+            row = next((each for each in aside.quarantined.get(one.txn, ()) if each["records"]), None)
         set_aside = row["records"] if row else []
         records = set_aside if one.records is None else one.records
         if row and records and seqnos(records) <= seqnos(set_aside):

@@ -25,11 +25,12 @@ _COLUMNS = ["kind", "seqno", "txn", "kafka", "records", "count", "since", "state
 class SetAside:
     """Staging's rows of what is set aside now, by id (a record by itself: its place in Kafka).
 
-    quarantined: of each id the first that nobody decided about, in the order of seqno; what was redriven and failed
-    again has the row of the last time, with the records of the first. late: all of an id as one row.
+    quarantined: of each id those that nobody decided about, in the order of seqno: the first is the one that a decision
+    is about; what was redriven and failed again has the row of the last time, with the records of the first. late: all
+    of an id as one row.
     """
 
-    quarantined: dict[str, Row] = field(default_factory=dict)
+    quarantined: dict[str, list[Row]] = field(default_factory=dict)
     late: dict[str, Row] = field(default_factory=dict)
 
 
@@ -61,9 +62,9 @@ def read_set_aside(table: DeltaTable, wanted: Collection[str] | None = None) -> 
                 there[name] = [one for one in there.get(name, []) if not seqnos(one["records"]) <= gone]
         if row["kind"] in ("quarantined", "late"):
             (quarantined if row["kind"] == "quarantined" else late).setdefault(name, []).append(row)
-    firsts = sorted(((name, rows[0]) for name, rows in quarantined.items() if rows), key=lambda one: one[1]["seqno"])
+    in_order = sorted(((name, rows) for name, rows in quarantined.items() if rows), key=lambda one: one[1][0]["seqno"])
     together = {name: _together(rows) for name, rows in late.items() if rows}
-    return SetAside(dict(firsts), together)
+    return SetAside(dict(in_order), together)
 
 
 def seqnos(ranges: Ranges) -> set[int]:
