@@ -13,11 +13,12 @@ import pytest
 from tests.cdc.test_captures import SEED, pipeline
 from tests.conftest import rows
 from zync import pace, under_way
-from zync.decide import SET_ASIDE, decide, undecided
 from zync.errors import UsageError
 from zync.etl.explain import explain
 from zync.ingest.load import load
-from zync.operate import show, transactions
+from zync.operate.decide import SET_ASIDE, decide, undecided
+from zync.operate.listed import transactions
+from zync.operate.shown import show
 from zync.sync import Syncer
 from zync.transactions import judge
 from zync.verify import verify

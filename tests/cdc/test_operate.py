@@ -14,11 +14,12 @@ from tests.cdc.captures import read
 from tests.cdc.test_captures import pipeline, sync_in_cuts
 from tests.conftest import rows, zync
 from zync.config import Config, Transactions
-from zync.decide import decide, undecided
 from zync.errors import UsageError
 from zync.ingest.load import load
 from zync.lake import commit_properties
-from zync.operate import describe, show, transactions
+from zync.operate.decide import decide, undecided
+from zync.operate.listed import transactions
+from zync.operate.shown import describe, show
 from zync.staging.table import STAGING_SCHEMA, SYNC
 from zync.sync import Syncer
 from zync.transactions.debezium.missing import Seen, missing

@@ -11,10 +11,12 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.conftest import rows, zync
 from zync.again import replay
-from zync.decide import SET_ASIDE, decide, undecided
 from zync.errors import UsageError
 from zync.ingest.load import load
-from zync.operate import describe, groups, kind_of, show, transactions
+from zync.operate.decide import SET_ASIDE, decide, undecided
+from zync.operate.groups import groups, kind_of
+from zync.operate.listed import transactions
+from zync.operate.shown import describe, show
 from zync.query import query
 from zync.staging.table import STAGING_SCHEMA
 from zync.status import describe as describe_status

@@ -17,12 +17,12 @@ from tests.conftest import rows, zync
 from tests.spark.conftest import COUNTED, Pipeline, maintain_and_die
 from zync.again import diff, replay
 from zync.config import Topic, Transactions
-from zync.decide import IN_FLIGHT, SET_ASIDE, decide, undecided
 from zync.errors import UsageError
 from zync.files import data_files
 from zync.ingest.raw import first_seqno
 from zync.maintain import Maintained, Trimming, maintain
-from zync.operate import find, transactions
+from zync.operate.decide import IN_FLIGHT, SET_ASIDE, decide, undecided
+from zync.operate.listed import find, transactions
 from zync.status import describe, status
 from zync.verify import verify
 

@@ -12,7 +12,7 @@ from zync.output import Output, amount
 from zync.places import locate
 
 if TYPE_CHECKING:
-    from zync.decide import Action
+    from zync.operate.decide import Action
 
 txn = typer.Typer(no_args_is_help=True, help="Look at transactions that are not done, and decide about them.")
 
@@ -45,7 +45,7 @@ def list_(
     """
     from dataclasses import asdict
 
-    from zync.operate import transactions
+    from zync.operate.listed import transactions
 
     settings, out = read_config(config, lake), Output(as_json=as_json)
     raw, staging = locate("raw", settings.lake), locate("staging", settings.lake)
@@ -77,11 +77,11 @@ def show(
     \b
     zync txn show 15023
     """
-    from zync import operate
+    from zync.operate import shown
 
     settings = read_config(config, lake)
-    found = operate.show(locate("raw", settings.lake), locate("staging", settings.lake), txn_id, settings)
-    Output(as_json=as_json).result(found, operate.describe(found))
+    found = shown.show(locate("raw", settings.lake), locate("staging", settings.lake), txn_id, settings)
+    Output(as_json=as_json).result(found, shown.describe(found))
 
 
 def _about_in_flight(action: "Action", text: str) -> None:
@@ -132,7 +132,7 @@ def _decide(
     config: Path | None,
     as_json: bool,
 ) -> None:
-    from zync.decide import IN_FLIGHT, SET_ASIDE, decide, undecided
+    from zync.operate.decide import IN_FLIGHT, SET_ASIDE, decide, undecided
 
     settings, out = read_config(config, lake), Output(as_json=as_json)
     raw, staging = locate("raw", settings.lake), locate("staging", settings.lake)
@@ -158,7 +158,7 @@ def dlq_list(lake: Lake = None, config: ConfigFile = None, as_json: AsJson = Fal
     \b
     zync dlq list
     """
-    from zync.operate import groups
+    from zync.operate.groups import groups
 
     settings, out = read_config(config, lake), Output(as_json=as_json)
     found = groups(locate("raw", settings.lake), locate("staging", settings.lake))

@@ -24,7 +24,7 @@ from zync.ingest.batch import RECORD_SCHEMA, TIMESTAMP, Source, last_offsets
 from zync.lake import app_transactions, ensure_table, existing_table, of_kind
 
 DECISIONS = Source(RESERVED_TOPIC, 0)
-"""Where operators' decisions are in raw: see `zync.decide`."""
+"""Where operators' decisions are in raw: see `zync.operate.decide`."""
 SEQNO = "zync/seqno"
 INGESTED = "zync/ingested"
 START = "zync/start"

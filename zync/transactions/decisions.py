@@ -11,7 +11,7 @@ from zync.ingest.raw import DECISIONS, RAW_SCHEMA, stored_position
 
 
 def decisions(raw: DeltaTable, above: int = 0) -> list[tuple[int, dict[str, Any]]]:
-    """Those of a larger seqno than `above`, in order: (seqno, what `zync.decide` wrote; {} for what it did not)."""
+    """Those above that seqno, in order: (seqno, what `zync.operate.decide` wrote; {} for what it did not)."""
     paths = [file.path for file in data_files(raw, "seqno", above=above)]
     if not paths or stored_position(raw, DECISIONS) is None:
         return []

@@ -1,4 +1,4 @@
-"""What operators see of transactions that are not simply done, and why they are not. Read without Spark."""
+"""Transactions that are not simply done, listed, with where their records are and what was decided. No Spark."""
 
 import json
 import re
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
-from zync.cat import shown
-from zync.config import Config
 from zync.errors import UsageError
 from zync.files import data_files, dataset
 from zync.ingest.raw import RAW_SCHEMA, existing_raw
-from zync.output import amount, printable
 from zync.staging.table import STAGING_SCHEMA, existing_staging
-from zync.transactions.debezium.missing import Seen, missing
 from zync.transactions.decisions import decisions
 from zync.transactions.known import read_cursor, read_known
 from zync.transactions.set_aside import REVISITS, id_of, read_set_aside
@@ -82,8 +78,8 @@ def transactions(
     raw_table = existing_raw(raw)
     found = find(staging, [state] if state else STATES, older)
     if older is None and topic is None:
-        return _with_decisions(_with_places(found[:limit], raw_table), raw_table, staging)
-    found = _with_decisions(_with_places(found, raw_table), raw_table, staging)
+        return with_decisions(with_places(found[:limit], raw_table), raw_table, staging)
+    found = with_decisions(with_places(found, raw_table), raw_table, staging)
     now = datetime.now(UTC)
     found = [one for one in found if older is None or (one.since is not None and now - one.since >= older)]
     return [one for one in found if topic is None or topic in one.topics][:limit]
@@ -94,63 +90,12 @@ def find(staging: str, states: Collection[str], older: timedelta | None = None) 
 
     `older`: without those in flight that began later. Of the others staging does not know when they began.
     """
-    found = sorted(_all(existing_staging(staging), states), key=lambda one: one.seqno)
+    found = sorted(all_of(existing_staging(staging), states), key=lambda one: one.seqno)
     now = datetime.now(UTC)
     return [one for one in found if older is None or one.since is None or now - one.since >= older]
 
 
-def show(raw: str, staging: str, txn: str, config: Config) -> dict[str, Any]:
-    """All that is known of one transaction: its state, its records in order, and what it waits for.
-
-    UsageError where staging knows of no such transaction that is not done.
-    """
-    raw_table, table = existing_raw(raw), existing_staging(staging)
-    mine = [*_all(table, STATES, txn)]
-    if not mine:
-        msg = f"no transaction {txn!r} is in flight, set aside, or settled in {staging}: `zync txn list` names some"
-        raise UsageError(msg)
-    newest = max(mine, key=lambda one: (one.state != "late", one.seqno))
-    records = [*_raw_rows(raw_table, newest.records)]
-    (one,) = _with_decisions(_with_places([newest], raw_table), raw_table, staging)
-    return {
-        "txn": one.id,
-        "state": one.state,
-        "seqno": one.seqno,
-        "since": one.since,
-        "reason": one.reason,
-        "rule": one.rule,
-        "decided": one.decided,
-        "missing": _missing(records, one, config),
-        "partitions": dict(Counter(f"{row['kafka']['topic']}/{row['kafka']['partition']}" for row in records)),
-        "late": [
-            {**_record(row), "reason": other.reason}
-            for other in mine
-            if other.state == "late" and other is not newest
-            for row in _raw_rows(raw_table, other.records)
-        ],
-        "records": [_record(row) for row in records],
-    }
-
-
-def describe(one: dict[str, Any]) -> str:
-    """What `show` found, as lines for people."""
-    lines = [f"transaction {one['txn']}: {one['state']} since {one['since']}, {amount(len(one['records']), 'record')}"]
-    if one["reason"]:
-        lines.append(f"  because {one['reason']}" + (f" (rule {one['rule']})" if one["rule"] else ""))
-    if one["decided"]:
-        lines.append(f"  decided: {one['decided']}; the next sync acts on it")
-    lines += [f"  missing: {text}" for text in one["missing"]]
-    lines += [f"  {place}: {amount(count, 'record')}" for place, count in one["partitions"].items()]
-    lines += [f"  {_line(record)}" for record in one["records"]]
-    lines += [f"  late ({record['reason']}): {_line(record)}" for record in one["late"]]
-    return "\n".join(map(printable, lines))
-
-
-def _line(record: dict[str, Any]) -> str:
-    return "{seqno} {topic}/{partition}/{offset} {value}".format(**record)
-
-
-def _all(table: DeltaTable, states: Collection[str], txn: str | None = None) -> Iterator[Transaction]:
+def all_of(table: DeltaTable, states: Collection[str], txn: str | None = None) -> Iterator[Transaction]:
     """Those in one of the states; where an id is given, those of that id alone, done or not."""
     names = {kind: name for name, kind in STATES.items()}
     wanted = {STATES[state] for state in states}
@@ -187,36 +132,6 @@ def _rows(table: DeltaTable, wanted: ds.Expression) -> list[dict[str, Any]]:
     return rows.sort_by("seqno").to_pylist()  # type: ignore[no-any-return]
 
 
-def groups(raw: str, staging: str) -> list[dict[str, Any]]:
-    """What is set aside, by rule and error (its numbers and quoted parts aside), the most frequent first.
-
-    Each with its state, a count, an example of the error, some ids, and where the first one's records are in Kafka.
-    """
-    raw_table = existing_raw(raw)
-    found: dict[tuple[str, str | None, str], list[Transaction]] = {}
-    for one in _all(existing_staging(staging), ("quarantined", "late")):
-        found.setdefault((one.state, one.rule, kind_of(one.reason or "")), []).append(one)
-    return [
-        {
-            "state": state,
-            "count": len(mine),
-            "rule": rule,
-            "error": mine[0].reason,
-            "ids": [one.id for one in mine[:5]],
-            "places": [
-                "{topic}/{partition}/{offset}".format(**row["kafka"])
-                for row in islice(_raw_rows(raw_table, mine[0].records, ["seqno", "kafka"]), 5)
-            ],
-        }
-        for (state, rule, _), mine in sorted(found.items(), key=lambda item: -len(item[1]))
-    ]
-
-
-def kind_of(error: str) -> str:
-    """The error without what differs from record to record: of Spark's errors what is quoted has its quotes escaped."""
-    return re.sub(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\d+""", "…", error)
-
-
 def _transaction(row: dict[str, Any], state: str) -> Transaction:
     kept = json.loads(row["state"] or "{}")
     ranges = sorted({(one["first"], one["last"]) for one in [*row["records"], *kept.get(REVISITS, [])]})
@@ -235,7 +150,7 @@ def _transaction(row: dict[str, Any], state: str) -> Transaction:
     )
 
 
-def _with_places(some: list[Transaction], raw: DeltaTable) -> list[Transaction]:
+def with_places(some: list[Transaction], raw: DeltaTable) -> list[Transaction]:
     """With what raw says of their records: in which topics they are, and when the first was ingested."""
     lengths = [sum(last - first + 1 for first, last in one.records) for one in some]
     owners = np.repeat(np.arange(len(some)), lengths)
@@ -257,7 +172,7 @@ def _with_places(some: list[Transaction], raw: DeltaTable) -> list[Transaction]:
     return [replace(one, since=at, topics=dict(where)) for one, at, where in zip(some, since, topics, strict=True)]
 
 
-def _with_decisions(some: list[Transaction], raw: DeltaTable, staging: str) -> list[Transaction]:
+def with_decisions(some: list[Transaction], raw: DeltaTable, staging: str) -> list[Transaction]:
     """With what was decided of those that are not settled, behind what the newest sync has seen."""
     made = [one for _, one in decisions(raw, above=read_cursor(existing_staging(staging)).head)]
     said: dict[str, list[str]] = {}
@@ -270,7 +185,7 @@ def _with_decisions(some: list[Transaction], raw: DeltaTable, staging: str) -> l
     return found
 
 
-def _raw_rows(
+def raw_rows(
     raw: DeltaTable, ranges: tuple[tuple[int, int], ...], columns: list[str] | None = None
 ) -> Iterator[dict[str, Any]]:
     """Raw's rows with those seqnos, in order; only files that can hold some are read."""
@@ -287,37 +202,3 @@ def _raw_rows(
 def _seqnos(ranges: tuple[tuple[int, int], ...]) -> Iterator[int]:
     for first, last in ranges:
         yield from range(first, last + 1)
-
-
-def _missing(records: list[dict[str, Any]], one: Transaction, config: Config) -> list[str]:
-    if one.state not in ("in-flight", "expired"):
-        return []
-    if one.held:
-        return ["it is whole: it waits for transactions that were committed before it (order: commit)"]
-    if config.transactions.preset == "debezium":
-        return missing([_debezium_record(row) for row in records], str(config.transactions.topic))
-    by_now = f", whose aggregates are {', '.join(map(json.dumps, one.so_far))} by now" if one.so_far else ""
-    return [f"it does not hold that {config.transactions.done}{by_now}"]
-
-
-def _debezium_record(row: dict[str, Any]) -> Seen:
-    try:
-        value = json.loads(row["value"]) if row["value"] else None
-    except (ValueError, RecursionError):
-        value = None
-    value = value if isinstance(value, dict) else {}
-    run = next((h["value"] for h in row["headers"] or () if h["key"] == "__debezium.context.runId"), None) or b""
-    return Seen(row["kafka"]["topic"], value, run.decode(errors="replace"))
-
-
-def _record(row: dict[str, Any]) -> dict[str, Any]:
-    place = row["kafka"]
-    return {
-        "seqno": row["seqno"],
-        "topic": place["topic"],
-        "partition": place["partition"],
-        "offset": place["offset"],
-        "ingested": row["ingested"],
-        "key": shown(row["key"]),
-        "value": shown(row["value"]),
-    }

@@ -16,7 +16,7 @@ from zync.errors import UsageError
 from zync.ingest.append import Appended, Appender
 from zync.ingest.load import Line, as_batch
 from zync.ingest.raw import DECISIONS
-from zync.operate import Transaction, find
+from zync.operate.listed import Transaction, find
 from zync.transactions.set_aside import Ranges
 
 Action = Literal["release", "discard", "redrive", "drop"]

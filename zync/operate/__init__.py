@@ -1,0 +1,1 @@
+"""What operators see of transactions that are not simply done, and what they decide about them. Without Spark."""

@@ -1,0 +1,39 @@
+"""What is set aside, by rule and error. No Spark."""
+
+import re
+from itertools import islice
+from typing import Any
+
+from zync.ingest.raw import existing_raw
+from zync.operate.listed import Transaction, all_of, raw_rows
+from zync.staging.table import existing_staging
+
+
+def groups(raw: str, staging: str) -> list[dict[str, Any]]:
+    """What is set aside, by rule and error (its numbers and quoted parts aside), the most frequent first.
+
+    Each with its state, a count, an example of the error, some ids, and where the first one's records are in Kafka.
+    """
+    raw_table = existing_raw(raw)
+    found: dict[tuple[str, str | None, str], list[Transaction]] = {}
+    for one in all_of(existing_staging(staging), ("quarantined", "late")):
+        found.setdefault((one.state, one.rule, kind_of(one.reason or "")), []).append(one)
+    return [
+        {
+            "state": state,
+            "count": len(mine),
+            "rule": rule,
+            "error": mine[0].reason,
+            "ids": [one.id for one in mine[:5]],
+            "places": [
+                "{topic}/{partition}/{offset}".format(**row["kafka"])
+                for row in islice(raw_rows(raw_table, mine[0].records, ["seqno", "kafka"]), 5)
+            ],
+        }
+        for (state, rule, _), mine in sorted(found.items(), key=lambda item: -len(item[1]))
+    ]
+
+
+def kind_of(error: str) -> str:
+    """The error without what differs from record to record: of Spark's errors what is quoted has its quotes escaped."""
+    return re.sub(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\d+""", "…", error)
