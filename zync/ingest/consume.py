@@ -28,6 +28,7 @@ from zync.ingest.caught_up import Targets
 from zync.ingest.committer import Committer
 from zync.ingest.convert import first_times, to_arrow
 from zync.ingest.group import Group, check_properties
+from zync.ingest.lag import Lag
 from zync.ingest.raw import check_newest, ensure_raw
 from zync.lake import refresh
 from zync.output import byte_size, event
@@ -43,7 +44,6 @@ _POLL_SECONDS = 0.1
 _COMMITTING_SECONDS = 0.01
 _WARN_SECONDS = 60
 _LOOK_SECONDS = 0.5
-_MEASURE_SECONDS = 1.0
 _ASKING_SECONDS = 1.0
 _PATIENCE_SECONDS = 30.0
 _NAMED = 10
@@ -151,15 +151,14 @@ class _Run:
     ) -> None:
         self.ingest, self.brokers, self.targets = ingest, brokers, targets
         self.stop, self.on_commit, self.metrics = stop, on_commit, metrics
+        self.lag = Lag(metrics) if metrics else None
         self.batch = Batch()
         self.failed: ZyncError | None = None
         self.done = Ingested()
         self.away = False
         self.warned, self.asked = float("-inf"), 0.0
-        self.stalled: dict[Source, tuple[int, float]] = {}
         self.looked = 0.0
         self.began = 0.0
-        self.measured = 0.0
         self.paused: list[Source] = []
         self.closing = False
         self.share = memory.share(ingest.max_memory)
@@ -272,7 +271,7 @@ class _Run:
 
     def look_whether_back(self) -> None:
         """Says that Kafka answers again, once it does: where nothing comes, nothing else would tell."""
-        if not self.away or time.monotonic() - max(self.asked, self.warned) < _MEASURE_SECONDS:
+        if not self.away or time.monotonic() - max(self.asked, self.warned) < _ASKING_SECONDS:
             return
         self.asked = time.monotonic()
         try:
@@ -425,37 +424,13 @@ class _Run:
                 self.settle()
 
     def measure(self) -> None:
-        """Notes, every second that somebody wants to know, how far behind Kafka's ends each partition is."""
-        if not self.metrics:
+        """Tells those who watch that it gets on, and how far behind Kafka's ends it is."""
+        if not (self.metrics and self.lag):
             return
         if not self.committer.busy:
             self.metrics.turn()
-        if time.monotonic() - self.measured < _MEASURE_SECONDS:
-            return
-        self.measured = time.monotonic()
-        behind, waiting = {}, dict[Source, float]()
-        for one in (self.batch, self.committer.batch):
-            waiting |= {source: each.first for source, each in list(one.slices.items()) if each.first}
-        cached = not self.paused  # while nothing is fetched, nothing tells librdkafka where partitions end
-        for source, at in self.held.expected.items():
-            place = TopicPartition(*source)
-            try:  # waits for a consume under way in another thread, so this one asks
-                ends = self.consumer.get_watermark_offsets(place, timeout=_ASKING_SECONDS, cached=cached)
-            except KafkaException:
-                ends = None
-            if ends is None and not cached:  # the broker is away: the others would have us wait as long each
-                return
-            if ends and ends[1] >= 0:  # something was fetched of it
-                landed = self.held.landed.get(source, at.next)
-                behind[source] = max(0, ends[1] - landed)
-                if not behind[source]:
-                    self.stalled.pop(source, None)
-                elif self.stalled.get(source, (-1, 0.0))[0] != landed:
-                    self.stalled[source] = (landed, time.time())
-        for source, (landed, since) in self.stalled.items():  # nothing of it is in hand to tell when it is of
-            if self.held.landed.get(source) == landed:
-                waiting.setdefault(source, since)
-        self.metrics.behind(behind, waiting)
+        in_hand = (self.batch, self.committer.batch)
+        self.lag.measure(self.consumer, self.held, in_hand, fetching=not self.paused)
 
     def at_targets(self) -> bool:
         """Whether all that we were to reach and have in hand is in the batch, so that waiting gains nothing."""
