@@ -136,9 +136,9 @@ class Group:
         elif not self._said_without:
             self._said_without = True
             log.warning(
-                "no partitions yet: other processes that sync to this raw hold them, or one that was killed and is "
-                "waited for until its session times out (kafka.session.timeout.ms, 45 s by default; a process with an "
-                "--instance name of its own goes on at once)",
+                "no partitions yet: other processes that sync to this raw hold them, or one is waited for until its "
+                "session times out (kafka.session.timeout.ms, 45 s by default), as it was killed, or stopped and has "
+                "an --instance name, like that of `zync run`, under which it would go on at once",
                 extra=event("no_partitions"),
             )
         self._asked = time.monotonic()
