@@ -220,6 +220,9 @@ def test_of_several_of_one_id_each_is_listed_and_a_decision_is_about_the_first(t
     (tmp_path / "out.sql").write_text("SELECT seqno, value:x::string AS x FROM a")
     decide(raw, ["1"], "redrive", "the first", who="ann")
     assert [one.decided for one in transactions(raw, staging)] == ["redrive by ann: the first", None]
+    assert show(raw, staging, "1", load_config(tmp_path / "zync.yaml"))["decided"] is None  # it shows the newer
+    decide(raw, ["1"], "release", "it is in quarantine, not in flight", who="ann")
+    assert [one.decided for one in transactions(raw, staging)] == ["redrive by ann: the first", None]
     decide(raw, ["1"], "redrive", "the second", who="ann")
     assert sync(tmp_path, spark).transactions == 2
     assert [row["x"] for _, _, row in out(tmp_path)] == [1, 2, "bad", "worse"]

@@ -32,7 +32,9 @@ STATES = {
     "discarded": "discarded",
 }
 """States of a transaction by the names that commands use, and the kinds of rows that staging has for them."""
-_UNDECIDED = ("in-flight", "expired", "quarantined", "late")
+_IN_FLIGHT, _QUARANTINED = ("release", "discard"), ("redrive", "drop")
+_DECIDED_BY = {"in-flight": _IN_FLIGHT, "expired": _IN_FLIGHT, "quarantined": _QUARANTINED, "late": ("late",)}
+"""What a decision about one in that state says; of what came late, that it is about that."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +78,10 @@ def transactions(
         msg = f"there is no state {state!r}: states are {', '.join(STATES)}"
         raise UsageError(msg)
     raw_table = existing_raw(raw)
-    found = find(staging, [state] if state else STATES, older)
+    found = with_decisions(find(staging, [state] if state else STATES, older), raw_table, staging)
     if older is None and topic is None:
-        return with_decisions(with_places(found[:limit], raw_table), raw_table, staging)
-    found = with_decisions(with_places(found, raw_table), raw_table, staging)
+        return with_places(found[:limit], raw_table)
+    found = with_places(found, raw_table)
     now = datetime.now(UTC)
     found = [one for one in found if older is None or (one.since is not None and now - one.since >= older)]
     return [one for one in found if topic is None or topic in one.topics][:limit]
@@ -173,15 +175,19 @@ def with_places(some: list[Transaction], raw: DeltaTable) -> list[Transaction]:
 
 
 def with_decisions(some: list[Transaction], raw: DeltaTable, staging: str) -> list[Transaction]:
-    """With what was decided of those that are not settled, behind what the newest sync has seen."""
-    made = [one for _, one in decisions(raw, above=read_cursor(existing_staging(staging)).head)]
-    said: dict[str, list[str]] = {}
-    for one in made:
-        said.setdefault(str(one.get("txn")), []).append(f"{one.get('decision')} by {one.get('who')}: {one.get('why')}")
+    """With what was decided about them behind what the newest sync has seen.
+
+    Of several of one id and state all are to be among them, in order: the first is decided about first.
+    """
+    said: dict[tuple[str, str], list[str]] = {}
+    for _, one in decisions(raw, above=read_cursor(existing_staging(staging)).head):
+        about = "late" if one.get("late") else str(one.get("decision"))
+        text = f"{one.get('decision')} by {one.get('who')}: {one.get('why')}"
+        said.setdefault((about, str(one.get("txn"))), []).append(text)
     found = []
-    for each in some:  # of several of one id, the first is decided about first
-        mine = said.get(each.id) if each.state in _UNDECIDED else None
-        found.append(replace(each, decided=mine.pop(0) if mine else None))
+    for each in some:
+        mine = [said[about, each.id] for about in _DECIDED_BY.get(each.state, ()) if said.get((about, each.id))]
+        found.append(replace(each, decided=mine[0].pop(0) if mine else None))
     return found
 
 

@@ -20,13 +20,13 @@ def show(raw: str, staging: str, txn: str, config: Config) -> dict[str, Any]:
     UsageError where staging knows of no such transaction that is not done.
     """
     raw_table, table = existing_raw(raw), existing_staging(staging)
-    mine = [*all_of(table, STATES, txn)]
+    mine = with_decisions([*all_of(table, STATES, txn)], raw_table, staging)
     if not mine:
         msg = f"no transaction {txn!r} is in flight, set aside, or settled in {staging}: `zync txn list` names some"
         raise UsageError(msg)
     newest = max(mine, key=lambda one: (one.state != "late", one.seqno))
     records = [*raw_rows(raw_table, newest.records)]
-    (one,) = with_decisions(with_places([newest], raw_table), raw_table, staging)
+    (one,) = with_places([newest], raw_table)
     return {
         "txn": one.id,
         "state": one.state,
