@@ -180,9 +180,10 @@ def test_a_mistake_in_an_expression_or_a_rule_is_one_line(
         (("snapshot", "--at", "²"), "neither a sync's number nor a time"),
         (("sync-from", "kafka", "raw", "--from", ""), "neither earliest nor latest nor a time"),
         (("sync-from", "kafka", "raw", "--from", "²"), "neither earliest nor latest nor a time"),
+        (("sync-from", "kafka", "raw", "--commit-bytes", "0"), "0 is too little: a commit has a record at least"),
     ],
 )
-def test_a_moment_that_is_none_is_the_users_mistake(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+def test_an_option_that_makes_no_sense_is_the_users_mistake(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
     done = zync(*words, cwd=tmp_path, check=False)
     assert (done.returncode, said in " ".join(done.stderr.split())) == (2, True), done.stderr
 
