@@ -46,7 +46,7 @@ _WARN_SECONDS = 60
 _LOOK_SECONDS = 0.5
 _ASKING_SECONDS = 1.0
 _PATIENCE_SECONDS = 30.0
-_NAMED = 10
+_NAMED = 3
 """So many partitions are named in a line for people; programs get all."""
 _ENDS = (
     KafkaError._FATAL,  # noqa: SLF001 - an error may be of this code and not say that it is `fatal()`
