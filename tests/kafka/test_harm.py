@@ -28,7 +28,8 @@ from zync.ingest.batch import Source
 from zync.ingest.broker import Brokers
 from zync.ingest.consume import Ingest, sync_from_kafka
 from zync.ingest.raw import stored_position
-from zync.metrics import IngestMetrics, serving
+from zync.metrics import IngestMetrics
+from zync.serving import serving
 
 
 @pytest.fixture

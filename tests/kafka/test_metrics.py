@@ -10,7 +10,8 @@ from confluent_kafka import Producer
 from tests.conftest import TopicMaker, produce, start, zync
 from tests.kafka.conftest import Lake, figures, get, transaction, wait_until
 from zync.devkafka import free_port
-from zync.metrics import Metrics, SyncMetrics, serving
+from zync.metrics import Metrics, SyncMetrics
+from zync.serving import serving
 
 
 def test_sync_froms_figures_are_so_while_it_runs(lake: Lake, topic: TopicMaker) -> None:

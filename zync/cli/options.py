@@ -163,7 +163,7 @@ def measuring(kind: str, address: str | None, out: Output, *of: Any) -> "Iterato
         return
     from pkgutil import resolve_name
 
-    from zync.metrics import serving
+    from zync.serving import serving
 
     made = resolve_name(kind)(*of)
     with serving(address, made) as port:
