@@ -186,19 +186,20 @@ def _interrupted_after() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    handler, came = signal.getsignal(signal.SIGINT), threading.Event()
+    handler, came = signal.getsignal(signal.SIGINT), False
 
     def interrupt(*_: object) -> None:
-        if came.is_set():
+        nonlocal came
+        if came:
             os._exit(INTERRUPTED)
-        came.set()
+        came = True
 
     signal.signal(signal.SIGINT, interrupt)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-    if came.is_set():
+    if came:
         signal.raise_signal(signal.SIGINT)
 
 

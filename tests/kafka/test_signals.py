@@ -57,6 +57,16 @@ def test_a_second_ctrl_c_ends_it_at_once(lake: Lake) -> None:
     assert done.returncode == 130
 
 
+def test_a_signal_amid_waiting_for_it_is_not_waited_for(tmp_path: Path) -> None:
+    """The lock that an event has while it is waited for, or set, is there when the handler runs."""
+    code = (
+        "import os, signal; from zync.cli.options import stop_on_signals as on; stop = on()\n"
+        "with stop._cond: signal.raise_signal(signal.SIGTERM), signal.raise_signal(signal.SIGTERM)\n"
+        "os._exit(0 if stop.wait(20) else 1)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, timeout=30, check=False).returncode == 0
+
+
 @pytest.mark.parametrize("command", [("sync-from", "kafka", "raw"), ("sync-to", "kafka", "staging")])
 def test_ctrl_c_while_no_broker_answers_is_a_clean_end(command: tuple[str, ...], tmp_path: Path) -> None:
     ensure_staging(str(tmp_path / "lake" / "staging"), None)

@@ -1,5 +1,6 @@
 """What the commands share: their options, and the config that these say."""
 
+import _thread
 import logging
 import os
 import re
@@ -139,13 +140,19 @@ def as_written(text: str) -> str:
 
 
 def stop_on_signals() -> threading.Event:
-    """An event that SIGTERM and Ctrl-C set; a second Ctrl-C ends the process at once."""
-    stop = threading.Event()
+    """An event that SIGTERM and Ctrl-C set; a second Ctrl-C ends the process at once.
+
+    It is set by another thread: an event has a lock, and a handler that waits for what the code it interrupted holds
+    (which is this thread's, amid waiting for the event or in the handler itself) waits for good.
+    """
+    stop, stopping = threading.Event(), False
 
     def handle(number: int, _frame: object) -> None:
-        if stop.is_set() and number == signal.SIGINT:
+        nonlocal stopping
+        if stopping and number == signal.SIGINT:
             os._exit(INTERRUPTED)
-        stop.set()
+        stopping = True
+        _thread.start_new_thread(stop.set, ())  # threading.Thread has locks of its own
 
     signal.signal(signal.SIGTERM, handle)
     signal.signal(signal.SIGINT, handle)
