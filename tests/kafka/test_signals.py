@@ -88,7 +88,7 @@ def test_ctrl_c_while_no_broker_answers_is_a_clean_end(command: tuple[str, ...],
 
 def test_after_two_ctrl_c_amid_commits_nothing_is_lost_or_doubled(lake: Lake, topic: TopicMaker) -> None:
     name, sent = topic(), 0
-    lake.config()
+    lake.config(session_timeout_ms=6000)  # which the next waits for, where the one before did not leave the group
     for wait in (0.0, 0.001, 0.01, 0.03):
         produce(lake.broker, [(name, 0, {"n": n}) for n in range(sent, sent + 2000)])
         sent += 2000
