@@ -16,6 +16,7 @@ from zync.ingest.load import load
 from zync.operate.decide import SET_ASIDE, decide, undecided
 from zync.operate.groups import groups, kind_of
 from zync.operate.listed import transactions
+from zync.operate.no_json import why_no_json
 from zync.operate.shown import describe, show
 from zync.query import query
 from zync.staging.table import STAGING_SCHEMA
@@ -73,6 +74,26 @@ def test_quarantine_is_grouped_by_error(lake: Path) -> None:
     assert (second["count"], second["ids"], second["places"]) == (1, ["a/0/3"], ["a/0/3"])
     seen = show(raw, staging, "1", load_config(lake / "zync.yaml"))
     assert (seen["state"], seen["rule"], seen["records"][0]["offset"]) == ("quarantined", "out.sql", 0)
+    assert seen["records"][0]["why"] is None
+    seen = show(raw, staging, "a/0/3", load_config(lake / "zync.yaml"))
+    where = "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"
+    assert (seen["records"][0]["why"], where in describe(seen)) == (where, True)
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (b'{"a": {"b": 1, "b": 2}}', 'the key "b" is there twice'),
+        (b'{"a": NaN}', "NaN is no number in JSON"),
+        (b"[" * 100_000, "it is nested too deep"),
+        (b'{"a": "\xff"}', "byte 7 (0xff) is not UTF-8"),
+        (b'{"a": 1} x', "Extra data: line 1 column 10 (char 9)"),
+        (b"\0\0\0\0\1{", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+        (b'{"a": 1}', None),
+    ],
+)
+def test_why_a_value_is_no_json_is_told_with_its_place(value: bytes, why: str | None) -> None:
+    assert why_no_json(value) == why
 
 
 @pytest.mark.parametrize(

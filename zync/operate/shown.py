@@ -9,6 +9,7 @@ from zync.config import Config
 from zync.errors import UsageError
 from zync.ingest.raw import existing_raw
 from zync.operate.listed import STATES, Transaction, all_of, raw_rows, with_decisions, with_places
+from zync.operate.no_json import REASONS, why_no_json
 from zync.output import amount, printable
 from zync.staging.table import existing_staging
 from zync.transactions.debezium.missing import Seen, missing
@@ -43,7 +44,7 @@ def show(raw: str, staging: str, txn: str, config: Config) -> dict[str, Any]:
             if other.state == "late" and other is not newest
             for row in raw_rows(raw_table, other.records)
         ],
-        "records": [_record(row) for row in records],
+        "records": [{**_record(row), "why": _why(row, one)} for row in records],
     }
 
 
@@ -62,7 +63,14 @@ def describe(one: dict[str, Any]) -> str:
 
 
 def _line(record: dict[str, Any]) -> str:
-    return "{seqno} {topic}/{partition}/{offset} {value}".format(**record)
+    why = f" ({record['why']})" if record.get("why") else ""
+    return "{seqno} {topic}/{partition}/{offset} {value}".format(**record) + why
+
+
+def _why(row: dict[str, Any], one: Transaction) -> str | None:
+    """What is wrong with this record, where its transaction was set aside for one that is no JSON."""
+    said = any(reason in (one.reason or "") for reason in REASONS)
+    return why_no_json(row["value"]) if said and row["value"] is not None else None
 
 
 def _missing(records: list[dict[str, Any]], one: Transaction, config: Config) -> list[str]:
