@@ -3,14 +3,16 @@
 --     this very row deleted: who was killed then had put that on record, and not yet done it.)
 --     (A column that Debezium left out, as it had not changed, has the value that it had before.)
 -- What is newest is found as text: that is less to sort than what is in it, and less has to be parsed. Keys as text
--- begin alike, so they are sorted by their hashes first.
-WITH by_key AS (
+-- begin alike, so they are sorted by their hashes first; once, as they are brought together before that.
+WITH hashed AS (SELECT *, xxhash64(key) AS hash FROM arrived DISTRIBUTE BY hash),
+by_key AS (
   SELECT key, max_by(struct(value, place), place) AS newest, count(*) AS arrivals
     {{known}}
-  FROM arrived GROUP BY xxhash64(key), key
+  FROM hashed GROUP BY hash, key
 ),
 newest AS (
-  SELECT key, from_json(key, {{key_type}}, {{options}}) AS k, from_json(newest.value, {{value_type}}, {{options}}) AS v,
+  SELECT key, CASE WHEN newest.value IS NULL THEN from_json(key, {{key_type}}, {{options}}) END AS k,
+    from_json(newest.value, {{value_type}}, {{options}}) AS v,
     newest.value IS NULL AS deleted, newest.place, * EXCEPT (key, newest)
   FROM by_key
 ),

@@ -24,6 +24,7 @@ from zync.deliver import apply, snapshots, tables, writer
 from zync.deliver.snapshots import Snapshot
 from zync.errors import OwnedError, UsageError, ZyncError
 from zync.lake import open_table
+from zync.maintain import maintain
 from zync.staging.commit import owned
 from zync.status import status
 from zync.yaml import load
@@ -136,6 +137,35 @@ def test_a_merge_reads_only_files_that_may_have_the_keys_that_arrived(lake: Lake
     assert [(one["id"], int(one["balance"])) for one in lake.rows("accounts")] == [(2, 3), (3, 3), (101, 1), (102, 2)]
 
 
+@pytest.mark.parametrize(
+    ("ends", "bits", "around"),
+    [
+        ((3, 499_997), 32, (0, 524_288)),
+        ((100, 499_000), 32, (0, 524_288)),
+        ((101, 103), 32, (101, 103)),
+        ((7, 7), 64, (7, 7)),
+        ((-100, 101), 8, (-128, 127)),
+        ((-(2**63), 2**63 - 1), 64, (-(2**63), 2**63 - 1)),
+    ],
+)
+def test_keys_are_looked_for_in_a_range_that_batches_alike_share(
+    ends: tuple[int, int], bits: int, around: tuple[int, int]
+) -> None:
+    assert apply._around(*ends, bits) == around  # noqa: SLF001
+
+
+def test_of_a_file_that_holds_several_syncs_only_the_new_ones_are_delivered(lake: Lake) -> None:
+    for number in range(4):
+        lake.staging.sync([[history(number, "1"), account(number, "1")]])
+        if number == 1:
+            lake.deliver()
+    maintain(lake.staging.path, compact=True, vacuum=False)
+    assert len(DeltaTable(lake.staging.path).file_uris()) == 1
+    lake.deliver()
+    for topic in ("history", "accounts"):
+        assert [one["id"] for one in lake.rows(topic)] == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize("with_positions", [True, False])
 def test_of_what_was_deleted_only_that_is_read_which_may_be_newer(lake: Lake, *, with_positions: bool) -> None:
     """Or each batch would read all that was ever deleted."""
@@ -147,8 +177,8 @@ def test_of_what_was_deleted_only_that_is_read_which_may_be_newer(lake: Lake, *,
     lake.deliver()
     lake.staging.sync([[account(1, None), account(2, None)]], positions=positions(200))
     lake.deliver()
-    (deleted,) = (lake.folder / "_deleted" / "accounts").glob("*.parquet")
-    taken_away = deleted.rename(lake.staging.folder / deleted.name)
+    deleted = {*(lake.folder / "_deleted" / "accounts").glob("*.parquet")}
+    taken_away = {one: one.rename(lake.staging.folder / one.name) for one in deleted}
     lake.staging.sync([[account(1, "4")], [account(3, None)]], positions=positions(300))
     lake.deliver()  # without it
     assert [one["id"] for one in lake.rows("accounts")] == [1]
@@ -156,9 +186,10 @@ def test_of_what_was_deleted_only_that_is_read_which_may_be_newer(lake: Lake, *,
         lake.staging.sync([[account(2, "5"), account(3, "5")]], positions=positions(150))
         with pytest.raises(ZyncError, match=r"could not be delivered"):
             lake.deliver()
-        taken_away.rename(deleted)
+        for one, there in taken_away.items():
+            there.rename(one)
         lake.deliver()
-        assert [one["id"] for one in lake.rows("accounts")] == [1]
+        assert [row["id"] for row in lake.rows("accounts")] == [1]
 
 
 def test_what_the_first_batch_deleted_is_remembered(lake: Lake) -> None:

@@ -24,7 +24,8 @@ _FROM_JSON = {**JSON_OPTIONS, "mode": "FAILFAST"}
 _TOMBSTONE = "key STRING, place STRUCT<position: BIGINT, seqno: BIGINT>"
 _OF_PLACE = {"_position": "place.position", "_seqno": "place.seqno"}
 _NEWER = "(s._position > t._position OR s._position = t._position AND s._seqno > t._seqno)"
-_PRUNED_BY = ("byte", "short", "integer", "long", "date", "timestamp", "string", "decimal")
+_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
+_PRUNED_BY = (*_BITS, "date", "timestamp", "string", "decimal")
 
 
 def deliver(  # noqa: PLR0913 - each is a thing known by now
@@ -37,7 +38,9 @@ def deliver(  # noqa: PLR0913 - each is a thing known by now
     from pyspark.sql.types import StructType  # noqa: PLC0415
 
     files = data_files(staging, "sync", above=after, upto=upto)
-    mine = f"kind = 'output' AND kafka.topic = {literal(target.topic)} AND sync > {after} AND sync <= {upto}"
+    mine = f"kind = 'output' AND kafka.topic = {literal(target.topic)}"
+    if any(one.lowest <= after or one.highest > upto for one in files):
+        mine += f" AND sync > {after} AND sync <= {upto}"  # numbers are compiled in, anew in each batch
     read_parquet(spark, [one.uri for one in files], spark_schema()).where(mine).createOrReplaceTempView("staged")
     key = StructType([target.columns[one] for one in target.key]).toDDL() or "none INT"
     types = {"key_type": literal(key), "value_type": literal(target.columns.toDDL()), "options": options(_FROM_JSON)}
@@ -194,7 +197,7 @@ class _Apply:
 
     def bind_kept(self, arrived: "DataFrame", columns: list[str]) -> None:
         """The table's rows of the keys that arrived, as the view `kept`."""
-        keys = select(arrived, *(f"k.{name(one)}" for one in self.target.key)).distinct()
+        keys = select(arrived, *aliased({one: self.value(one) for one in self.target.key})).distinct()
         kept = local(
             self.spark,
             [],
@@ -227,8 +230,8 @@ class _Apply:
     def ends(self, view: str, *more: str) -> list[Any]:
         """Of the rows in that view: `more`; and of each key column that files are pruned by least, most, and nulls."""
         asked = [
-            f"struct(CAST(min(k.{one}) AS STRING), CAST(max(k.{one}) AS STRING), count_if(k.{one} IS NULL))"
-            for one in map(name, self.pruned_by())
+            f"struct(CAST(min({one}) AS STRING), CAST(max({one}) AS STRING), count_if({one} IS NULL))"
+            for one in map(self.value, self.pruned_by())
         ]
         return list(select(self.spark.table(view), *more, *asked).collect()[0])
 
@@ -239,8 +242,16 @@ class _Apply:
         """Between what the keys that arrived are, as conditions that spare the table's other files."""
         conditions = []
         for column, (low, high, nulls) in zip(self.pruned_by(), ends, strict=True):
-            kind = self.target.columns[column].dataType.simpleString()
+            kind = self.target.columns[column].dataType
             if low is not None and not nulls:
-                between = " AND ".join(f"CAST({literal(end)} AS {kind})" for end in (low, high))
+                bits = _BITS.get(kind.typeName())
+                around = _around(int(low), int(high), bits) if bits else (low, high)
+                between = " AND ".join(f"CAST({literal(str(end))} AS {kind.simpleString()})" for end in around)
                 conditions.append(f"t.{name(column)} BETWEEN {between}")
         return conditions
+
+
+def _around(low: int, high: int, bits: int) -> tuple[int, int]:
+    """A somewhat wider range of such integers, the same for batches that are alike: each other is compiled anew."""
+    step, least = 1 << max(0, (high - low).bit_length() - 3), -(1 << (bits - 1))
+    return max(low // step * step, least), min(-(-high // step) * step, -least - 1)
