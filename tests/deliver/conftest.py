@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
+from pyspark.sql.types import StructType
 
 from tests.conftest import zync
 from zync.deliver.kafka import Delivered, Delivery, sync_to_kafka
@@ -45,8 +46,12 @@ class Staging:
         shuffled: Any = None,
         pieces: int = 1,
         positions: Iterator[int | None] | None = None,
+        columns: dict[str, str] | None = None,
     ) -> None:
-        """One sync with those transactions, which have ids t1, t2 …; in so many files, the rows in any order."""
+        """One sync with those transactions, which have ids t1, t2 …; in so many files, the rows in any order.
+
+        `columns`: what it has on record of each topic's, as DDL.
+        """
         table = ensure_staging(self.path)
         number = read_cursor(table).sync + 1
         rows: list[dict[str, Any]] = []
@@ -67,6 +72,9 @@ class Staging:
         nonce = uuid.uuid4().hex
         cursor = {"kind": "cursor", "seqno": self.seqno, "head": self.seqno, "sync": number, "full": 1, "nonce": nonce}
         cursor |= {"offsets": list(self.offsets.items()), "raw": {"id": f"raw-{self.folder.name}", "version": 1}}
+        if columns:
+            made = {topic: {"value": StructType.fromDDL(one).jsonValue()} for topic, one in columns.items()}
+            cursor["state"] = json.dumps({"columns": made})
         rows.append({**cursor, "digests": []})
         folder = f"sync-{number:08d}-{nonce[:8]}"
         for piece in range(pieces):

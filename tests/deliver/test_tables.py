@@ -21,6 +21,7 @@ from tests.deliver.conftest import Row, Staging, row
 from tests.kafka.conftest import wait_until
 from zync.config import Config
 from zync.deliver import apply, snapshots, tables, writer
+from zync.deliver.columns import is_wider
 from zync.deliver.snapshots import Snapshot
 from zync.errors import OwnedError, UsageError, ZyncError
 from zync.lake import open_table
@@ -135,6 +136,40 @@ def test_a_merge_reads_only_files_that_may_have_the_keys_that_arrived(lake: Lake
     for one, there in taken_away.items():
         there.rename(one)
     assert [(one["id"], int(one["balance"])) for one in lake.rows("accounts")] == [(2, 3), (3, 3), (101, 1), (102, 2)]
+
+
+@pytest.mark.parametrize("note", ["", "__HIVE_DEFAULT_PARTITION__"])
+def test_a_text_that_a_partition_would_have_as_null_is_refused(lake: Lake, note: str) -> None:
+    lake.config("deliver: {tables: {accounts: {partition_by: [note]}}}\n")
+    lake.staging.sync([[account(1, "1", "x"), account(2, "1", None)]])
+    lake.deliver()
+    lake.staging.sync([[account(3, "1", note)]])
+    with pytest.raises(ZyncError, match=f"column note is '{note}' in a row, which partitions have as null"):
+        lake.deliver()
+    assert [(one["id"], one["note"]) for one in lake.rows("accounts")] == [(1, "x"), (2, None)]
+
+
+OF_ACCOUNTS = "id INT, balance DECIMAL(10, 2), note STRING"
+
+
+def test_a_column_that_a_sync_made_is_delivered_whether_the_rules_here_have_it_or_not(lake: Lake) -> None:
+    """They may have been changed since this began to deliver, or before it did."""
+    lake.staging.sync([[account(1, "1", "x")]], columns={"accounts": OF_ACCOUNTS})
+    lake.deliver()
+    _, key, value = account(2, "2", "y")
+    more: Row = ("accounts", key, str(value).replace("}", ',"limit":7}'))
+    lake.staging.sync([[more]], columns={"accounts": f"{OF_ACCOUNTS}, limit INT"})
+    lake.deliver()
+    found = [(one["id"], one["note"], one["limit"]) for one in lake.rows("accounts")]
+    assert found == [(1, "x", None), (2, "y", 7)]
+
+
+@pytest.mark.parametrize("made", ["id INT, balance DECIMAL(10, 4), note STRING", "id INT, Balance DECIMAL(10, 2)"])
+def test_what_a_sync_made_of_another_type_is_refused_not_rounded(lake: Lake, made: str) -> None:
+    lake.staging.sync([[account(1, "1.2345")]], columns={"accounts": made})
+    with pytest.raises(UsageError, match=r"output accounts: sync 1 made '[bB]alance' as decimal.*zync replay"):
+        lake.deliver()
+    assert not (lake.folder / "accounts").exists()
 
 
 @pytest.mark.parametrize(
@@ -599,7 +634,7 @@ def test_which_types_are_wider() -> None:
     from pyspark.sql.types import _parse_datatype_string  # noqa: PLC0415
 
     def wider(was: str, to: str, *, is_key: bool = False) -> bool:
-        return writer.is_wider(_kind(to), _kind(was), is_key=is_key)
+        return is_wider(_kind(to), _kind(was), is_key=is_key)
 
     def _kind(text: str) -> Any:
         return _parse_datatype_string(text)

@@ -24,6 +24,8 @@ _FROM_JSON = {**JSON_OPTIONS, "mode": "FAILFAST"}
 _TOMBSTONE = "key STRING, place STRUCT<position: BIGINT, seqno: BIGINT>"
 _OF_PLACE = {"_position": "place.position", "_seqno": "place.seqno"}
 _NEWER = "(s._position > t._position OR s._position = t._position AND s._seqno > t._seqno)"
+_NULL_PARTITIONS = ("", "__HIVE_DEFAULT_PARTITION__")
+"""Texts that a partition cannot have: Delta reads them as null."""
 _BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _PRUNED_BY = (*_BITS, "date", "timestamp", "string", "decimal")
 
@@ -106,8 +108,16 @@ class _Apply:
 
     def value(self, column: str) -> str:
         """A column of a row, of which a deleted one has only the key's."""
-        of_key = f"CASE WHEN deleted THEN k.{name(column)} ELSE v.{name(column)} END"
-        return of_key if column in self.target.key else f"v.{name(column)}"
+        found = f"v.{name(column)}"
+        if column in self.target.key:
+            found = f"CASE WHEN deleted THEN k.{name(column)} ELSE {found} END"
+        if self.target.is_partition(column) and self.target.columns[column].dataType.typeName() == "string":
+            why = f"column {column} is {{}} in a row, which partitions have as null: take it out of partition_by"
+            cases = (
+                f"WHEN {literal(one)} THEN raise_error({literal(why.format(repr(one)))})" for one in _NULL_PARTITIONS
+            )
+            found = f"CASE {found} {' '.join(cases)} ELSE {found} END"
+        return found
 
     @property
     def some_left_out(self) -> str:

@@ -6,16 +6,13 @@ from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from zync.config import Config, DeliveredFormat
 from zync.deliver.formats.values import Kind
+from zync.deliver.staged import columns_of
 from zync.errors import UsageError, ZyncError
-from zync.etl.columns import recorded
-from zync.files import data_files, dataset
 from zync.registry import Schema, registry
-from zync.staging.table import STAGING_SCHEMA
 
 Part = Literal["key", "value"]
 PARTS: tuple[Part, ...] = ("key", "value")
@@ -39,10 +36,7 @@ class Encoder:
         if all(self._config.delivered_format(topic, part) == "json" for topic in topics for part in PARTS):
             return
         first, last = pc.min(rows["sync"]).as_py(), pc.max(rows["sync"]).as_py()
-        paths = [one.path for one in data_files(self._table, "sync", above=first - 1, upto=last)]
-        cursors = (ds.field("kind") == "cursor") & (ds.field("sync") >= first) & (ds.field("sync") <= last)
-        found = dataset(self._table, paths, STAGING_SCHEMA).to_table(columns=["sync", "state"], filter=cursors)
-        self._columns = {one["sync"]: recorded(one["state"]) for one in found.to_pylist()}
+        self._columns = columns_of(self._table, first, last)
 
     def encoded(self, rows: pa.Table, part: Part) -> list[str | bytes | None]:
         """The keys or values of output rows (sync, topic, offset, key, value) as they go out; null stays null.

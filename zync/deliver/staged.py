@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
+from zync.etl.columns import recorded
 from zync.files import DataFile, data_files, dataset
 from zync.staging.table import STAGING_SCHEMA
 
@@ -58,6 +60,14 @@ def first_place(table: DeltaTable, files: list[DataFile], topic: str) -> tuple[i
     places = rows.to_table(columns=["position", "seqno"], filter=mine)
     position, seqno = (pc.min(pc.fill_null(places[name], 0)).as_py() or 0 for name in ("position", "seqno"))
     return position, seqno
+
+
+def columns_of(table: DeltaTable, first: int, last: int) -> dict[int, dict[str, Any]]:
+    """What those syncs have on record of their outputs' columns (zync.etl.columns.recorded)."""
+    paths = [one.path for one in data_files(table, "sync", above=first - 1, upto=last)]
+    cursors = (ds.field("kind") == "cursor") & (ds.field("sync") >= first) & (ds.field("sync") <= last)
+    found = dataset(table, paths, STAGING_SCHEMA).to_table(columns=["sync", "state"], filter=cursors)
+    return {one["sync"]: recorded(one["state"]) for one in found.to_pylist()}
 
 
 def _between(after: Place, last: Place) -> ds.Expression:

@@ -16,7 +16,9 @@ from deltalake import DeltaTable
 from zync.config import Config
 from zync.deliver import snapshots
 from zync.deliver.apply import deliver
+from zync.deliver.columns import as_made
 from zync.deliver.snapshots import Snapshot
+from zync.deliver.staged import columns_of
 from zync.deliver.target import ANEW, Target, check, targets, through
 from zync.errors import UsageError
 from zync.etl.explain import rules_over_nothing
@@ -132,7 +134,8 @@ def _batch(  # noqa: PLR0913
         after = max(done[target.topic], since) if target.topic in recorded else done[target.topic]
         if after < upto:
             debezium = config.transactions.preset == "debezium"
-            rows[target.topic] = deliver(spark, target, staging, after, upto, debezium=debezium)
+            made = as_made(target, columns_of(staging, after + 1, upto))
+            rows[target.topic] = deliver(spark, made, staging, after, upto, debezium=debezium)
     # Once more, as others may have written meanwhile; by now each table has a version, 0 at least.
     versions = {target.topic: check(target, own, recorded.get(target.topic, 0)) or 0 for target in found}
     snapshot = Snapshot(upto, snapshots.now(), own, versions)

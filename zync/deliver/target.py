@@ -57,6 +57,10 @@ class Target:
         folder, _, topic = self.location.rpartition("/")
         return f"{folder}/{DELETED}/{topic}" if self.apply != "append" else None
 
+    def is_partition(self, column: str) -> bool:
+        """Whether the table is partitioned by it."""
+        return column.lower() in map(str.lower, self.said.partition_by)
+
     @property
     def made_with(self) -> dict[str, str]:
         """What the table is made with, as properties of it: it cannot be another later."""
@@ -88,11 +92,11 @@ def targets(
             raise UsageError(msg)
         location = locate(f"{folder}/{rule.topic}", folder)
         found[rule.topic] = Target(rule.topic, location, columns[rule.topic].value, rule.key, table)
-        _check_columns(found[rule.topic], of)
+        check_columns(found[rule.topic], of)
     return found
 
 
-def _check_columns(target: Target, of: str) -> None:
+def check_columns(target: Target, of: str) -> None:
     """UsageError where columns are not such as a table of that kind can have."""
     from pyspark.sql.types import ArrayType, MapType, VariantType  # noqa: PLC0415
 

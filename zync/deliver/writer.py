@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from zync.deliver import left_out
+from zync.deliver.columns import is_wider
 from zync.deliver.target import APP, CLUSTERED_BY, OWN, PLACE, Target
 from zync.errors import UsageError
 from zync.lake import ensure_table, open_table
@@ -16,7 +17,6 @@ from zync.sql import literal, name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import DataType
 
 
 MANY = 64
@@ -186,29 +186,3 @@ class Writer:
         finally:
             for key in settings:
                 self.spark.conf.unset(key)
-
-
-_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
-_EXACT_IN_DOUBLE = ("byte", "short", "integer")
-
-
-def is_wider(to: "DataType", was: "DataType", *, is_key: bool) -> bool:
-    """Whether all values of type `was`, and how they are written, are the same in the type `to`, but for zeros.
-
-    So not float to double: 0.1 becomes 0.10000000149. A key's text has to be the same to the letter, for it is what
-    deleted rows are remembered by: no decimal of more decimals.
-    """
-    from pyspark.sql.types import DecimalType  # noqa: PLC0415
-
-    def digits(kind: "DataType") -> tuple[int, int] | None:
-        """How many before and after the point."""
-        if isinstance(kind, DecimalType):
-            return kind.precision - kind.scale, kind.scale
-        return (_DIGITS[kind.typeName()], 0) if kind.typeName() in _DIGITS else None
-
-    if to.typeName() == "double":
-        return was.typeName() in _EXACT_IN_DOUBLE and not is_key
-    more, less = digits(to), digits(was)
-    if more is None or less is None or (isinstance(was, DecimalType) and not isinstance(to, DecimalType)):
-        return False
-    return more[0] >= less[0] and (more[1] == less[1] if is_key else more[1] >= less[1])
