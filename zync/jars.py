@@ -38,7 +38,8 @@ def java() -> str:
     if not command or not Path(command).exists():
         msg = "Java 17 or newer is needed and none was found: install it (Debian: openjdk-17-jre-headless)"
         raise UsageError(msg)
-    said = subprocess.run([command, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603 - Java
+    asked = [command, "-version"]  # apart from the terminal, whose Ctrl-C is ours to answer
+    said = subprocess.run(asked, capture_output=True, text=True, check=False, start_new_session=True).stderr  # noqa: S603 - Java
     match = re.search(r'version "(\d+)', said)
     if not match or int(match[1]) < _JAVA_LEAST:
         found = said.splitlines()[0] if said else "an unknown version"

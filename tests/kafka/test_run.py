@@ -124,6 +124,16 @@ def test_a_part_that_cannot_run_is_tried_again_and_the_rest_goes_on(lake: Lake, 
     assert "localhost:1" in str(failed["message"])
 
 
+def test_a_run_that_is_stopped_before_its_parts_have_begun_ends_well(lake: Lake, topic_of_transactions: str) -> None:
+    running = start("run", cwd=lake.folder)
+    try:
+        wait_until(lambda: bool(Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text()))
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(60) == 0
+    finally:
+        running.kill()
+
+
 def test_what_runs_is_what_the_config_names(tmp_path: Path) -> None:
     def names(text: str) -> list[str]:
         (tmp_path / "zync.yaml").write_text(text)

@@ -31,6 +31,8 @@ _OWNED_SECONDS = 3.0
 _WELL_SECONDS = 60.0
 """A part that ran for so long was well: the next wait is the first one again."""
 _STOP_SECONDS = 90.0
+_AS_ASKED = (0, -signal.SIGTERM)
+"""How a part ends that was told to: the latter before it has begun to listen."""
 _LOOK_SECONDS = 0.1
 _NICER = 5
 """That much nicer is a part that is behind: it gets a third of the time that one beside it gets."""
@@ -216,7 +218,7 @@ class Pipeline:
         while running and time.monotonic() < until:
             for part in [one for one in running if one.process and one.process.poll() is not None]:
                 running.remove(part)
-                if code := self._ended(part):
+                if (code := self._ended(part)) not in _AS_ASKED:
                     self.say(part.name, "error", _how(code), {"code": code})
                     well = False
             watch()
