@@ -7,6 +7,7 @@ import base64
 import http.client
 import json
 import ssl
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -45,12 +46,7 @@ class Registry:
     def __init__(self, access: RegistryAccess) -> None:
         self._access = access
         self._known: dict[int, Schema] = {}
-        context = None
-        if access.url.startswith("https:"):
-            context = ssl.create_default_context(cafile=access.ca and str(access.ca))
-            if access.certificate:
-                context.load_cert_chain(access.certificate, access.certificate_key)
-        self._context = context
+        self._context = _tls(access) if access.url.startswith("https:") else None
 
     def schema(self, number: int) -> Schema | None:
         """The schema of that id; None where the registry has none. ZyncError where it does not answer."""
@@ -129,7 +125,7 @@ class Registry:
             with urllib.request.urlopen(  # noqa: S310
                 request, timeout=access.timeout.total_seconds(), context=self._context
             ) as response:
-                return json.load(response)
+                return json.loads(_read(response, access.timeout.total_seconds()))
         except urllib.error.HTTPError as error:
             code, said = _said(error)
             if code in _NOT_FOUND:
@@ -148,6 +144,31 @@ class Registry:
 def registry(access: RegistryAccess) -> Registry:
     """The registry there: one for each access in a process, so that what it answered is kept between syncs."""
     return Registry(access)
+
+
+def _tls(access: RegistryAccess) -> ssl.SSLContext:
+    """How to talk TLS to it. UsageError where the config's files are not what they should be."""
+    what = f"ca {access.ca}"
+    try:
+        context = ssl.create_default_context(cafile=access.ca and str(access.ca))
+        if access.certificate:
+            what = f"certificate {access.certificate} with certificate_key {access.certificate_key or 'in it'}"
+            context.load_cert_chain(access.certificate, access.certificate_key)
+    except OSError as error:
+        msg = f"the registry's {what} cannot be used: {error.strerror or error}: give PEM files that belong together"
+        raise UsageError(msg) from error
+    return context
+
+
+def _read(response: http.client.HTTPResponse, seconds: float) -> bytes:
+    """All of the answer; TimeoutError if it takes longer: the socket's own limit is for each piece of it."""
+    until, pieces = time.monotonic() + seconds, list[bytes]()
+    while piece := response.read1():
+        pieces.append(piece)
+        if time.monotonic() > until:
+            msg = f"not all of the answer came within {seconds:g} s"
+            raise TimeoutError(msg)
+    return b"".join(pieces)
 
 
 def _of_subject(subject: str) -> str:

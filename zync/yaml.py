@@ -144,6 +144,8 @@ def _check_registry(access: RegistryAccess | None, reader: Reader, node: yaml.No
     for path in (access.ca, access.certificate, access.certificate_key):
         if path and not _is_file(path):
             raise reader.fail(node, f"{where}: the file {path} is not there")
+    if not access.timeout:
+        raise reader.fail(find(node, "timeout"), f"{where}.timeout must be more than nothing")
     if "@" in access.url:  # it would be shown in errors
         raise reader.fail(find(node, "url"), f"{where}.url must have no user or password in it: say {where}.basic_auth")
 

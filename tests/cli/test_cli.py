@@ -75,6 +75,7 @@ def test_init_writes_what_runs_as_it_is_and_never_overwrites(tmp_path: Path, war
         ("topics:\n  a: {id: x, avro_schema: a.avsc}\n", "topics.a.avro_schema needs value: avro"),
         ("topics:\n  a: {id: x, value: avro, avro_schema: a.avsc}\n", "a.avsc of topic 'a' is not there"),
         ("registry: {url: 'ftp://x'}\n", "zync.yaml:1: registry.url must begin with http:// or https://"),
+        ("registry: {url: 'http://x', timeout: 0s}\n", "zync.yaml:1: registry.timeout must be more than nothing"),
         ("registry: {url: 'http://me:secret@x'}\n", "registry.url must have no user or password in it"),
         ("topics:\n  a: {id: x, null_id: singel}\n", "zync.yaml:2: topics.a.null_id must be one of single, quarantine"),
         ("limits: {max_quarantined: few%}\n", "zync.yaml:1: limits.max_quarantined: 'few%' is not a whole number or a"),

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 from decimal import Context, Decimal, localcontext
 from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from tests.conftest import rows
 from tests.registry import RunningRegistry, avro, classes, framed, packed
 from tests.spark.conftest import Pipeline
 from zync.config import Formats, Limits, RegistryAccess, Topic, Transactions
-from zync.errors import DataError, ZyncError
+from zync.errors import DataError, UsageError, ZyncError
 from zync.ingest.load import load
 from zync.registry import Registry
 from zync.yaml import load as read_config
@@ -469,15 +470,16 @@ def test_a_registry_that_hangs_is_not_waited_for_and_one_that_answers_is_asked_o
         def do_GET(self) -> None:
             asked.append(self.path)
             answer = json.dumps({"schema": '"string"'}).encode()
-            if not self.path.endswith("/1"):
+            if self.path.endswith("/2"):
                 return  # and says nothing
             self.send_response(200)
-            self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
+            while self.path.endswith("/3") and not done.wait(0.1):
+                self.wfile.write(b" ")
             self.wfile.write(answer)
 
         def finish(self) -> None:
-            if not self.path.endswith("/1"):
+            if self.path.endswith("/2"):
                 done.wait(20)
             super().finish()
 
@@ -490,10 +492,19 @@ def test_a_registry_that_hangs_is_not_waited_for_and_one_that_answers_is_asked_o
         assert one.schema(1) == one.schema(1)
         with pytest.raises(ZyncError, match="the schema registry at http://.* does not answer"):
             one.schema(2)
+        with pytest.raises(ZyncError, match=r"does not answer \(not all of the answer came within 0.3 s\)"):
+            one.schema(3)
     finally:
         done.set()
         server.shutdown()
-    assert asked == ["/schemas/ids/1", "/schemas/ids/2"]
+    assert asked == ["/schemas/ids/1", "/schemas/ids/2", "/schemas/ids/3"]
+
+
+def test_files_for_tls_that_are_none_are_named(tmp_path: Path) -> None:
+    (tmp_path / "no.pem").write_text("no certificate")
+    for files in ({"ca": tmp_path / "no.pem"}, {"certificate": tmp_path / "no.pem"}):
+        with pytest.raises(UsageError, match=f"the registry's {next(iter(files))} {tmp_path}/no.pem.* cannot be used"):
+            Registry(RegistryAccess("https://localhost:1", **files))
 
 
 def test_bytes_that_only_look_like_a_registrys_stop_the_sync(pipeline: Pipeline) -> None:
