@@ -107,6 +107,18 @@ def test_a_topic_made_anew_stops_it_and_skip_goes_on_from_its_beginning(
     zync("verify", "raw", "--kafka", cwd=lake.folder)
 
 
+def test_verify_names_a_partition_that_a_topic_made_anew_does_not_have(lake: Lake, topic: TopicMaker) -> None:
+    name = topic(partitions=2)
+    produce(lake.broker, [(name, partition, partition) for partition in (0, 1)])
+    lake.sync_from(name)
+    make_anew(topic, name)
+    lake.sync_from(name, on_gap="skip")
+    lake.config()
+    seen = zync("verify", "raw", "--kafka", cwd=lake.folder, check=False)
+    said = f"{name}/1: the topic was made anew since raw read it, without such a partition"
+    assert (seen.returncode, said in seen.stdout, f"{name}/0:" in seen.stdout) == (1, True, False)
+
+
 @pytest.mark.parametrize("length", [3, 25], ids=["shorter", "longer"])
 def test_a_topic_made_anew_is_recognised_while_it_is_being_read(lake: Lake, topic: TopicMaker, length: int) -> None:
     name = topic()

@@ -79,13 +79,17 @@ def against_kafka(table: DeltaTable, config: Config) -> Claim:
     there = brokers.topics()
     stored = positions(table).next
     ids = brokers.topic_ids({source.topic for source in stored if source.topic in there})
-    for source, bounds in brokers.bounds([source for source in stored if source.topic in there]).items():
+    for source in stored:
+        if source.partition >= there.get(source.topic, source.partition + 1):
+            claim.broken(f"{source}: the topic was made anew since raw read it, without such a partition")
+    asked = [source for source in stored if source.partition < there.get(source.topic, 0)]
+    for source, bounds in brokers.bounds(asked).items():
         claim.count += 1
         if not bounds.earliest <= stored[source] <= bounds.stable:
             claim.broken(
                 f"{source}: raw's next offset is {stored[source]}, Kafka has {bounds.earliest} to {bounds.stable}"
             )
-    for source in stored:
+    for source in asked:
         if made_anew(stored_id(table, source), ids.get(source.topic)):
             claim.broken(f"{source}: the topic was made anew since raw read it")
     return claim
