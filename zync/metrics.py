@@ -190,8 +190,20 @@ class KafkaDeliveryMetrics(DeliveryMetrics):
 
     def __init__(self) -> None:
         super().__init__(stuck_after=180)
+        self._refused: float | None = None
         self._count = Counter("zync_delivery_transactions", "Source transactions delivered.", registry=self.registry)
 
     def transactions(self, count: int) -> None:
         """Counts source transactions."""
+        self._refused = None
         self._count.inc(count)
+
+    def refused(self) -> None:
+        """Takes note that a Kafka transaction did not go through."""
+        self._refused = self._refused or time.monotonic()
+
+    def stuck(self) -> str | None:
+        """Why the work does not get on: Kafka takes nothing, or as for all."""
+        if self._refused is not None:
+            return f"stuck: no Kafka transaction has gone through for {time.monotonic() - self._refused:.0f} s"
+        return super().stuck()

@@ -19,6 +19,7 @@ from tests.kafka.conftest import get, wait_until
 from zync.deliver.sender import Sender
 from zync.devkafka import DevKafka, free_port
 from zync.errors import OwnedError, UsageError, ZyncError
+from zync.ingest.raw import ensure_raw
 from zync.status import status
 from zync.yaml import load
 
@@ -274,6 +275,32 @@ def test_a_broker_that_dies_and_comes_back(tmp_path: Path, names: list[str]) -> 
         kafka.stop()
 
 
+def test_while_kafka_takes_nothing_it_is_not_ready_and_behind(tmp_path: Path, names: list[str]) -> None:
+    kafka, port = DevKafka(tmp_path / "broker"), free_port()
+    staging = Staging(tmp_path, kafka.start(free_port()))
+    staging.config("deliver: {kafka: {properties: {transaction.timeout.ms: 3000}}}\n")
+    staging.sync(transfers(names, 10))
+    process = start("sync-to", "kafka", "staging", "--metrics", f"localhost:{port}", cwd=tmp_path)
+    try:
+        wait_until(lambda: len(committed(staging.broker, *names)) == 30)
+        wait_until(lambda: "zync_delivery_sync 1.0" in get(port, "/metrics")[1])
+        assert get(port, "/readyz")[0] == 200
+        os.kill(kafka.pid() or 0, signal.SIGKILL)
+        staging.sync(transfers(names, 10, first=10))
+        wait_until(lambda: get(port, "/readyz")[0] == 503, 60)
+        assert "no Kafka transaction has gone through" in get(port, "/readyz")[1]
+        assert "zync_delivery_lag_syncs 1.0" in get(port, "/metrics")[1]
+        staging.sync(transfers(names, 10, first=20))
+        wait_until(lambda: "zync_delivery_lag_syncs 2.0" in get(port, "/metrics")[1], 60)
+        kafka.start(int(staging.broker.rpartition(":")[2]))
+        wait_until(lambda: get(port, "/readyz")[0] == 200, 60)
+        wait_until(lambda: "zync_delivery_lag_syncs 0.0" in get(port, "/metrics")[1], 60)
+        assert_all_there(committed(staging.broker, *names), staging)
+    finally:
+        process.kill()
+        kafka.stop()
+
+
 def test_it_follows_staging_and_ends_cleanly(staging: Staging, names: list[str]) -> None:
     port = free_port()
     process = start("sync-to", "kafka", "staging", "--metrics", f"localhost:{port}", cwd=staging.folder)
@@ -321,6 +348,12 @@ def test_no_staging_is_the_users_mistake(staging: Staging) -> None:
     none = staging.zync("--until-caught-up", check=False)
     assert none.returncode == 2
     assert "there is no table at" in none.stderr
+
+
+def test_a_raw_is_no_staging_nor_waited_for_as_one(staging: Staging) -> None:
+    ensure_raw(staging.path)
+    raw = staging.zync(check=False)
+    assert (raw.returncode, "is no staging" in raw.stderr) == (2, True)
 
 
 def test_staging_may_be_compacted_meanwhile(staging: Staging, names: list[str]) -> None:

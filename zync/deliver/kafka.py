@@ -28,7 +28,7 @@ from zync.deliver.staged import staged
 from zync.deliver.topics import PROGRESS, ensure_topic
 from zync.errors import UsageError, ZyncError
 from zync.ingest.batch import Source
-from zync.ingest.broker import Brokers
+from zync.ingest.broker import Brokers, RefusedError
 from zync.ingest.memory import not_collecting
 from zync.lake import open_table, refresh
 from zync.staging.table import SYNC, existing_staging
@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.1
 _AGAIN_SECONDS = 1.0
 _SAY_SECONDS = 1.0
+_WARN_SECONDS = 60.0
 _ATTEMPTS = 5
 """In a row without a commit, while brokers answer, before what stands in the way is taken for lasting."""
 
@@ -112,7 +113,7 @@ class _Run:
         self.done = Delivered()
         self.topics: dict[str, str] = {}
         self.name, self.attempts = "", 0
-        self.told, self.spoke, self.began = 0, 0.0, 0.0
+        self.told, self.spoke, self.began, self.warned = 0, 0.0, 0.0, float("-inf")
         self.progress = Progress("")
 
     def run(self) -> Delivered:
@@ -127,10 +128,15 @@ class _Run:
         """Staging, when it has a sync; None where we are stopped before."""
         if self.delivery.until_caught_up:
             return existing_staging(self.delivery.staging)
+        said = False
         while not self.stop.is_set():
-            table = open_table(self.delivery.staging)
-            if table is not None and read_cursor(table).sync:
-                return table
+            if open_table(self.delivery.staging) is not None:
+                table = existing_staging(self.delivery.staging)
+                if read_cursor(table).sync:
+                    return table
+            if not said:
+                log.info("waiting for a sync of %s", self.delivery.staging)
+                said = True
             self.wait()
         return None
 
@@ -190,25 +196,33 @@ class _Run:
                 if self.stop.is_set():
                     log.warning("stopped in a Kafka transaction, which the next run ends: %s", error)
                     return
-                self.again(error)
+                self.again(error, table)
             else:
                 return
             finally:
                 if sender:
                     sender.close()
 
-    def again(self, error: AgainError) -> None:
-        """Waits a moment; ZyncError where it has been so often enough."""
+    def again(self, error: AgainError, table: DeltaTable) -> None:
+        """Waits a moment; ZyncError where it has been so often enough, or nobody lets us in."""
         self.attempts += 1
-        if self.attempts == 1:
-            log.warning("a Kafka transaction did not go through (%s); trying on", error)
+        if self.metrics:
+            self.metrics.refused()
+        refresh(table)
+        self.measure(self.progress.sync, table.transaction_version(SYNC) or 0)
+        why: Exception = error
         try:
             self.brokers.topics()
-        except ZyncError:
-            self.attempts = 1  # for as long as they are away
+        except RefusedError:
+            raise
+        except ZyncError as away:
+            self.attempts, why = 1, away  # for as long as they are away
         if self.attempts >= _ATTEMPTS:
             msg = f"Kafka at {self.brokers.servers} takes no transaction of ours: {error}"
             raise ZyncError(msg) from error
+        if time.monotonic() - self.warned > _WARN_SECONDS:
+            self.warned = time.monotonic()
+            log.warning("a Kafka transaction did not go through (%s); trying on", why)
         self.stop.wait(_AGAIN_SECONDS)
 
     def begin(self, table: DeltaTable) -> None:
@@ -241,6 +255,7 @@ class _Run:
         encoder = Encoder(self.delivery.config, table)
         while not self.stop.is_set():
             newest = table.transaction_version(SYNC) or 0
+            self.measure(self.progress.sync, newest)
             groups = self.groups(table, encoder)
             group = next(groups, None)
             while group and not self.stop.is_set():
@@ -248,6 +263,8 @@ class _Run:
                 self.measure(self.progress.sync, newest)
             if group is None:
                 self.measure(newest, newest)
+                if self.metrics:
+                    self.metrics.transactions(0)  # there is none that Kafka would have to take
             self.speak(at_once=True)
             if self.delivery.until_caught_up:
                 return

@@ -49,6 +49,10 @@ class Bounds:
     stable: int
 
 
+class RefusedError(ZyncError):
+    """Brokers are there, and do not let us in."""
+
+
 class Brokers:
     """A connection for questions. Every answer is one of the moment. Once `stop` is set none is waited for long."""
 
@@ -74,20 +78,21 @@ class Brokers:
             raise bad_property(error) from error
 
     def topics(self) -> dict[str, int]:
-        """All topics but Kafka's own, with their number of partitions. ZyncError when no broker answers."""
+        """All topics but Kafka's own, with their number of partitions. ZyncError when none answers, or lets us in."""
         self.admin.poll(0)
         self._refusals.clear()  # of before
         try:
             found = self._listed().topics
         except KafkaException as error:
             self.admin.poll(0)  # which hands over what went wrong meanwhile
-            msg = (
-                f"Kafka at {self.servers} does not let us in: {self._refusals[-1]}"
-                if self._refusals
-                else f"no Kafka broker answers at {self.servers} ({reason(error)}): "
-                "is it running, and is the address right?"
-            )
             self.begin_anew()
+            if self._refusals:
+                msg = f"Kafka at {self.servers} does not let us in: {self._refusals[-1]}"
+                raise RefusedError(msg) from error
+            msg = (
+                f"no Kafka broker answers at {self.servers} ({reason(error)}): "
+                "is it running, and are the address and kafka.security.protocol right?"
+            )
             raise ZyncError(msg) from error
         return {name: len(one.partitions) for name, one in found.items() if not _INTERNAL.match(name)}
 
