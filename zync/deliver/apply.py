@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
 
-from zync.deliver import left_out
+from zync.deliver import key_range, left_out
 from zync.deliver.staged import first_place
 from zync.deliver.target import PLACE, VALIDITY, Target
 from zync.deliver.writer import Writer
@@ -26,8 +26,6 @@ _OF_PLACE = {"_position": "place.position", "_seqno": "place.seqno"}
 _NEWER = "(s._position > t._position OR s._position = t._position AND s._seqno > t._seqno)"
 _NULL_PARTITIONS = ("", "__HIVE_DEFAULT_PARTITION__")
 """Texts that a partition cannot have: Delta reads them as null."""
-_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
-_PRUNED_BY = (*_BITS, "date", "timestamp", "string", "decimal")
 
 
 def deliver(  # noqa: PLR0913 - each is a thing known by now
@@ -229,7 +227,7 @@ class _Apply:
             statement(
                 how,
                 target=name(self.target.location),
-                same_key=" AND ".join(same + self.key_range(ends)),
+                same_key=" AND ".join(same + key_range.between(self.target, ends)),
                 columns=", ".join(map(name, columns)),
                 values=", ".join(f"s.{name(one)}" for one in columns),
                 updates=", ".join(f"t.{name(one)} = {value}" for one, value in updates.items()),
@@ -238,30 +236,6 @@ class _Apply:
         )
 
     def ends(self, view: str, *more: str) -> list[Any]:
-        """Of the rows in that view: `more`; and of each key column that files are pruned by least, most, and nulls."""
-        asked = [
-            f"struct(CAST(min({one}) AS STRING), CAST(max({one}) AS STRING), count_if({one} IS NULL))"
-            for one in map(self.value, self.pruned_by())
-        ]
+        """Of the rows in that view: `more`, and the ends of their keys (zync.deliver.key_range)."""
+        asked = key_range.ends(self.target, self.value)
         return list(select(self.spark.table(view), *more, *asked).collect()[0])
-
-    def pruned_by(self) -> list[str]:
-        return [one for one in self.target.key if self.target.columns[one].dataType.typeName() in _PRUNED_BY]
-
-    def key_range(self, ends: list[Any]) -> list[str]:
-        """Between what the keys that arrived are, as conditions that spare the table's other files."""
-        conditions = []
-        for column, (low, high, nulls) in zip(self.pruned_by(), ends, strict=True):
-            kind = self.target.columns[column].dataType
-            if low is not None and not nulls:
-                bits = _BITS.get(kind.typeName())
-                around = _around(int(low), int(high), bits) if bits else (low, high)
-                between = " AND ".join(f"CAST({literal(str(end))} AS {kind.simpleString()})" for end in around)
-                conditions.append(f"t.{name(column)} BETWEEN {between}")
-        return conditions
-
-
-def _around(low: int, high: int, bits: int) -> tuple[int, int]:
-    """A somewhat wider range of such integers, the same for batches that are alike: each other is compiled anew."""
-    step, least = 1 << max(0, (high - low).bit_length() - 3), -(1 << (bits - 1))
-    return max(low // step * step, least), min(-(-high // step) * step, -least - 1)
