@@ -195,8 +195,12 @@ class KafkaDeliveryMetrics(DeliveryMetrics):
 
     def transactions(self, count: int) -> None:
         """Counts source transactions."""
-        self._refused = None
         self._count.inc(count)
+
+    def turn(self) -> None:
+        """Says that the work gets on: Kafka took a transaction, or there is none that it would have to take."""
+        super().turn()
+        self._refused = None
 
     def refused(self) -> None:
         """Takes note that a Kafka transaction did not go through."""

@@ -127,7 +127,7 @@ class Registry:
             ) as response:
                 return json.loads(_read(response, access.timeout.total_seconds()))
         except urllib.error.HTTPError as error:
-            code, said = _said(error)
+            code, said = _said(error, access.timeout.total_seconds())
             if code in _NOT_FOUND:
                 return None
             if error.code in _REFUSED:
@@ -160,7 +160,7 @@ def _tls(access: RegistryAccess) -> ssl.SSLContext:
     return context
 
 
-def _read(response: http.client.HTTPResponse, seconds: float) -> bytes:
+def _read(response: http.client.HTTPResponse | urllib.error.HTTPError, seconds: float) -> bytes:
     """All of the answer; TimeoutError if it takes longer: the socket's own limit is for each piece of it."""
     until, pieces = time.monotonic() + seconds, list[bytes]()
     while piece := response.read1():
@@ -175,10 +175,10 @@ def _of_subject(subject: str) -> str:
     return f"subjects/{urllib.parse.quote(subject, safe='')}/versions"
 
 
-def _said(error: urllib.error.HTTPError) -> tuple[int | None, str]:
+def _said(error: urllib.error.HTTPError, seconds: float) -> tuple[int | None, str]:
     """The registry's own code and message, as far as it has any."""
     try:
-        found = json.load(error)
+        found = json.loads(_read(error, seconds))
         return int(found.get("error_code")), str(found.get("message") or "")
     except (ValueError, TypeError, AttributeError, OSError):
         return None, ""

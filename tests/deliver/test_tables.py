@@ -20,10 +20,11 @@ from tests.conftest import BRISK, start, zync
 from tests.deliver.conftest import Row, Staging, row
 from tests.kafka.conftest import wait_until
 from zync.config import Config
-from zync.deliver import apply, snapshots, tables, writer
+from zync.deliver import apply, key_range, snapshots, tables, writer
 from zync.deliver.columns import is_wider
 from zync.deliver.snapshots import Snapshot
 from zync.errors import OwnedError, UsageError, ZyncError
+from zync.ingest.raw import ensure_raw
 from zync.lake import open_table
 from zync.maintain import maintain
 from zync.staging.commit import owned
@@ -149,6 +150,12 @@ def test_a_text_that_a_partition_would_have_as_null_is_refused(lake: Lake, note:
     assert [(one["id"], one["note"]) for one in lake.rows("accounts")] == [(1, "x"), (2, None)]
 
 
+def test_a_raw_is_no_staging_nor_waited_for_as_one(lake: Lake) -> None:
+    ensure_raw(lake.staging.path)
+    with pytest.raises(UsageError, match="is no staging"):
+        lake.deliver(until_caught_up=False)
+
+
 OF_ACCOUNTS = "id INT, balance DECIMAL(10, 2), note STRING"
 
 
@@ -186,7 +193,7 @@ def test_what_a_sync_made_of_another_type_is_refused_not_rounded(lake: Lake, mad
 def test_keys_are_looked_for_in_a_range_that_batches_alike_share(
     ends: tuple[int, int], bits: int, around: tuple[int, int]
 ) -> None:
-    assert apply._around(*ends, bits) == around  # noqa: SLF001
+    assert key_range._around(*ends, bits) == around  # noqa: SLF001
 
 
 def test_of_a_file_that_holds_several_syncs_only_the_new_ones_are_delivered(lake: Lake) -> None:

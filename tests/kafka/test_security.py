@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,12 @@ from tests.certificates import PASSWORD
 from tests.conftest import TopicMaker, produce, zync
 from tests.kafka.conftest import Lake
 from zync import devkafka
+from zync.deliver.kafka import Delivery, _Run
+from zync.deliver.sender import AgainError
 from zync.devkafka import DevKafka, free_port
+from zync.errors import ZyncError
+from zync.staging.table import ensure_staging
+from zync.yaml import load
 
 _SECURE = """\
 listeners=PLAINTEXT://localhost:{{port}},CONTROLLER://localhost:{{controller}},SASL_SSL://localhost:{port}
@@ -110,6 +116,17 @@ def test_a_wrong_password_is_named_as_such_and_not_shown(lake: Lake) -> None:
     assert "uthentication" in line
     assert "guessed" not in line
     assert not Path(lake.raw).exists()
+
+
+def test_a_delivery_whose_password_is_refused_while_it_runs_ends(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And does not try on as if the brokers were away."""
+    monkeypatch.setenv("KAFKA_PASSWORD", "guessed")
+    config, table = load(lake.folder / "zync.yaml"), ensure_staging(str(lake.folder / "lake" / "staging"))
+    delivery = Delivery(table.table_uri, config.kafka_to_deliver_to, config)
+    run = _Run(delivery, threading.Event(), lambda _: None, None)
+    with pytest.raises(ZyncError, match=r"does not let us in: .*uthentication") as raised:
+        run.again(AgainError("timed out"), table)
+    assert "guessed" not in str(raised.value)
 
 
 def test_a_certificate_that_is_not_trusted_is_named_as_such(lake: Lake) -> None:

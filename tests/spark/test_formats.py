@@ -472,9 +472,9 @@ def test_a_registry_that_hangs_is_not_waited_for_and_one_that_answers_is_asked_o
             answer = json.dumps({"schema": '"string"'}).encode()
             if self.path.endswith("/2"):
                 return  # and says nothing
-            self.send_response(200)
+            self.send_response(404 if self.path.endswith("/4") else 200)
             self.end_headers()
-            while self.path.endswith("/3") and not done.wait(0.1):
+            while self.path.endswith(("/3", "/4")) and not done.wait(0.1):
                 self.wfile.write(b" ")
             self.wfile.write(answer)
 
@@ -494,10 +494,12 @@ def test_a_registry_that_hangs_is_not_waited_for_and_one_that_answers_is_asked_o
             one.schema(2)
         with pytest.raises(ZyncError, match=r"does not answer \(not all of the answer came within 0.3 s\)"):
             one.schema(3)
+        with pytest.raises(ZyncError, match="answers 404"):
+            one.schema(4)
     finally:
         done.set()
         server.shutdown()
-    assert asked == ["/schemas/ids/1", "/schemas/ids/2", "/schemas/ids/3"]
+    assert asked == ["/schemas/ids/1", "/schemas/ids/2", "/schemas/ids/3", "/schemas/ids/4"]
 
 
 def test_files_for_tls_that_are_none_are_named(tmp_path: Path) -> None:

@@ -20,22 +20,25 @@ def as_made(target: Target, syncs: Mapping[int, Mapping[str, Any]]) -> Target:
     from pyspark.sql.types import StructType  # noqa: PLC0415
 
     fields = {one.name.lower(): one for one in target.columns.fields}
+    seen: dict[str, Any] = {}
     for sync, topics in sorted(syncs.items()):
-        made = topics.get(target.topic)
-        for one in StructType.fromJson(made["value"]).fields if made else ():
+        made = topics.get(target.topic, seen)
+        if made == seen:  # as most are like the one before
+            continue
+        seen = made
+        for one in StructType.fromJson(made["value"]).fields:
             there = fields.setdefault(one.name.lower(), one)
-            is_key = one.name in target.key
-            if there.name == one.name and (
-                there.dataType == one.dataType or is_wider(there.dataType, one.dataType, is_key=is_key)
-            ):
-                continue
-            msg = (
-                f"output {target.topic}: sync {sync} made {one.name!r} as {one.dataType.simpleString()}, and the "
-                f"rules, as read here, {there.name!r} as {there.dataType.simpleString()}: have them say as it was; or "
-                "`zync replay` makes a staging by the rules of now, for a lake of its own; or, if they were changed "
-                "since this began, begin again"
+            same = there.dataType == one.dataType or is_wider(
+                there.dataType, one.dataType, is_key=one.name in target.key
             )
-            raise UsageError(msg)
+            if there.name != one.name or not same:
+                msg = (
+                    f"output {target.topic}: sync {sync} made {one.name!r} as {one.dataType.simpleString()}, and by "
+                    f"the rules, as read here, it is {there.name!r}, {there.dataType.simpleString()}: let them make it "
+                    "so again; or `zync replay` makes a staging by the rules of now, for a lake of its own; or, if "
+                    "they were changed since this began, begin again"
+                )
+                raise UsageError(msg)
     if len(fields) == len(target.columns.fields):
         return target
     found = replace(target, columns=StructType(list(fields.values())))

@@ -30,8 +30,8 @@ from zync.errors import UsageError, ZyncError
 from zync.ingest.batch import Source
 from zync.ingest.broker import Brokers, RefusedError
 from zync.ingest.memory import not_collecting
-from zync.lake import open_table, refresh
-from zync.staging.table import SYNC, existing_staging
+from zync.lake import refresh
+from zync.staging.table import SYNC, existing_staging, open_staging
 from zync.transactions.known import read_cursor
 
 if TYPE_CHECKING:
@@ -130,10 +130,9 @@ class _Run:
             return existing_staging(self.delivery.staging)
         said = False
         while not self.stop.is_set():
-            if open_table(self.delivery.staging) is not None:
-                table = existing_staging(self.delivery.staging)
-                if read_cursor(table).sync:
-                    return table
+            table = open_staging(self.delivery.staging)
+            if table is not None and read_cursor(table).sync:
+                return table
             if not said:
                 log.info("waiting for a sync of %s", self.delivery.staging)
                 said = True
@@ -263,8 +262,6 @@ class _Run:
                 self.measure(self.progress.sync, newest)
             if group is None:
                 self.measure(newest, newest)
-                if self.metrics:
-                    self.metrics.transactions(0)  # there is none that Kafka would have to take
             self.speak(at_once=True)
             if self.delivery.until_caught_up:
                 return

@@ -23,10 +23,10 @@ from zync.deliver.target import ANEW, Target, check, targets, through
 from zync.errors import UsageError
 from zync.etl.explain import rules_over_nothing
 from zync.files import data_files
-from zync.lake import open_table, refresh
+from zync.lake import refresh
 from zync.pace import pace
 from zync.staging.commit import owned
-from zync.staging.table import SYNC, existing_staging
+from zync.staging.table import SYNC, existing_staging, open_staging
 from zync.transactions.done import understand
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def sync_to_tables(  # noqa: PLR0913 - each is a thing that it needs
         newest = snapshots.newest(f"{folder}/{snapshots.NAME}")
         table = existing_staging(staging) if until_caught_up else None
         while not stop.is_set():
-            table = table or open_table(staging)
+            table = table or open_staging(staging)
             upto = (table.transaction_version(SYNC) or 0) if table else 0
             if table and newest:
                 _check_staging(table, upto, newest)
@@ -129,12 +129,13 @@ def _batch(  # noqa: PLR0913
     ahead = max(done.values())
     upto = ahead if ahead > since else newest
     pace(spark, config.spark, sum(one.rows for one in data_files(staging, "sync", above=since, upto=upto)))
+    afters = {topic: max(its, since) if topic in recorded else its for topic, its in done.items()}
+    columns, debezium = columns_of(staging, min(afters.values()) + 1, upto), config.transactions.preset == "debezium"
     rows = {}
     for target in found:
-        after = max(done[target.topic], since) if target.topic in recorded else done[target.topic]
+        after = afters[target.topic]
         if after < upto:
-            debezium = config.transactions.preset == "debezium"
-            made = as_made(target, columns_of(staging, after + 1, upto))
+            made = as_made(target, {sync: its for sync, its in columns.items() if sync > after})
             rows[target.topic] = deliver(spark, made, staging, after, upto, debezium=debezium)
     # Once more, as others may have written meanwhile; by now each table has a version, 0 at least.
     versions = {target.topic: check(target, own, recorded.get(target.topic, 0)) or 0 for target in found}

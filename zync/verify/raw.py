@@ -79,10 +79,12 @@ def against_kafka(table: DeltaTable, config: Config) -> Claim:
     there = brokers.topics()
     stored = positions(table).next
     ids = brokers.topic_ids({source.topic for source in stored if source.topic in there})
+    asked = []
     for source in stored:
-        if source.partition >= there.get(source.topic, source.partition + 1):
+        if source.partition < there.get(source.topic, 0):
+            asked.append(source)
+        elif source.topic in there:
             claim.broken(f"{source}: the topic was made anew since raw read it, without such a partition")
-    asked = [source for source in stored if source.partition < there.get(source.topic, 0)]
     for source, bounds in brokers.bounds(asked).items():
         claim.count += 1
         if not bounds.earliest <= stored[source] <= bounds.stable:
