@@ -23,6 +23,7 @@ NAMES = (
     "latency",
     "reassembly",
     "preset",
+    "quarantine",
     "formats",
     "large",
     "maintain",

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zync.errors import UsageError
+from zync.etl.failures import find_failures
 from zync.etl.rules import JSON_OPTIONS, VIEW_COLUMNS, RaisedError, bind_lookups
-from zync.etl.transform import find_failures, transform
+from zync.etl.transform import transform
 from zync.files import data_files
 from zync.frames import beside, local, read_parquet, result_of, select
-from zync.pace import SMALL
+from zync.pace import SMALL, pace
 from zync.spark_errors import is_data_error
 from zync.sql import options, statement
 from zync.staging.commit import add_rows, commit, discard, read_back, write
@@ -93,6 +94,7 @@ def transform_and_write(sync: Sync) -> Sync:
             found = find_failures(sync.spark, records, sync.config, sync.failures, faulty, sync.limit, sync.keeper)
             if len(found) == len(sync.failures):
                 raise
+            pace(sync.spark, sync.config.spark, sync.records)
             sync = replace(sync, failures=found)
             continue
         written = read_back(sync.staging, folder)

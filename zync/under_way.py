@@ -8,7 +8,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from zync.config import Config
-from zync.etl.transform import Failure
+from zync.etl.failures import Failure
 from zync.frames import Keeper
 from zync.ingest.raw import DECISIONS, stored_position
 from zync.pace import SMALL, TINY

@@ -17,6 +17,7 @@ from tests.spark.conftest import Pipeline
 from zync import pace, stages, under_way
 from zync.config import Limits, Lookup, OutputRule, Topic, Transactions
 from zync.errors import DataError, UsageError, ZyncError
+from zync.etl import failures
 from zync.frames import Keeper
 from zync.ingest.load import load
 from zync.lake import ensure_table
@@ -279,6 +280,29 @@ def test_a_transaction_that_a_rule_fails_on_is_set_aside_whole_and_others_go_on(
     assert len(pipeline.values("other")) == 21
     assert outcome.transactions == 21
     assert outcome.cursor == outcome.head
+
+
+def test_those_that_rules_fail_on_are_found_wherever_they_are_in_few_tries(
+    pipeline: Pipeline, txn: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By one Spark job for each try: with a job for each transaction a bad deploy would keep a sync for hours."""
+    by_first, by_second, count = {0, 1, 2, 90, 299}, {2, 91, 170}, 300
+    pipeline.rules(
+        first="SELECT seqno, value:x::int AS x FROM records",
+        second="SELECT seqno, 1 DIV sum(value:y::int) AS y FROM records GROUP BY seqno",
+    )
+    pipeline.load(
+        *[("a", txn(t, 1, x="a" if t in by_first else 1, y=0 if t in by_second else 1)) for t in range(count)]
+    )
+    tries: list[int] = []
+    monkeypatch.setattr(
+        failures, "pace", lambda spark, given, count: tries.append(count) or pace.pace(spark, given, count)
+    )
+    pipeline.sync()
+    aside = {int(row["txn"]): row["rule"] for row in pipeline.of("quarantined")}
+    assert aside == dict.fromkeys(by_second - by_first, "second.sql") | dict.fromkeys(by_first, "first.sql")
+    assert [len(pipeline.values(rule)) for rule in ("first", "second")] == [count - len(aside)] * 2
+    assert len(tries) <= 80  # seven of 300, and two groups or three on the way to each
 
 
 def test_so_is_one_that_it_fails_on_in_rows_that_are_broadcast(pipeline: Pipeline, txn: Any) -> None:

@@ -1,22 +1,18 @@
-"""Stage transform: the rules over whole transactions; those that a rule fails on are found and left out."""
+"""Stage transform: the rules over whole transactions."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zync.config import Config
-from zync.errors import DataError, UsageError
+from zync.errors import UsageError
 from zync.etl.columns import Made, on_record
-from zync.etl.rules import ORDER, RaisedError, RuleError, bind_views, output_rows, rule_texts, run_rule, run_rules
+from zync.etl.failures import Failure, without
+from zync.etl.rules import ORDER, bind_views, output_rows, rule_texts, run_rules
 from zync.frames import Keeper, local, result_of, select
-from zync.output import amount
-from zync.spark_errors import is_data_error
 from zync.sql import literal, statement
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_MANY_PIECES = 8
 _BUCKET = 1 << 12
 """Turns whose rows are numbered by one task, where there is more than one to do it.
 
@@ -33,15 +29,6 @@ _ROW = (
     "position",
 )
 """Staging's columns of an output row, by its place in its bucket and the bucket's first offset."""
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A transaction (by its seqno) that goes to quarantine, with the reason and, where one is at fault, the rule."""
-
-    seqno: int
-    reason: str
-    rule: str | None = None
 
 
 def transform(  # noqa: PLR0913 - each is a thing known by now
@@ -66,7 +53,7 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
     Returns None for them where the config has no outputs; and their columns, on record (zync/etl/columns.py).
     UsageError where a rule is no rule.
     """
-    bind_views(_without(spark, records, left_out, keeper), config, rule_texts(config))
+    bind_views(without(spark, records, left_out, keeper), config, rule_texts(config))
     numbered: DataFrame | None = None
     rules = run_rules(spark, config)
     for made in made_alike(rules):
@@ -103,70 +90,6 @@ def _first_offsets(made: "DataFrame", offsets: dict[str, int]) -> list[tuple[str
     return firsts
 
 
-def find_failures(  # noqa: PLR0913 - each is a thing known by now
-    spark: "SparkSession",
-    records: "DataFrame",
-    config: Config,
-    known: tuple[Failure, ...],
-    faulty: int,
-    limit: int,
-    keeper: Keeper,
-) -> tuple[Failure, ...]:
-    """`known`, and the other transactions that a rule fails on: found by trying smaller and smaller parts.
-
-    Raises DataError when they are more than `limit`, together with `faulty` records; RaisedError where a rule's
-    function raises whatever there is.
-    """
-    broken = _try_rules(spark, records.limit(0), config)
-    if broken is not None and isinstance(broken.cause, RaisedError):
-        raise broken.cause
-    records = _without(spark, records, known, keeper)
-    seqnos = sorted(row.seqno for row in records.select("seqno").distinct().collect())
-    found = list(known)
-
-    def look(some: list[int]) -> None:
-        error = _try_rules(spark, records.where(f"seqno BETWEEN {some[0]} AND {some[-1]}"), config)
-        if error is None:
-            return
-        if len(some) == 1:
-            found.append(Failure(some[0], str(error), error.rule.name))
-            check_limit(limit, found, faulty)
-            return
-        step = -(-len(some) // _MANY_PIECES)
-        for start in range(0, len(some), step):
-            look(some[start : start + step])
-
-    if seqnos:
-        look(seqnos)
-    return tuple(found)
-
-
-def check_limit(limit: int, failures: Sequence[Failure], faulty: int = 0) -> None:
-    """DataError when one sync would set aside more than `limit`.
-
-    `failures`: transactions; `faulty`: records that belong to none, counted beside them.
-    """
-    if len(failures) + faulty <= limit:
-        return
-    what = f"{amount(faulty, 'record')} and at least {amount(len(failures), 'transaction')}"
-    first = failures[0] if failures else None
-    by = f" by rule {first.rule}" if first and first.rule else ""
-    example = f"; the first transaction, of seqno {first.seqno}{by}: {first.reason}" if first else ""
-    msg = (
-        f"more than {limit} would go to quarantine ({what}), so nothing was committed{example}. Mend the rule or "
-        "the config (`zync check`), or raise limits.max_quarantined"
-    )
-    raise DataError(msg)
-
-
-def _without(spark: "SparkSession", records: "DataFrame", failures: tuple[Failure, ...], keeper: Keeper) -> "DataFrame":
-    """What is left is kept: Spark would move parts of a rule below a mere join, on to what was left out."""
-    if not failures:
-        return records
-    left_out = local(spark, [(one.seqno,) for one in failures], "seqno bigint")
-    return keeper.keep(records.join(left_out.hint("broadcast"), "seqno", "left_anti"))
-
-
 def made_alike(rules: Made) -> "list[DataFrame]":
     """What rules make as output rows: together where their `_order` is of one type, for one plan to number them all."""
     from pyspark.errors import AnalysisException  # noqa: PLC0415
@@ -189,16 +112,3 @@ def made_alike(rules: Made) -> "list[DataFrame]":
         kind, made = next(iter(alike.items()))
         alike[kind] = made.unionAll(without)
     return list(alike.values())
-
-
-def _try_rules(spark: "SparkSession", records: "DataFrame", config: Config) -> RuleError | None:
-    """Runs every rule over these records for nothing but its error, if that is one of data."""
-    bind_views(records, config, rule_texts(config))
-    for number, rule in enumerate(config.outputs):
-        try:
-            output_rows(run_rule(spark, rule), rule, number).write.format("noop").mode("overwrite").save()
-        except Exception as error:
-            if not (is_data_error(error) or isinstance(error, RaisedError)):
-                raise
-            return RuleError(rule, error)
-    return None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zync.etl.transform import Failure, check_limit
+from zync.etl.failures import Failure, check_limit
 from zync.frames import local, select
 from zync.output import amount
 from zync.pace import pace
