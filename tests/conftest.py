@@ -86,6 +86,14 @@ class TopicMaker:
             assert time.monotonic() < until
             time.sleep(0.02)
 
+    def delete(self, name: str) -> None:
+        for future in self.admin.delete_topics([name]).values():
+            future.result(20)
+        until = time.monotonic() + 20
+        while name in self.admin.list_topics(timeout=10).topics:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+
 
 def produce(broker: str, records: list[tuple[str, int, Any]], **properties: Any) -> None:
     """Sends (topic, partition, value) records; values that are no bytes go as JSON."""

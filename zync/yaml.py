@@ -13,6 +13,9 @@ from zync.errors import UsageError
 from zync.nodes import Reader, find
 from zync.transactions.debezium import preset
 
+_TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
+"""A name that Kafka takes for a topic."""
+
 
 def load(path: Path) -> Config:
     """The config in the file at `path`. UsageError names `file:line` of the first thing that is wrong."""
@@ -167,6 +170,16 @@ def _check_deliveries(config: Config, reader: Reader, node: yaml.Node | None) ->
             raise reader.fail(
                 find(node, "deliver", "kafka"), f"{other} and {output} would both go to topic {said.target(output)}"
             )
+    named: list[tuple[str | None, tuple[str, ...]]] = [
+        (said.progress_topic, ("progress_topic",)),
+        (said.transaction_topic, ("transaction_topic",)),
+        *((one.as_, ("topics", output, "as")) for output, one in said.topics.items()),
+    ]
+    for name, key in named:
+        if name is not None and not _TOPIC.fullmatch(name):
+            at = find(node, "deliver", "kafka", *key)
+            text = "a topic of Kafka has up to 249 of a-z, A-Z, 0-9, '.', '_' and '-' for a name"
+            raise reader.fail(at, f"deliver.kafka.{'.'.join(key)}: {text}, not {name!r}")
     for output, where in (
         *((one, ("deliver", "kafka", "topics")) for one in said.topics),
         *((one, ("deliver", "tables")) for one in config.deliver.tables or ()),

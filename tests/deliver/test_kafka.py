@@ -1,6 +1,7 @@
 """sync-to kafka: what is whole in staging is whole in Kafka, exactly once, in order."""
 
 import json
+import logging
 import os
 import random
 import re
@@ -127,15 +128,15 @@ def test_keys_go_to_the_partitions_that_java_clients_choose(
 
 def test_topics_are_made_as_the_config_says_or_checked(staging: Staging, names: list[str], topic: TopicMaker) -> None:
     accounts, history = names
-    said = "{partitions: 3, replication: 1, cleanup_policy: compact}"
-    staging.config(f"deliver: {{kafka: {{topics: {{{accounts}: {said}, {history}: {{as: {history}.whole}}}}}}}}\n")
+    said, other = "{partitions: 3, replication: 1, cleanup_policy: compact}", f"{history}: {{as: {history}.whole}}"
+    staging.config(f"deliver: {{kafka: {{topics: {{{accounts}: {said}, {other}}}}}}}\n")
     staging.sync(transfers(names, 2))
     staging.deliver()
     seen = committed(staging.broker, accounts, f"{history}.whole")
     assert len(seen) == 6
     assert len(topic.admin.list_topics(timeout=10).topics[accounts].partitions) == 3
     for wrong, found in (("partitions: 4", "partitions 3"), ("cleanup_policy: delete", "cleanup_policy compact")):
-        staging.config(f"deliver: {{kafka: {{topics: {{{accounts}: {{{wrong}}}}}}}}}\n")
+        staging.config(f"deliver: {{kafka: {{topics: {{{accounts}: {{{wrong}}}, {other}}}}}}}\n")
         staging.sync(transfers(names, 1))
         with pytest.raises(UsageError, match=f"topic {accounts} at .* is there with {found}"):
             staging.deliver()
@@ -147,6 +148,8 @@ def test_the_config_of_deliveries_is_checked(staging: Staging) -> None:
         "{topics: {acounts: {partitions: 3}}}": r"zync.yaml:4: no output 'acounts': did you mean 'accounts'\?",
         "{topics: {accounts: {as: history}}}": "accounts and history would both go to topic history",
         "{transaction_topic: __zync_progress}": "progress_topic and __zync_progress would both go to topic",
+        "{topics: {accounts: {as: bad name!}}}": "zync.yaml:4: deliver.kafka.topics.accounts.as: .* not 'bad name!'",
+        "{progress_topic: ..}": r"deliver.kafka.progress_topic: .* not '\.\.'",
         "{topics: {accounts: {partition: 3}}}": "unknown key 'partition' .*did you mean 'partitions'",
     }.items():
         outputs = ", ".join(f"{{topic: {name}, sql: rule.sql}}" for name in ("accounts", "history"))
@@ -174,6 +177,43 @@ def test_what_sync_from_takes_is_not_sent_there(staging: Staging, names: list[st
     )
     staging.deliver()
     assert len(committed(staging.broker, f"{accounts}.whole", history)) == 3
+
+
+def test_nor_is_progress(staging: Staging, names: list[str]) -> None:
+    staging.sync(transfers(names, 1))
+    staging.config(
+        f"topics: {{'^{names[0]}': {{id: 'value:txn'}}}}\ndeliver: {{kafka: {{progress_topic: {names[0]}.p}}}}\n"
+    )
+    with pytest.raises(UsageError, match=r"the progress would go to topic .*deliver\.kafka\.progress_topic"):
+        staging.deliver()
+
+
+def test_a_topic_whose_rows_are_gone_is_not_made_again_in_silence(
+    staging: Staging, names: list[str], topic: TopicMaker
+) -> None:
+    staging.sync(transfers(names, 2))
+    staging.deliver()
+    topic.delete(names[0])
+    staging.sync(transfers(names, 1, first=2))
+    for _ in range(2):
+        with pytest.raises(UsageError, match=f"topic {names[0]} is not there, and 4 rows of output {names[0]} went"):
+            staging.deliver()
+    topic.create(names[0])
+    assert staging.deliver().rows == {names[0]: 2, names[1]: 1}
+
+
+def test_that_all_is_sent_for_want_of_progress_is_said(
+    staging: Staging, names: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "zync")
+    staging.sync(transfers(names, 2))
+    staging.deliver()
+    assert not caplog.records
+    staging.config(f"deliver: {{kafka: {{name: {names[0]}}}}}\n")
+    assert staging.deliver().transactions == 2
+    (said,) = caplog.messages
+    assert f"there is no progress of the delivery {names[0]}" in said
+    assert f"topics that have records: {', '.join(sorted(names))}" in said
 
 
 def test_another_staging_or_an_older_one_is_refused(staging: Staging, names: list[str], tmp_path: Path) -> None:

@@ -5,8 +5,23 @@ See https://debezium.io/documentation/reference/stable/connectors/postgresql.htm
 
 import json
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
+
+from zync.deliver.messages import Transaction
+from zync.deliver.sender import Message
+
+
+def with_events(sent: Iterable[Message], transactions: Iterable[Transaction], topic: str) -> Iterator[Message]:
+    """The messages of those transactions, with what announces and ends each, to that topic."""
+    rest = iter(sent)
+    for one in transactions:
+        rows = list(islice(rest, one.rows))
+        yield topic, *begin(one.id), one.headers
+        yield from rows
+        yield topic, *end(one.id, Counter(target for target, *_ in rows)), one.headers
 
 
 def begin(number: str) -> tuple[str, str]:

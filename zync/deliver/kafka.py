@@ -6,31 +6,30 @@ the delivery is; then goes on from there. After an error that may pass, it begin
 """
 
 import logging
-import re
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
 from zync.config import Config
-from zync.deliver import events, messages
+from zync.deliver import messages
 from zync.deliver.encoder import Encoder
-from zync.deliver.messages import Transaction
+from zync.deliver.events import with_events
 from zync.deliver.progress import Progress
 from zync.deliver.progress import read as read_progress
 from zync.deliver.sender import AgainError, Message, Sender
 from zync.deliver.staged import staged
-from zync.deliver.topics import PROGRESS, ensure_topic
+from zync.deliver.topics import Topics
 from zync.errors import UsageError, ZyncError
 from zync.ingest.batch import Source
 from zync.ingest.broker import Brokers, RefusedError
 from zync.ingest.memory import not_collecting
 from zync.lake import refresh
+from zync.output import event
 from zync.staging.table import SYNC, existing_staging, open_staging
 from zync.transactions.known import read_cursor
 
@@ -111,7 +110,7 @@ class _Run:
         self.said = delivery.config.kafka_delivery
         self.brokers = Brokers(delivery.kafka, stop)
         self.done = Delivered()
-        self.topics: dict[str, str] = {}
+        self.topics = Topics(delivery.config, self.brokers, self.delivered)
         self.name, self.attempts = "", 0
         self.told, self.spoke, self.began, self.warned = 0, 0.0, 0.0, float("-inf")
         self.progress = Progress("")
@@ -119,8 +118,10 @@ class _Run:
     def run(self) -> Delivered:
         started = time.monotonic()
         table = self.find_table()
-        if table is not None and self.find_topics():
-            self.deliver(table)
+        if table is not None:
+            self.name = self.said.name_of(read_cursor(table).raw_id)
+            if self.find_topics():
+                self.deliver(table)
         self.done.seconds = time.monotonic() - started
         return self.done
 
@@ -142,11 +143,7 @@ class _Run:
     def find_topics(self) -> bool:
         """Has all topics be there; false where we are stopped while no broker answers."""
         try:
-            ensure_topic(self.brokers, self.said.progress_topic, PROGRESS)
-            for rule in self.delivery.config.outputs:
-                self.target(rule.topic)
-            if self.said.transaction_topic:
-                self.target(self.said.transaction_topic)
+            self.topics.ensure_all()
         except ZyncError:
             if self.stop.is_set():
                 return False
@@ -162,29 +159,8 @@ class _Run:
             self.metrics.turn()
         self.stop.wait(_LOOK_SECONDS)
 
-    def target(self, output: str) -> str:
-        """The topic that an output topic's rows go to, which is there when this returns."""
-        if output not in self.topics:
-            name = self.said.target(output)
-            self.check_no_loop(output, name)
-            ensure_topic(self.brokers, name, self.said.topic(output))
-            self.topics[output] = name
-        return self.topics[output]
-
-    def check_no_loop(self, output: str, name: str) -> None:
-        """UsageError where sync-from would take for input what we send."""
-        config = self.delivery.config
-        taken = any(re.search(one, name) if one.startswith("^") else one == name for one in config.sources)
-        if taken and "bootstrap.servers" in config.kafka and Brokers(config.kafka).cluster() == self.brokers.cluster():
-            msg = (
-                f"output {output} would go to topic {name}, which sync-from takes records from (topics in the config): "
-                f"give it another name there, deliver.kafka.topics.{output}.as"
-            )
-            raise UsageError(msg)
-
     def deliver(self, table: DeltaTable) -> None:
         """Senders, one after the other, until there is no need for another."""
-        self.name = self.said.name_of(read_cursor(table).raw_id)
         while True:
             sender = None
             try:
@@ -227,8 +203,7 @@ class _Run:
     def begin(self, table: DeltaTable) -> None:
         """Takes up the delivery where it is."""
         staging, cursor = str(table.metadata().id), read_cursor(table)
-        topic = self.said.progress_topic
-        stored = read_progress(self.delivery.kafka, topic, self.name, self.brokers.end(Source(topic, 0)))
+        stored = self.stored()
         if stored and stored.staging != staging:
             msg = (
                 f"the delivery {self.name} is of another staging (id {stored.staging}, through sync "
@@ -242,7 +217,26 @@ class _Run:
                 f"{stored.sync}: was an older copy put in its place?"
             )
             raise ZyncError(msg)
+        if stored is None and not self.began and (filled := self.topics.with_records(cursor.offsets)):
+            log.warning(
+                "there is no progress of the delivery %s in topic %s, so all of staging is sent; topics that have "
+                "records: %s. If the rows are there, stop this, and bring back that topic or deliver.kafka.name",
+                self.name,
+                self.said.progress_topic,
+                ", ".join(filled),
+                extra=event("sent_from_the_start", delivery=self.name, topics=filled),
+            )
         self.reached(stored or Progress(staging))
+
+    def stored(self) -> Progress | None:
+        """What the progress topic says: final once our sender is the only one."""
+        topic = self.said.progress_topic
+        return read_progress(self.delivery.kafka, topic, self.name, self.brokers.end(Source(topic, 0)))
+
+    def delivered(self, output: str) -> int:
+        """How many rows of that output are in Kafka."""
+        progress = self.progress if self.progress.sync else self.stored()
+        return progress.offsets.get(output, 0) if progress else 0
 
     def reached(self, progress: Progress) -> None:
         """Notes that so much is committed."""
@@ -280,12 +274,12 @@ class _Run:
                 by_topic = rows.group_by("topic").aggregate([([], "count_all"), ("offset", "max")]).to_pylist()
                 offsets = {**progress.offsets, **{one["topic"]: one["offset_max"] + 1 for one in by_topic}}
                 progress = replace(progress, offsets=offsets, **{one: last[one] for one in ("sync", "turn", "seqno")})
-                targets = {one["topic"]: self.target(one["topic"]) for one in by_topic}
+                targets = {one["topic"]: self.topics.of(one["topic"]) for one in by_topic}
                 counts = {targets[one["topic"]]: one["count_all"] for one in by_topic}
                 transactions = list(messages.transactions(rows))
                 sent = messages.messages(rows, targets, transactions, encoder)
-                if self.said.transaction_topic:
-                    sent = self.with_events(sent, transactions)
+                if topic := self.topics.of_transactions():
+                    sent = with_events(sent, transactions, topic)
                 record: Message = (self.said.progress_topic, self.name, progress.as_json(), [])
                 yield _Group(progress, len(transactions), counts, chain(sent, [record]))
 
@@ -305,15 +299,6 @@ class _Run:
             self.metrics.committed(group.rows, seconds)
         self.speak()
         return following
-
-    def with_events(self, sent: Iterable[Message], transactions: list[Transaction]) -> Iterator[Message]:
-        """The messages of those transactions, with what announces and ends each."""
-        topic, rest = self.target(str(self.said.transaction_topic)), iter(sent)
-        for one in transactions:
-            rows = list(islice(rest, one.rows))
-            yield topic, *events.begin(one.id), one.headers
-            yield from rows
-            yield topic, *events.end(one.id, Counter(target for target, *_ in rows)), one.headers
 
     def speak(self, *, at_once: bool = False) -> None:
         """Tells of what was committed since it was told of last."""

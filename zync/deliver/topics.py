@@ -1,13 +1,17 @@
 """The topics that a delivery sends to: made as the config says, or checked to be so."""
 
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
 
-from zync.config import DeliveredTopic
+from zync.config import PROGRESS_TOPIC, Config, DeliveredTopic
 from zync.errors import UsageError, ZyncError
+from zync.ingest.batch import Source
 from zync.ingest.broker import Brokers, reason
+from zync.output import amount
 
 _TIMEOUT = 15.0
 _MISTAKES = (
@@ -27,6 +31,74 @@ class _Found:
     partitions: int
     replication: int
     cleanup_policy: str
+
+
+class Topics:
+    """The topics of a delivery by what goes there; each is there, and as wanted, once it was asked for.
+
+    `delivered`: how many rows of an output are in Kafka.
+    """
+
+    def __init__(self, config: Config, brokers: Brokers, delivered: Callable[[str], int]) -> None:
+        self._config, self._said, self._brokers, self._delivered = config, config.kafka_delivery, brokers, delivered
+        self._there: dict[str, str] = {}
+
+    def ensure_all(self) -> None:
+        """Has all be there that the config names. UsageError where one may not be what it is to be."""
+        self._check_no_loop(self._said.progress_topic, "the progress", "progress_topic")
+        ensure_topic(self._brokers, self._said.progress_topic, PROGRESS)
+        for rule in self._config.outputs:
+            self.of(rule.topic)
+        self.of_transactions()
+
+    def of(self, output: str) -> str:
+        """The topic that an output's rows go to."""
+        if output not in self._there:
+            name = self._said.target(output)
+            self._check_no_loop(name, f"output {output}", f"topics.{output}.as")
+            self._check_not_gone(output, name)
+            ensure_topic(self._brokers, name, self._said.topic(output))
+            self._there[output] = name
+        return self._there[output]
+
+    def of_transactions(self) -> str | None:
+        """The topic of BEGIN and END, if there is to be one."""
+        given = self._said.transaction_topic
+        if given and given not in self._there:
+            name = self._said.target(given)
+            self._check_no_loop(name, "BEGIN and END", "transaction_topic")
+            ensure_topic(self._brokers, name, self._said.topic(given))
+            self._there[given] = name
+        return self._there[given] if given else None
+
+    def with_records(self, outputs: Iterable[str]) -> list[str]:
+        """The topics of those outputs that have records, or had."""
+        partitions = self._brokers.topics()
+        names = sorted({self._said.target(output) for output in outputs} & partitions.keys())
+        return [name for name in names if any(self._brokers.end(Source(name, one)) for one in range(partitions[name]))]
+
+    def _check_no_loop(self, name: str, what: str, key: str) -> None:
+        """UsageError where sync-from would take for input what we send."""
+        config = self._config
+        taken = any(re.search(one, name) if one.startswith("^") else one == name for one in config.sources)
+        if name == PROGRESS_TOPIC or not taken or "bootstrap.servers" not in config.kafka:
+            return
+        if Brokers(config.kafka).cluster() == self._brokers.cluster():
+            msg = (
+                f"{what} would go to topic {name}, which sync-from takes records from (topics in the config): "
+                f"give it another name there, deliver.kafka.{key}"
+            )
+            raise UsageError(msg)
+
+    def _check_not_gone(self, output: str, name: str) -> None:
+        """UsageError where rows went to a topic that is not there any more, or to one of another name."""
+        if name not in self._brokers.topics() and (count := self._delivered(output)):
+            msg = (
+                f"topic {name} is not there, and {amount(count, 'row')} of output {output} went to it, or to one of "
+                "another name, before: to send all of staging anew, to all topics, say another deliver.kafka.name; to "
+                "go on with what comes now, make the topic yourself"
+            )
+            raise UsageError(msg)
 
 
 def ensure_topic(brokers: Brokers, name: str, wanted: DeliveredTopic) -> None:
