@@ -434,6 +434,35 @@ def test_what_others_did_to_a_table_is_recognised(lake: Lake) -> None:
         lake.deliver()
 
 
+def test_what_others_did_is_recognised_without_a_new_sync(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "_LOOK_AFTER_SECONDS", 0.0)
+    lake.staging.sync(transfers(3, 0))
+    lake.deliver()
+    path = str(lake.folder / "accounts")
+    lake.spark.sql(f"OPTIMIZE delta.`{path}` ZORDER BY (id)")
+    before, now = lake.versions()[-1], lake.deliver()  # the older version's files may be vacuumed
+    assert now.versions == {**before.versions, "accounts": before.versions["accounts"] + 1}
+    assert [one.sync for one in lake.versions()] == [1, 1]
+    assert lake.deliver() == now
+    lake.spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 1")  # noqa: S608
+    with pytest.raises(ZyncError, match=r"somebody else changed the table at .*accounts: its version \d+ is DELETE"):
+        lake.deliver()
+    shutil.rmtree(path)
+    with pytest.raises(ZyncError, match="accounts, of output accounts, is gone"):
+        lake.deliver()
+
+
+def test_views_have_names_that_spark_takes() -> None:
+    found = Snapshot(1, snapshots.now(), "id", {"a.b-c": 1, "a_b.c": 2, "A_B_C": 3, "x": 4})
+    views = [one.split("`")[1::2] for one in snapshots.views(found, "/lake")]
+    assert views == [
+        ["a_b_c", "/lake/a.b-c"],
+        ["a_b_c_2", "/lake/a_b.c"],
+        ["A_B_C_3", "/lake/A_B_C"],
+        ["x", "/lake/x"],
+    ]
+
+
 def test_what_others_did_is_recognised_without_a_snapshot_on_record(lake: Lake) -> None:
     lake.staging.sync(transfers(3, 0))
     lake.deliver()
@@ -702,6 +731,7 @@ def test_the_commands(lake: Lake, warm: Any) -> None:
     assert json.loads(warm("snapshot", "--json", cwd=folder).stdout)["sync"] == 2
     assert warm("snapshot", "--at", "2001-01-01", cwd=folder, check=False).returncode == 2
     (view, *_) = warm("snapshot", "--sql", cwd=folder).stdout.splitlines()
+    assert view in json.loads(warm("snapshot", "--sql", "--json", cwd=folder).stdout)["sql"]
     lake.spark.sql(view.replace("CREATE OR REPLACE VIEW", "CREATE OR REPLACE TEMPORARY VIEW").rstrip(";"))
     assert lake.spark.table("accounts").count() == 5
     query = warm("query", "--consistent", "--json", "SELECT sum(delta) AS total FROM history", cwd=folder)

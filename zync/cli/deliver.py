@@ -129,8 +129,9 @@ def snapshot(
 
     folder = locate(tables.FOLDER, read_config(config, lake).lake)
     found = snapshots.at(f"{folder}/{snapshots.NAME}", _moment(at) if at else None)
-    text = "\n".join(snapshots.views(found, folder)) if as_views else _named(found)
-    Output(as_json=as_json).result(asdict(found), text)
+    made = snapshots.views(found, folder) if as_views else []
+    values = {**asdict(found), **({"sql": made} if as_views else {})}
+    Output(as_json=as_json).result(values, "\n".join(made) if as_views else _named(found))
 
 
 def _moment(text: str) -> "int | datetime":

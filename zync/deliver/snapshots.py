@@ -6,8 +6,10 @@ file, without those of longer ago than tables can be read as they were.
 """
 
 import contextlib
+import re
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from itertools import chain, count
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -35,6 +37,7 @@ TIDY_EVERY = CHECKPOINT_EVERY
 _UNREAD_HOURS = 24
 """For so long files stay that are no part of the table any more: somebody may be reading them."""
 _APP = "zync/snapshot"
+_NOT_IN_VIEWS = re.compile(r"[^a-zA-Z0-9_]")
 _SCHEMA = pa.schema(
     [
         pa.field("sync", pa.int64()),
@@ -101,11 +104,19 @@ def at(location: str, moment: int | datetime | None) -> Snapshot:
 
 
 def views(snapshot: Snapshot, folder: str) -> list[str]:
-    """Statements that make a view of each table in `folder`, at the snapshot's versions."""
-    return [
-        f"CREATE OR REPLACE VIEW {name(topic)} AS SELECT * FROM {_delta(folder, topic)} VERSION AS OF {version};"  # noqa: S608 - names are quoted
-        for topic, version in snapshot.versions.items()
-    ]
+    """Statements that make a view of each table in `folder`, at the snapshot's versions.
+
+    A view's name has letters, digits and _ only, or Spark's catalog does not take it: what else a topic has becomes _,
+    with a number where two would be alike.
+    """
+    made, taken = [], set()
+    for topic, version in snapshot.versions.items():
+        plain = _NOT_IN_VIEWS.sub("_", topic)
+        view = next(one for one in chain([plain], (f"{plain}_{n}" for n in count(2))) if one.lower() not in taken)
+        taken.add(view.lower())
+        rows = f"SELECT * FROM {_delta(folder, topic)} VERSION AS OF {version}"  # noqa: S608 - names are quoted
+        made.append(f"CREATE OR REPLACE VIEW {name(view)} AS {rows};")
+    return made
 
 
 def _delta(folder: str, topic: str) -> str:

@@ -8,7 +8,7 @@ some tables ahead: first the others are brought as far, so that each snapshot is
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from zync.metrics import DeliveryMetrics
 
 _LOOK_SECONDS = 0.1
+_LOOK_AFTER_SECONDS = 60.0
+"""What others do to the tables is noticed so soon where nothing is to deliver."""
 FOLDER = "tables"
 """Where the tables are, below the lake."""
 
@@ -74,6 +76,7 @@ def sync_to_tables(  # noqa: PLR0913 - each is a thing that it needs
             msg = "the config has no outputs to make tables of"
             raise UsageError(msg)
         newest = snapshots.newest(f"{folder}/{snapshots.NAME}")
+        looked = float("-inf")
         table = existing_staging(staging) if until_caught_up else None
         while not stop.is_set():
             table = table or open_staging(staging)
@@ -88,7 +91,11 @@ def sync_to_tables(  # noqa: PLR0913 - each is a thing that it needs
                 if metrics:
                     metrics.committed(batch.rows, batch.seconds)
                 on_batch(batch)
+                looked = time.monotonic()
                 continue
+            if newest and time.monotonic() - looked > _LOOK_AFTER_SECONDS:
+                newest = _looked_after(found, folder, newest)
+                looked = time.monotonic()
             if until_caught_up:
                 break
             stop.wait(_LOOK_SECONDS)
@@ -108,6 +115,19 @@ def _check_staging(table: DeltaTable, upto: int, newest: Snapshot) -> None:
         return
     msg = f"{what}: {ANEW}, or give another lake"
     raise UsageError(msg)
+
+
+def _looked_after(found: dict[str, Target], folder: str, newest: Snapshot) -> Snapshot:
+    """The snapshot; of the tables as they are now where others compacted them, as old versions may be gone soon.
+
+    Raises ZyncError where they did something else.
+    """
+    now = {topic: check(target, newest.staging, newest.versions[topic]) or 0 for topic, target in found.items()}
+    if now.items() <= newest.versions.items():
+        return newest
+    snapshot = replace(newest, at=snapshots.now(), versions=newest.versions | now)
+    snapshots.take(f"{folder}/{snapshots.NAME}", snapshot)
+    return snapshot
 
 
 def _batch(  # noqa: PLR0913
