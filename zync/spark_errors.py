@@ -45,7 +45,7 @@ def message_of(error: BaseException) -> str:
     from py4j.protocol import Py4JError  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
-    error = _within(error)
+    innermost, error = _innermost(error), _within(error)
     raised = re.findall(r"^(\w[\w.]*: .*)$", str(error).split("JVM stacktrace")[0], re.MULTILINE)
     if "Python worker" in str(error) and raised:
         return " ".join(raised[-1].split())
@@ -54,7 +54,19 @@ def message_of(error: BaseException) -> str:
         text = (error.getMessage() if isinstance(error, PySparkException) else None) or text
     text = re.split(r"\n\s*(?:==|at |JVM stacktrace|File \")|;\n", text or type(error).__name__)[0]
     text = re.sub(r"\s*SQLSTATE: \w+", "", text)
-    return " ".join(text.split())
+    return " ".join((text if innermost in text else f"{text.rstrip('. ')}: {innermost}").split())
+
+
+def _innermost(error: BaseException) -> str:
+    """What the first cause of one of Java's says, as that the disk is full: those around it name what was under way."""
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415
+
+    if not isinstance(error, Py4JJavaError):
+        return ""
+    cause = error.java_exception
+    while (further := cause.getCause()) is not None:
+        cause = further
+    return str(cause.getMessage() or cause.getClass().getSimpleName()).partition("\n")[0]
 
 
 def _is_of_surroundings(raised: str) -> bool:

@@ -1,6 +1,7 @@
 """What a sync makes of raw: whole transactions, once, and everything else accounted for."""
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,6 +24,7 @@ from zync.ingest.load import load
 from zync.lake import ensure_table
 from zync.metrics import SyncMetrics
 from zync.query import query, rows_of, table_of
+from zync.spark_errors import message_of, spark_errors
 from zync.staging import commit
 from zync.staging import cursor as cursor_stage
 from zync.staging.table import STAGING_SCHEMA
@@ -318,6 +320,15 @@ def test_so_is_one_that_it_fails_on_in_rows_that_are_broadcast(pipeline: Pipelin
     assert aside["reason"].startswith("[DIVIDE_BY_ZERO]")
     assert pipeline.values("out") == [{"n": 100}, {"n": 50}]
     assert outcome.transactions == 2
+
+
+def test_of_what_spark_could_not_do_the_innermost_cause_is_told(pipeline: Pipeline, txn: Any) -> None:
+    pipeline.load(("a", txn(1)))
+    (file,) = Path(pipeline.raw).rglob("*.parquet")
+    file.write_bytes(b"x" * file.stat().st_size)
+    with pytest.raises(spark_errors()) as caught:
+        pipeline.sync()
+    assert re.search(f"reading file .*{file.name}.*: .* is not a Parquet file", message_of(caught.value))
 
 
 def test_a_folder_may_have_an_odd_name(tmp_path: Path, spark: Any, txn: Any) -> None:
