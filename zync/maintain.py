@@ -153,10 +153,11 @@ def _trim(table: DeltaTable, done: Maintained, said: Trimming) -> None:
         done.untrimmed = "no staging in its folder was made of it, so nobody has read it: name others with --staging"
         return
     young = first_since(table, datetime.now(timezone.utc) - said.retain)
-    needed = min(needed_from(one, said.remember) for one in made_of_it)
+    needed, why, whose = min((*needed_from(one, said.remember), one.table_uri) for one in made_of_it)
     if min(young, needed) <= done.start:
         done.untrimmed = (
-            f"those from seqno {needed:,} on may be asked for again, and those from {young:,} on are younger"
+            f"{whose} may need those from seqno {needed:,} on again ({why}), and those from {young:,} on are younger "
+            "than --retain"
         )
         return
     planned = plan(table, made_of_it, min(young, needed))

@@ -46,10 +46,13 @@ class Output:
         """A line about work under way, with its figures; programs do not get to see it on standard output."""
         self._line(self.err, log_line(level, text, values) if logs_as_json() else text)
 
-    def error(self, message: str) -> None:
-        """One line that says what went wrong."""
+    def error(self, message: str, traceback: str = "") -> None:
+        """One line that says what went wrong; or, for developers, the traceback."""
         if logs_as_json():
-            self._line(self.err, log_line("error", message))
+            self._line(self.err, log_line("error", message, {"traceback": traceback} if traceback else None))
+            return
+        if traceback:
+            self._line(self.err, traceback.rstrip("\n"))
             return
         red, plain = ("\x1b[31m", "\x1b[0m") if self.err.isatty() else ("", "")
         self._line(self.err, f"{red}zync: {message}{plain}")

@@ -11,10 +11,11 @@ there whole, and a staging made anew has the same transactions from there on.
 import contextlib
 import json
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +28,7 @@ from zync.errors import UsageError
 from zync.files import DataFile, data_files, dataset, folder_files
 from zync.ingest.raw import RAW_SCHEMA, START, TRIMMED, first_seqno, next_seqno
 from zync.lake import open_table
+from zync.output import amount
 from zync.places import locate
 from zync.rewrite import is_raw, rewrite
 from zync.staging.table import STAGING_SCHEMA, existing_staging
@@ -131,24 +133,28 @@ def first_since(raw: DeltaTable, moment: datetime) -> int:
     return int(_column(raw, files[at], "seqno")[bisect_left(ingested, moment)].as_py())
 
 
-def needed_from(staging: DeltaTable, remember: int) -> int:
-    """The first seqno that a sync to this staging, or an operator, may ask for."""
+def needed_from(staging: DeltaTable, remember: int) -> tuple[int, str]:
+    """The first seqno that a sync to this staging, or an operator, may ask for; and as what."""
     known, aside = read_known(staging, 0), read_set_aside(staging)
-    lowest = [known.cursor.seqno + 1]
-    lowest += [part["first"] for row in known.in_flight.to_pylist() for part in row["records"]]
-    rows = chain(*aside.quarantined.values(), aside.late.values())
-    lowest += [part["first"] for row in rows for part in row["records"]]
+    found = [(known.cursor.seqno + 1, "not settled yet")]
+    found += _firsts(known.in_flight.to_pylist(), "in flight or expired: zync txn list")
+    found += _firsts(chain(*aside.quarantined.values(), aside.late.values()), "set aside, undecided: zync dlq list")
     if remember:
         recent = _rows(staging, ds.field("seqno") > known.cursor.head - remember, known.cursor.head - remember)
-        lowest += filter(None, (pc.min(_ranges(rows)["first"]).as_py() for rows in recent))
-    return min(lowest)
+        firsts = filter(None, (pc.min(_ranges(rows)["first"]).as_py() for rows in recent))
+        found += [(first, f"within the last {amount(remember, 'record')}: transactions.remember") for first in firsts]
+    return min(found)
+
+
+def _firsts(rows: Iterable[dict[str, Any]], why: str) -> list[tuple[int, str]]:
+    return [(part["first"], why) for row in rows for part in row["records"]]
 
 
 def check_start(raw: DeltaTable, staging: DeltaTable, cursor: Cursor) -> None:
     """Raises UsageError where raw was trimmed since that cursor's sync, and the staging needs what is gone."""
     if cursor.raw_version >= (raw.transaction_version(TRIMMED) or 0) or not cursor.sync:
         return
-    if (needed := needed_from(staging, 0)) < first_seqno(raw):
+    if (needed := needed_from(staging, 0)[0]) < first_seqno(raw):
         msg = (
             f"{raw.table_uri} has all records from seqno {first_seqno(raw):,} on, and {staging.table_uri} needs those "
             f"from {needed:,} on: `zync maintain` did not know of it. Make it anew, under another name"

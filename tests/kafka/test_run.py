@@ -94,6 +94,8 @@ def test_on_a_terminal_it_shows_how_the_parts_do_and_ctrl_c_ends_them(lake: Lake
                 break
         assert running.wait(60) == 0
         assert "sync      stops as soon as it can" in shown
+        assert "stopping" in shown
+        assert "again in" not in shown
         assert "stopped; sync-from: 0 restarts" in shown
         assert "sync 1: " not in shown  # what the view shows as figures it does not print as well
     finally:

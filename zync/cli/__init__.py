@@ -86,10 +86,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except Exception as error:  # noqa: BLE001 - it ends here, told as users want it
-        if debugging():
-            sys.stderr.write(as_written(traceback.format_exc()))
-        else:
-            Output().error(as_written(_said(error)))
+        Output().error(as_written(_said(error)), as_written(traceback.format_exc()) if debugging() else "")
         sys.exit(error.exit_code if isinstance(error, ZyncError) else 1)
 
 

@@ -62,6 +62,8 @@ class Part:
     due: float = 0.0
     failures: int = 0
     restarts: int = 0
+    ending: bool = False
+    """Whether it is not to run any more."""
 
     @property
     def runs(self) -> bool:
@@ -80,6 +82,8 @@ class Part:
 
     def state(self) -> str:
         """What it does, in a word or two."""
+        if self.ending:
+            return "stops" if self.runs else "ended"
         if not self.runs:
             return f"again in {max(0.0, self.due - time.monotonic()):.0f} s"
         return "runs" if self.address else "starts"
@@ -209,6 +213,8 @@ class Pipeline:
 
     def _end(self, watch: Callable[[], None]) -> bool:
         """Has all parts end as they do on Ctrl-C; whether all did."""
+        for part in self.parts:
+            part.ending = True
         running = [part for part in self.parts if part.process is not None]
         for part in running:
             if part.process and part.process.poll() is None:
