@@ -6,8 +6,9 @@ import re
 
 SURROUNDINGS = (OSError, ImportError, MemoryError)
 """What Python raises where no record is at fault."""
-DATA_EXCEPTIONS = ("22", "P0")
-"""SQLSTATE classes of errors that the data is at fault for: data exceptions, and errors raised by a rule."""
+DATA_EXCEPTIONS = ("21", "22", "23", "54", "P0")
+"""SQLSTATE classes of errors that the data is at fault for: more rows than one for a subquery, data exceptions, a key
+twice in a map, an array that is too long, and errors raised by a rule."""
 
 
 def spark_errors() -> tuple[type[Exception], ...]:
@@ -53,7 +54,7 @@ def message_of(error: BaseException) -> str:
     with contextlib.suppress(Py4JError):  # which Delta's errors do not have in Spark
         text = (error.getMessage() if isinstance(error, PySparkException) else None) or text
     text = re.split(r"\n\s*(?:==|at |JVM stacktrace|File \")|;\n", text or type(error).__name__)[0]
-    text = re.sub(r"\s*SQLSTATE: \w+", "", text)
+    text = re.sub(r"\s*SQLSTATE: \w+|^An error occurred while calling \S+\.\s*:\s*", "", text)
     return " ".join((text if innermost in text else f"{text.rstrip('. ')}: {innermost}").split())
 
 

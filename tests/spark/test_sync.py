@@ -307,6 +307,30 @@ def test_those_that_rules_fail_on_are_found_wherever_they_are_in_few_tries(
     assert len(tries) <= 80  # seven of 300, and two groups or three on the way to each
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "to_json(str_to_map(if(value:x::int = 0, 'a:1,a:2', 'a:1')))",
+        "size(sequence(1L, if(value:x::int = 0, 4000000000L, 1L)))",
+        "(SELECT max(v) FROM (SELECT seqno s, explode(if(value:x::int = 0, array(1, 2), array(1))) v FROM a) b "
+        "WHERE b.s = a.seqno GROUP BY v)",
+    ],
+)
+def test_so_is_one_whose_error_sql_has_in_a_class_of_its_own(pipeline: Pipeline, txn: Any, expression: str) -> None:
+    """A key twice, too much for an array, more rows than one for a subquery."""
+    pipeline.rules(out=f"SELECT seqno, {expression} AS x FROM a")  # noqa: S608
+    pipeline.load(*[("a", txn(t, x=t)) for t in range(3)])
+    assert pipeline.sync().transactions == 2
+    assert [(row["txn"], row["rule"]) for row in pipeline.of("quarantined")] == [("0", "out.sql")]
+
+
+def test_a_rule_that_fails_on_several_together_is_told_as_such(pipeline: Pipeline, txn: Any) -> None:
+    pipeline.rules(out="SELECT seqno, if(count(*) OVER () > 2, CAST('x' AS INT), 1) AS x FROM records")
+    pipeline.load(*[("a", txn(t, x=1)) for t in range(300)])
+    with pytest.raises(DataError, match=r"out.sql fails on transactions of seqno \d+ to \d+ together, and not"):
+        pipeline.sync()
+
+
 def test_so_is_one_that_it_fails_on_in_rows_that_are_broadcast(pipeline: Pipeline, txn: Any) -> None:
     """There Spark wraps what was wrong in an exception of Java's."""
     pipeline.rules(
@@ -353,7 +377,7 @@ def test_too_many_failures_stop_the_sync_and_nothing_is_committed(pipeline: Pipe
     pipeline.rules(out="SELECT seqno, 1 DIV value:x::int AS x FROM records")
     pipeline.change(limits=Limits(max_quarantined=2))
     pipeline.load(*[("a", txn(t, x=0)) for t in range(3)])
-    with pytest.raises(DataError, match=r"more than 2 would .* by rule out.sql: .*Division by zero"):
+    with pytest.raises(DataError, match=r"quarantine \(at least 3 transactions\), .* by rule out.sql: .*zero"):
         pipeline.sync()
     assert not pipeline.of("cursor") if (pipeline.staging / "_delta_log").exists() else True
 

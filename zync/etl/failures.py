@@ -125,7 +125,7 @@ def _failing(trial: "_Trial", rest: _Part) -> "Iterator[Failure | None]":
     while at < rest.last:
         if min(at + size, rest.last) > near.last or len(near) > size * _FAR_FEWER**2:
             near = rest.part(at, at + size * _FAR_FEWER)
-        group = near.part(at, at + size)
+        group = whole = near.part(at, at + size)
         if len(group) > 1 and not trial.fails(group):
             at, size = group.last, 2 * size
             yield None
@@ -134,7 +134,15 @@ def _failing(trial: "_Trial", rest: _Part) -> "Iterator[Failure | None]":
             middle = (group.first + group.last) // 2
             half = group.part(group.first, middle)
             group = half if trial.fails(half) else group.part(middle, group.last)
-        error = trial.error(group.records, group.count)  # none, if the rule fails on what several make together
+        error = trial.error(group.records, group.count)
+        if error is None and len(whole) > 1 and (together := trial.error(whole.records, whole.count)):
+            first, last = whole.seqnos[whole.first], whole.seqnos[whole.last - 1]
+            msg = (
+                f"rule {trial.rule.name} fails on transactions of seqno {first:,} to {last:,} together, and not on one "
+                f"by itself ({together}). It is to make the rows of each of that one's records: which others come in a "
+                "sync is chance (`zync check --data raw`)"
+            )
+            raise DataError(msg)
         at, found = group.last, found + (error is not None)
         size = at // found if found else 2 * size
         yield Failure(group.seqnos[group.first], str(error), trial.rule.name) if error else None
@@ -194,10 +202,11 @@ def check_limit(limit: int, failures: Sequence[Failure], faulty: int = 0) -> Non
     """
     if len(failures) + faulty <= limit:
         return
-    what = f"{amount(faulty, 'record')} and at least {amount(len(failures), 'transaction')}"
+    counts = [amount(faulty, "record")] if faulty else []
+    what = " and ".join([*counts, f"at least {amount(len(failures), 'transaction')}"] if failures else counts)
     first = failures[0] if failures else None
     by = f" by rule {first.rule}" if first and first.rule else ""
-    example = f"; the first transaction, of seqno {first.seqno}{by}: {first.reason}" if first else ""
+    example = f"; the first transaction, of seqno {first.seqno}{by}: {first.reason.rstrip('.')}" if first else ""
     msg = (
         f"more than {limit} would go to quarantine ({what}), so nothing was committed{example}. Mend the rule or "
         "the config (`zync check`), or raise limits.max_quarantined"
