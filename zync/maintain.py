@@ -153,7 +153,7 @@ def _trim(table: DeltaTable, done: Maintained, said: Trimming) -> None:
         done.untrimmed = "no staging in its folder was made of it, so nobody has read it: name others with --staging"
         return
     young = first_since(table, datetime.now(timezone.utc) - said.retain)
-    needed, why, whose = min((*needed_from(one, said.remember), one.table_uri) for one in made_of_it)
+    needed, why, whose = min((*needed_from(one, said.remember), one.table_uri.rstrip("/")) for one in made_of_it)
     if min(young, needed) <= done.start:
         done.untrimmed = (
             f"{whose} may need those from seqno {needed:,} on again ({why}), and those from {young:,} on are younger "

@@ -378,7 +378,7 @@ def test_what_was_released_waits_for_its_turn_too(tmp_path: Path, spark: Any) ->
     config = pipeline(tmp_path, "p", said=", order: commit")
     assert "committed before" in show(raw, staging, "3", config)["missing"][0]
     with pytest.raises(UsageError, match="'3' is whole, and waits for its turn"):
-        undecided(staging, ["3"], None)
+        undecided(raw, staging, ["3"], None)
     decide(raw, ["2"], "release", "one row is lost", who="ann")
     assert syncer.sync().transactions == 0
     assert violations(tmp_path, ", order: commit") == []
@@ -413,7 +413,7 @@ def test_without_an_end_the_last_row_says_where_a_transaction_is_in_the_source(t
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(record) + "\n" for record in later))
     load(raw, [str(tmp_path / "in.jsonl")])
     assert syncer.sync().set_aside == {"late": 1}
-    decide(raw, undecided(staging, ["1"], None, among=SET_ASIDE).chosen, "redrive", "it is wanted")
+    decide(raw, undecided(raw, staging, ["1"], None, among=SET_ASIDE).chosen, "redrive", "it is wanted")
     syncer.sync()
     out = [one for one in rows(tmp_path / "staging") if one["kind"] == "output"]
     assert sorted((one["kafka"]["offset"], one["position"]) for one in out) == [(0, 40), (1, 40), (2, 9), (3, 35)]

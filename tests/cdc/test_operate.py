@@ -66,10 +66,10 @@ def test_a_decision_acts_once_and_stays_on_record(
 ) -> None:
     raw, staging = str(stuck / "raw"), str(stuck / "staging")
     with pytest.raises(UsageError, match="no transaction 'nothing'"):
-        undecided(staging, ["nothing"], None, None)
-    for found in (undecided(staging, [], "in-flight", None), undecided(staging, [SHORT], None)):
+        undecided(raw, staging, ["nothing"], None, None)
+    for found in (undecided(raw, staging, [], "in-flight", None), undecided(raw, staging, [SHORT], None)):
         assert [*found.chosen] == [SHORT]
-    assert undecided(staging, [], "in-flight", timedelta(hours=1)).chosen == {}
+    assert undecided(raw, staging, [], "in-flight", timedelta(hours=1)).chosen == {}
     seqno = decide(raw, [SHORT, SHORT], action, "agreed with the owners", who="ann").first_seqno
     config = pipeline(stuck, "dbz.copy360_kill9_midoffset")
     (one,) = transactions(raw, staging)

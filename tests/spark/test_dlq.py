@@ -115,7 +115,7 @@ def test_a_redriven_transaction_goes_out_once_after_the_rule_is_mended(lake: Pat
     assert (outcome.transactions, outcome.set_aside) == (0, {"quarantined": 1})
     assert [one["count"] for one in groups(raw, staging)] == [2, 1]  # it failed again
     (lake / "out.sql").write_text("SELECT seqno, txn, TRY_CAST(value:x::string AS INT) AS x FROM records")
-    assert [*undecided(staging, [], "quarantined", among=SET_ASIDE).chosen] == ["3", "a/0/3", "1"]
+    assert [*undecided(raw, staging, [], "quarantined", among=SET_ASIDE).chosen] == ["3", "a/0/3", "1"]
     decide(raw, ["1", "1", "3", "2", "a/0/3"], "redrive", "mended", who="ann")
     outcome = sync(lake, spark)
     assert (outcome.transactions, outcome.in_flight) == (2, 0)
@@ -136,6 +136,21 @@ def test_a_redriven_transaction_goes_out_once_after_the_rule_is_mended(lake: Pat
     assert re.search(r"set aside quarantined \d+, .*; to decide about \(`zync dlq list`\): none", told)
     assert [row["reason"] for row in rows(lake / "lake" / "staging") if row["kind"] == "discarded"] == ["ann: a probe"]
     assert sound(lake)
+
+
+def test_who_decided_waits_for_the_next_sync_before_deciding_again(lake: Path, spark: Any) -> None:
+    """Else the second would come to nothing where the first one's redrive failed again, but not in a replay."""
+    raw, staging = str(lake / "lake" / "raw"), str(lake / "lake" / "staging")
+    decide(raw, ["1"], "redrive", "try", who="ann")
+    assert [(one["ids"], one["decided"]) for one in groups(raw, staging)] == [(["1", "3"], 1), (["a/0/3"], 0)]
+    assert "decided about: 1, on which the next sync acts" in zync("dlq", "list", cwd=lake).stdout
+    again = zync("dlq", "drop", "1", "--reason", "x", cwd=lake, check=False)
+    assert again.returncode == 2
+    assert "of transaction '1' there is a decision on record (redrive by ann: try) that no sync has met" in again.stderr
+    said = zync("dlq", "drop", "--all", "--reason", "x", "--yes", "--json", cwd=lake).stdout
+    assert json.loads(said) == {"decision": "drop", "transactions": ["3", "a/0/3"], "decided": ["1"]}
+    sync(lake, spark)
+    assert [*undecided(raw, staging, ["1"], None, among=SET_ASIDE).chosen] == ["1"]
 
 
 def test_what_is_set_aside_is_what_nobody_decided_about_by_its_newest_failure(tmp_path: Path) -> None:
@@ -270,7 +285,7 @@ def test_what_came_late_is_redriven_as_a_transaction_of_its_own_and_so_in_a_repl
         (2, ["2", "4"], "its transaction was settled already")
     ]
     come({"txn": 2, "x": "23"})  # late as well, but nobody knew when that was decided
-    chosen = undecided(staging, ["2", "4"], None, among=SET_ASIDE).chosen
+    chosen = undecided(raw, staging, ["2", "4"], None, among=SET_ASIDE).chosen
     assert chosen == {"2": ranges(5, 7), "4": ranges(8)}
     decide(raw, chosen, "redrive", "the source was mended", who="ann")
     decide(raw, ["2", "4"], "redrive", "they are not in quarantine", who="bob")
@@ -284,8 +299,8 @@ def test_what_came_late_is_redriven_as_a_transaction_of_its_own_and_so_in_a_repl
     assert (seen["state"], seen["reason"]) == ("done", "ann: the source was mended")
     assert [(one["seqno"], one["reason"]) for one in seen["late"]] == [(9, "its transaction was settled already")]
     assert f"late (its transaction was settled already): 9 {seen['late'][0]['topic']}/0/" in describe(seen)
-    assert undecided(staging, [], "late", among=SET_ASIDE).chosen == {"2": ranges(9)}
-    decide(raw, undecided(staging, ["2"], None, among=SET_ASIDE).chosen, "drop", "no more")
+    assert undecided(raw, staging, [], "late", among=SET_ASIDE).chosen == {"2": ranges(9)}
+    decide(raw, undecided(raw, staging, ["2"], None, among=SET_ASIDE).chosen, "drop", "no more")
     assert sync(lake, spark).set_aside == {"discarded": 1}
     assert [one for one in groups(raw, staging) if one["state"] == "late"] == []
     replay(spark, load_config(lake / "zync.yaml"), raw, str(lake / "lake" / "again"), None, staging, lambda _: None)
@@ -303,11 +318,11 @@ def test_what_is_in_quarantine_is_not_decided_about_while_its_id_is_in_flight_ag
     (lake / "in.jsonl").write_text('{"topic": "a", "value": {"txn": 1, "n": 2}}\n')
     load(str(lake / "lake" / "raw"), [str(lake / "in.jsonl")])
     assert sync(lake, spark).in_flight == 1
-    staging = str(lake / "lake" / "staging")
-    assert [*undecided(staging, ["3"], None, among=SET_ASIDE).chosen] == ["3"]
+    raw, staging = str(lake / "lake" / "raw"), str(lake / "lake" / "staging")
+    assert [*undecided(raw, staging, ["3"], None, among=SET_ASIDE).chosen] == ["3"]
     with pytest.raises(UsageError, match="transaction '1' is set aside, and in flight again"):
-        undecided(staging, ["3", "1"], None, among=SET_ASIDE)
-    others = undecided(staging, [], "quarantined", among=SET_ASIDE)
+        undecided(raw, staging, ["3", "1"], None, among=SET_ASIDE)
+    others = undecided(raw, staging, [], "quarantined", among=SET_ASIDE)
     assert ({*others.chosen}, others.in_flight_again) == ({"3", "a/0/3"}, ["1"])
     for wrong in (["1", "--reason", "x"], ["--all", "3", "--reason", "x"], ["--all", "--reason", " ", "--yes"]):
         done = zync("dlq", "drop", *wrong, cwd=lake, check=False)

@@ -186,7 +186,7 @@ def test_trimming_changes_nothing_whatever_came_late_or_was_decided(short: Pipel
         for among, actions in (SET_ASIDE, ("redrive", "drop")), (IN_FLIGHT, ("release", "discard")):
             flying = {one.id for one in find(str(short.staging), IN_FLIGHT)} if among is SET_ASIDE else set()
             ids = sorted({one.id for one in find(str(short.staging), among)} - flying) if step % 2 else []
-            found = undecided(str(short.staging), ids, None, among=among).chosen if ids else {}
+            found = undecided(short.raw, str(short.staging), ids, None, among=among).chosen if ids else {}
             for action in actions if step < 3 else actions[1:]:
                 chosen = {one: late for one, late in found.items() if step > 2 or chance.random() < 0.6}
                 found = {one: late for one, late in found.items() if one not in chosen}
@@ -351,8 +351,8 @@ def test_the_command_takes_records_away_only_if_it_is_said_how_long_they_stay(sh
     assert (refused.returncode, "add --vacuum" in refused.stderr) == (2, True)
     done = zync("maintain", "raw", "--retain", "1h", cwd=short.folder)
     said = (
-        f"no records taken away: {short.staging} may need those from seqno 11 on again (within the last 10 records: "
-        "transactions.remember), and those from 1 on are younger than --retain"
+        f"no records taken away: file://{short.staging} may need those from seqno 11 on again (within the last 10 "
+        "records: transactions.remember), and those from 1 on are younger than --retain"
     )
     assert said in done.stdout
     done = zync("maintain", "raw", "--vacuum", "--retain", "0s", cwd=short.folder)

@@ -137,17 +137,21 @@ def _decide(
     settings, out = read_config(config, lake), Output(as_json=as_json)
     raw, staging = locate("raw", settings.lake), locate("staging", settings.lake)
     among = IN_FLIGHT if action in ("release", "discard") else SET_ASIDE
-    found = undecided(staging, txn_ids, state, older, among)
-    chosen, again = found.chosen, found.in_flight_again
+    found = undecided(raw, staging, txn_ids, state, older, among)
+    chosen = found.chosen
     if not txn_ids and chosen and not yes:
         typer.confirm(f"{action} {amount(len(chosen), 'transaction')} ({state})?", abort=True, err=True)
     if chosen:
         decide(raw, chosen, action, reason)
     text = f"{action}: {amount(len(chosen), 'transaction')} on record; the next sync acts on it" if chosen else "none"
     result: dict[str, object] = {"decision": action, "transactions": [*chosen]}
-    if again:
-        text += f"; left alone, as they are in flight again: {', '.join(again)}"
-        result["in_flight_again"] = again
+    for key, why, left in (
+        ("in_flight_again", "they are in flight again", found.in_flight_again),
+        ("decided", "a decision about them is on record that no sync has met", found.decided),
+    ):
+        if left:
+            text += f"; left alone, as {why}: {', '.join(left)}"
+            result[key] = left
     out.result(result, text)
 
 
@@ -168,7 +172,8 @@ def dlq_list(lake: Lake = None, config: ConfigFile = None, as_json: AsJson = Fal
     for one in found:
         by = f"rule {one['rule']}: " if one["rule"] else ""
         some = ", ".join([*one["ids"], "…"] if one["count"] > len(one["ids"]) else one["ids"])
-        out.line(f"{one['count']:,} {one['state']}  {by}{one['error']}  (ids {some}; at {one['places'][0]})")
+        decided = f"; decided about: {one['decided']:,}, on which the next sync acts" if one["decided"] else ""
+        out.line(f"{one['count']:,} {one['state']}  {by}{one['error']}  (ids {some}; at {one['places'][0]}{decided})")
     if not found:
         out.line("nothing is set aside")
 

@@ -15,8 +15,8 @@ from typing import Any, Literal
 from zync.errors import UsageError
 from zync.ingest.append import Appended, Appender
 from zync.ingest.load import Line, as_batch
-from zync.ingest.raw import DECISIONS
-from zync.operate.listed import Transaction, find
+from zync.ingest.raw import DECISIONS, existing_raw
+from zync.operate.listed import Transaction, find, with_decisions
 from zync.transactions.set_aside import Ranges
 
 Action = Literal["release", "discard", "redrive", "drop"]
@@ -44,13 +44,19 @@ def decide(
 
 @dataclass(frozen=True)
 class Undecided:
-    """Transactions to decide about, by id, with the late records that it is about; and those that have to wait."""
+    """Transactions to decide about, by id, with the late records that it is about; and those that have to wait.
+
+    decided: of those that are set aside, what was decided about and no sync has met yet. What becomes of it, say of a
+    rule that fails again, is not known before.
+    """
 
     chosen: dict[str, Ranges | None]
     in_flight_again: list[str]
+    decided: list[str]
 
 
 def undecided(
+    raw: str,
     staging: str,
     txns: list[str],
     state: str | None,
@@ -64,18 +70,32 @@ def undecided(
     What is whole and waits for its turn in the order of commit is not undecided. Of what is set aside and in flight
     again a decision would do nothing: those of `state` have to wait until that is settled.
     `older`: of those in flight, only what began at least so long ago. UsageError where one of `txns` is in no such
-    state, or in flight again, or where it is not said which.
+    state, or in flight again, or decided about, or where it is not said which.
     """
     chosen = _chosen(staging, txns, state, older, among)
-    flying = {one.id for one in find(staging, IN_FLIGHT)} if among != IN_FLIGHT else set()
-    again = [txn for txn in chosen if txn in flying]
+    if among == IN_FLIGHT:
+        return Undecided(chosen, [], [])
+    flying = {one.id for one in find(staging, IN_FLIGHT)}
+    aside = with_decisions(find(staging, [state] if state else among), existing_raw(raw), staging)
+    waiting = {one.id: one.decided for one in reversed(aside) if one.decided}
+    for one in aside:
+        if one.decided is None:
+            waiting.pop(one.id, None)
+    again, decided = ([txn for txn in chosen if txn in some] for some in (flying, waiting))
+    if decided and txns:
+        msg = (
+            f"of transaction {decided[0]!r} there is a decision on record ({waiting[decided[0]]}) that no sync has met "
+            "yet: `zync sync raw staging` first"
+        )
+        raise UsageError(msg)
     if again and txns:
         msg = (
             f"transaction {again[0]!r} is set aside, and in flight again (`zync txn show {again[0]}`): a decision does "
             "nothing until that is settled; name others by their ids"
         )
         raise UsageError(msg)
-    return Undecided({txn: late for txn, late in chosen.items() if txn not in flying}, again)
+    left = {txn: late for txn, late in chosen.items() if txn not in flying and txn not in waiting}
+    return Undecided(left, again, decided)
 
 
 def _chosen(

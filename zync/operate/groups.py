@@ -5,23 +5,24 @@ from itertools import islice
 from typing import Any
 
 from zync.ingest.raw import existing_raw
-from zync.operate.listed import Transaction, all_of, raw_rows
-from zync.staging.table import existing_staging
+from zync.operate.listed import Transaction, find, raw_rows, with_decisions
 
 
 def groups(raw: str, staging: str) -> list[dict[str, Any]]:
     """What is set aside, by rule and error (its numbers and quoted parts aside), the most frequent first.
 
-    Each with its state, a count, an example of the error, some ids, and where the first one's records are in Kafka.
+    Each with its state, a count, how many were `decided` about since the newest sync, an example of the error, some
+    ids, and where the first one's records are in Kafka.
     """
     raw_table = existing_raw(raw)
     found: dict[tuple[str, str | None, str], list[Transaction]] = {}
-    for one in all_of(existing_staging(staging), ("quarantined", "late")):
+    for one in with_decisions(find(staging, ("quarantined", "late")), raw_table, staging):
         found.setdefault((one.state, one.rule, kind_of(one.reason or "")), []).append(one)
     return [
         {
             "state": state,
             "count": len(mine),
+            "decided": sum(one.decided is not None for one in mine),
             "rule": rule,
             "error": mine[0].reason,
             "ids": [one.id for one in mine[:5]],
