@@ -162,7 +162,11 @@ def _check_rule(rule: OutputRule, reader: Reader, node: yaml.Node | None) -> Non
 
 def _check_deliveries(config: Config, reader: Reader, node: yaml.Node | None) -> None:
     said = config.kafka_delivery
-    known = [rule.topic for rule in config.outputs] + ([said.transaction_topic] if said.transaction_topic else [])
+    outputs = [rule.topic for rule in config.outputs]
+    if said.transaction_topic in outputs:
+        at = find(node, "deliver", "kafka", "transaction_topic")
+        raise reader.fail(at, f"deliver.kafka.transaction_topic: {said.transaction_topic!r} is an output: name another")
+    known = outputs + ([said.transaction_topic] if said.transaction_topic else [])
     taken: dict[str, str] = {said.progress_topic: "progress_topic"}
     for output in dict.fromkeys(known):
         other = taken.setdefault(said.target(output), output)

@@ -147,6 +147,7 @@ def test_the_config_of_deliveries_is_checked(staging: Staging) -> None:
     for said, found in {
         "{topics: {acounts: {partitions: 3}}}": r"zync.yaml:4: no output 'acounts': did you mean 'accounts'\?",
         "{topics: {accounts: {as: history}}}": "accounts and history would both go to topic history",
+        "{transaction_topic: history}": "zync.yaml:4: deliver.kafka.transaction_topic: 'history' is an output",
         "{transaction_topic: __zync_progress}": "progress_topic and __zync_progress would both go to topic",
         "{topics: {accounts: {as: bad name!}}}": "zync.yaml:4: deliver.kafka.topics.accounts.as: .* not 'bad name!'",
         "{progress_topic: ..}": r"deliver.kafka.progress_topic: .* not '\.\.'",
@@ -200,6 +201,35 @@ def test_a_topic_whose_rows_are_gone_is_not_made_again_in_silence(
             staging.deliver()
     topic.create(names[0])
     assert staging.deliver().rows == {names[0]: 2, names[1]: 1}
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_nor_is_one_that_is_deleted_meanwhile(
+    staging: Staging, names: list[str], topic: TopicMaker, *, anew: bool
+) -> None:
+    staging.sync(transfers(names, 2))
+    process = start("sync-to", "kafka", "staging", cwd=staging.folder)
+    try:
+        wait_until(lambda: len(committed(staging.broker, *names)) == 6)
+        topic.delete(names[0])
+        if anew:
+            topic.create(names[0])
+        staging.sync(transfers(names, 1, first=2))
+        assert process.wait(60) == 2
+    finally:
+        process.kill()
+    (log,) = staging.folder.glob("sync-to-*.log")
+    assert f"topic {names[0]} was deleted, or made anew, after rows were sent to it: to send all" in log.read_text()
+
+
+def test_a_progress_topic_that_is_not_compacted_is_refused(
+    staging: Staging, names: list[str], topic: TopicMaker
+) -> None:
+    topic.create(f"{names[0]}.p", cleanup_policy="delete")
+    staging.config(f"deliver: {{kafka: {{progress_topic: {names[0]}.p}}}}\n")
+    staging.sync(transfers(names, 1))
+    with pytest.raises(UsageError, match="is there with cleanup_policy delete, .*: change it, and do not"):
+        staging.deliver()
 
 
 def test_that_all_is_sent_for_want_of_progress_is_said(

@@ -249,6 +249,7 @@ class _Run:
         while not self.stop.is_set():
             newest = table.transaction_version(SYNC) or 0
             self.measure(self.progress.sync, newest)
+            self.topics.check_same()
             groups = self.groups(table, encoder)
             group = next(groups, None)
             while group and not self.stop.is_set():

@@ -174,7 +174,10 @@ class Sender:
         self._hear_why()
         refused, where = self._refused or (found, "")
         if refused.code() in _LASTING:
-            return ZyncError(f"{where or self._name}: {refused.str()}. Nothing of that transaction is in Kafka")
+            large = refused.code() == KafkaError.MSG_SIZE_TOO_LARGE
+            hint = " (deliver.kafka.properties: message.max.bytes; and the topic's max.message.bytes)" if large else ""
+            said = f"{where or self._name}: {refused.str()}{hint}"
+            return ZyncError(f"{said}. Nothing of that transaction is in Kafka")
         return AgainError(f"{where}: {refused.str()}" if where else text)
 
     def _hear_why(self) -> None:

@@ -25,6 +25,11 @@ PROGRESS = DeliveredTopic(partitions=1, cleanup_policy="compact")
 _SEGMENT_BYTES = {"segment.bytes": str(16 << 20)}
 """Of the progress topic: what is compacted away need not be read at each start."""
 
+_WHAT_THEN = (
+    "to send all of staging anew, to all topics, say another deliver.kafka.name; to go on with what comes now, make "
+    "the topic yourself, if it is not there, and start again"
+)
+
 
 @dataclass(frozen=True)
 class _Found:
@@ -42,6 +47,7 @@ class Topics:
     def __init__(self, config: Config, brokers: Brokers, delivered: Callable[[str], int]) -> None:
         self._config, self._said, self._brokers, self._delivered = config, config.kafka_delivery, brokers, delivered
         self._there: dict[str, str] = {}
+        self._ids: dict[str, int] = {}
 
     def ensure_all(self) -> None:
         """Has all be there that the config names. UsageError where one may not be what it is to be."""
@@ -57,8 +63,7 @@ class Topics:
             name = self._said.target(output)
             self._check_no_loop(name, f"output {output}", f"topics.{output}.as")
             self._check_not_gone(output, name)
-            ensure_topic(self._brokers, name, self._said.topic(output))
-            self._there[output] = name
+            self._ensure(output, name)
         return self._there[output]
 
     def of_transactions(self) -> str | None:
@@ -67,15 +72,32 @@ class Topics:
         if given and given not in self._there:
             name = self._said.target(given)
             self._check_no_loop(name, "BEGIN and END", "transaction_topic")
-            ensure_topic(self._brokers, name, self._said.topic(given))
-            self._there[given] = name
+            self._ensure(given, name)
         return self._there[given] if given else None
+
+    def check_same(self) -> None:
+        """UsageError where one of them is not the topic any more that it was when it was asked for.
+
+        Brokers may make one anew by themselves, in silence, when the producer asks for it (auto.create.topics.enable).
+        """
+        try:
+            now = self._brokers.topic_ids(self._ids)
+        except ZyncError:  # of which who sends hears
+            return
+        if gone := [name for name, one in self._ids.items() if now.get(name) != one]:
+            msg = f"topic {gone[0]} was deleted, or made anew, after rows were sent to it: {_WHAT_THEN}"
+            raise UsageError(msg)
 
     def with_records(self, outputs: Iterable[str]) -> list[str]:
         """The topics of those outputs that have records, or had."""
         partitions = self._brokers.topics()
         names = sorted({self._said.target(output) for output in outputs} & partitions.keys())
         return [name for name in names if any(self._brokers.end(Source(name, one)) for one in range(partitions[name]))]
+
+    def _ensure(self, output: str, name: str) -> None:
+        ensure_topic(self._brokers, name, self._said.topic(output))
+        self._ids.update(self._brokers.topic_ids([name]))
+        self._there[output] = name
 
     def _check_no_loop(self, name: str, what: str, key: str) -> None:
         """UsageError where sync-from would take for input what we send."""
@@ -95,8 +117,7 @@ class Topics:
         if name not in self._brokers.topics() and (count := self._delivered(output)):
             msg = (
                 f"topic {name} is not there, and {amount(count, 'row')} of output {output} went to it, or to one of "
-                "another name, before: to send all of staging anew, to all topics, say another deliver.kafka.name; to "
-                "go on with what comes now, make the topic yourself"
+                f"another name, before: {_WHAT_THEN}"
             )
             raise UsageError(msg)
 
@@ -109,10 +130,9 @@ def ensure_topic(brokers: Brokers, name: str, wanted: DeliveredTopic) -> None:
     for what in ("partitions", "replication", "cleanup_policy"):
         asked, is_ = getattr(wanted, what), getattr(found, what)
         if asked is not None and asked != is_:
-            msg = (
-                f"topic {name} at {brokers.servers} is there with {what} {is_}, and not {asked}, as wanted: "
-                "change the topic or the config (deliver.kafka.topics)"
-            )
+            do = "change the topic or the config (deliver.kafka.topics)"
+            do = "change it, and do not delete it: it says how far the delivery is" if wanted is PROGRESS else do
+            msg = f"topic {name} at {brokers.servers} is there with {what} {is_}, and not {asked}, as wanted: {do}"
             raise UsageError(msg)
 
 
