@@ -452,6 +452,42 @@ def test_what_others_did_is_recognised_without_a_new_sync(lake: Lake, monkeypatc
         lake.deliver()
 
 
+def test_who_compacts_a_table_meanwhile_only_delays_the_delivery(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """delta-rs, which puts files together while Spark merges what it has read of them."""
+    caplog.set_level("INFO", "zync")
+    for number in range(3):
+        lake.staging.sync(transfers(3, 3 * number))
+        lake.deliver()
+    lake.staging.sync(transfers(3, 9))
+    merge, table = writer.Writer.merge, str(lake.folder / "accounts")
+
+    def disturbed(self: writer.Writer, text: str) -> None:
+        monkeypatch.undo()  # once
+        over = threading.Event()
+
+        def compact() -> None:
+            while not over.is_set():
+                DeltaTable(table).optimize.z_order(["id"])
+
+        thread = threading.Thread(target=compact)
+        thread.start()
+        try:
+            merge(self, text)
+        finally:
+            over.set()
+            thread.join()
+
+    monkeypatch.setattr(writer.Writer, "merge", disturbed)
+    assert lake.deliver().sync == 4
+    (said,) = [one for one in caplog.messages if "trying again" in one]
+    assert "output accounts could not be delivered" in said
+    assert "[DELTA_CONCURRENT" in said
+    assert "calling" not in said  # Java's method
+    assert [one["_seqno"] for one in lake.rows("accounts")] == [11, 12, 8, 9, 10]
+
+
 def test_views_have_names_that_spark_takes() -> None:
     found = Snapshot(1, snapshots.now(), "id", {"a.b-c": 1, "a_b.c": 2, "A_B_C": 3, "x": 4})
     views = [one.split("`")[1::2] for one in snapshots.views(found, "/lake")]

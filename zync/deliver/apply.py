@@ -28,12 +28,17 @@ _NULL_PARTITIONS = ("", "__HIVE_DEFAULT_PARTITION__")
 """Texts that a partition cannot have: Delta reads them as null."""
 
 
+class ConflictError(ZyncError):
+    """Somebody else committed to the table meanwhile; what was begun is as after a kill, and may be tried again."""
+
+
 def deliver(  # noqa: PLR0913 - each is a thing known by now
     spark: "SparkSession", target: Target, staging: DeltaTable, after: int, upto: int, *, debezium: bool
 ) -> int:
     """Brings staging's rows of the syncs after the one up to the other into the table. How many there were.
 
     `debezium`: rows come by its preset: positions are the source's, and values may be left out that had not changed.
+    Raises ConflictError where somebody else was faster, and ZyncError where it cannot be done.
     """
     from pyspark.sql.types import StructType  # noqa: PLC0415
 
@@ -58,8 +63,9 @@ def deliver(  # noqa: PLR0913 - each is a thing known by now
                 writer.compact()
             return count
         except spark_errors() as error:
-            msg = f"output {target.topic} could not be delivered to {target.location}: {message_of(error)}"
-            raise ZyncError(msg) from error
+            said = message_of(error)
+            msg = f"output {target.topic} could not be delivered to {target.location}: {said}"
+            raise (ConflictError if "DELTA_CONCURRENT" in said else ZyncError)(msg) from error
 
 
 class _Apply:

@@ -5,6 +5,7 @@ A batch is all syncs that staging has and the tables do not. Each table that has
 some tables ahead: first the others are brought as far, so that each snapshot is of one sync.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from deltalake import DeltaTable
 
 from zync.config import Config
 from zync.deliver import snapshots
-from zync.deliver.apply import deliver
+from zync.deliver.apply import ConflictError, deliver
 from zync.deliver.columns import as_made
 from zync.deliver.snapshots import Snapshot
 from zync.deliver.staged import columns_of
@@ -34,7 +35,12 @@ if TYPE_CHECKING:
 
     from zync.metrics import DeliveryMetrics
 
+log = logging.getLogger(__name__)
+
 _LOOK_SECONDS = 0.1
+_AGAIN_SECONDS = 1.0
+_CONFLICTS = 10
+"""In a row, before whoever else writes is taken to go on for good."""
 _LOOK_AFTER_SECONDS = 60.0
 """What others do to the tables is noticed so soon where nothing is to deliver."""
 FOLDER = "tables"
@@ -76,7 +82,7 @@ def sync_to_tables(  # noqa: PLR0913 - each is a thing that it needs
             msg = "the config has no outputs to make tables of"
             raise UsageError(msg)
         newest = snapshots.newest(f"{folder}/{snapshots.NAME}")
-        looked = float("-inf")
+        looked, conflicts = float("-inf"), 0
         table = existing_staging(staging) if until_caught_up else None
         while not stop.is_set():
             table = table or open_staging(staging)
@@ -87,7 +93,16 @@ def sync_to_tables(  # noqa: PLR0913 - each is a thing that it needs
                 metrics.turn()
                 metrics.reached(newest.sync if newest else 0, upto)
             if table and upto and (newest is None or newest.sync < upto or found.keys() - newest.versions.keys()):
-                newest, batch = _batch(spark, config, table, list(found.values()), folder, newest, upto)
+                try:
+                    newest, batch = _batch(spark, config, table, list(found.values()), folder, newest, upto)
+                except ConflictError as error:  # others may compact tables, which takes them no longer than this
+                    conflicts += 1
+                    if conflicts == _CONFLICTS:
+                        raise
+                    log.info("%s; trying again", error)
+                    stop.wait(_AGAIN_SECONDS)
+                    continue
+                conflicts = 0
                 if metrics:
                     metrics.committed(batch.rows, batch.seconds)
                 on_batch(batch)
