@@ -100,5 +100,11 @@ def _collect(result: "DataFrame", *columns: str) -> "list[Row]":
     try:
         return result.selectExpr(*columns).collect()
     except spark_errors() as error:
-        msg = f"the query failed: {message_of(error)}"
+        said = message_of(error)
+        if "FILE_NOT_EXIST" in said:
+            said = (
+                f"a file of a table is gone ({said.partition('. ')[0]}): if somebody vacuumed a delivered table, "
+                "`zync sync-to tables staging` names newer versions; `zync verify` tells of raw and staging"
+            )
+        msg = f"the query failed: {said}"
         raise (UsageError if is_data_error(error) else ZyncError)(msg) from error

@@ -125,7 +125,12 @@ class Registry:
             with urllib.request.urlopen(  # noqa: S310
                 request, timeout=access.timeout.total_seconds(), context=self._context
             ) as response:
-                return json.loads(_read(response, access.timeout.total_seconds()))
+                answer = _read(response, access.timeout.total_seconds())
+            try:
+                return json.loads(answer)
+            except ValueError as error:
+                msg = f"what answers at {access.url} is not a schema registry: {path} is no JSON"
+                raise ZyncError(msg) from error
         except urllib.error.HTTPError as error:
             code, said = _said(error, access.timeout.total_seconds())
             if code in _NOT_FOUND:

@@ -98,6 +98,8 @@ def _said(error: Exception) -> str:
     said = message_of(error) if "pyspark" in sys.modules else next(iter(str(error).splitlines()), "")
     if "parquet" in said.lower() and (isinstance(error, FileNotFoundError) or type(error).__name__ == "ArrowInvalid"):
         return f"a table's file is gone or damaged: {said}. `zync verify` tells which are"
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
     return f"unexpected {type(error).__name__}: {said} (--debug)"
 
 
