@@ -192,14 +192,17 @@ def test_nor_is_progress(staging: Staging, names: list[str]) -> None:
 def test_a_topic_whose_rows_are_gone_is_not_made_again_in_silence(
     staging: Staging, names: list[str], topic: TopicMaker
 ) -> None:
+    ends = f"{names[0]}.ends"
+    staging.config(f"deliver: {{kafka: {{transaction_topic: {ends}}}}}\n")
     staging.sync(transfers(names, 2))
     staging.deliver()
-    topic.delete(names[0])
     staging.sync(transfers(names, 1, first=2))
-    for _ in range(2):
-        with pytest.raises(UsageError, match=f"topic {names[0]} is not there, and 4 rows of output {names[0]} went"):
-            staging.deliver()
-    topic.create(names[0])
+    for gone, what in ((names[0], f"4 messages of output {names[0]}"), (ends, "4 messages of BEGIN and END")):
+        topic.delete(gone)
+        for _ in range(2):
+            with pytest.raises(UsageError, match=f"topic {gone} is not there, and {what} went"):
+                staging.deliver()
+        topic.create(gone)
     assert staging.deliver().rows == {names[0]: 2, names[1]: 1}
 
 

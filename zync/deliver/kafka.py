@@ -234,7 +234,7 @@ class _Run:
         return read_progress(self.delivery.kafka, topic, self.name, self.brokers.end(Source(topic, 0)))
 
     def delivered(self, output: str) -> int:
-        """How many rows of that output are in Kafka."""
+        """How many rows of that output, or BEGINs and ENDs, are in Kafka."""
         progress = self.progress if self.progress.sync else self.stored()
         return progress.offsets.get(output, 0) if progress else 0
 
@@ -273,14 +273,16 @@ class _Run:
             for rows in messages.runs(window, self.delivery.group_rows):
                 last = rows.slice(rows.num_rows - 1).to_pylist()[0]
                 by_topic = rows.group_by("topic").aggregate([([], "count_all"), ("offset", "max")]).to_pylist()
+                transactions = list(messages.transactions(rows))
                 offsets = {**progress.offsets, **{one["topic"]: one["offset_max"] + 1 for one in by_topic}}
+                if ends := self.said.transaction_topic:
+                    offsets[ends] = offsets.get(ends, 0) + 2 * len(transactions)
                 progress = replace(progress, offsets=offsets, **{one: last[one] for one in ("sync", "turn", "seqno")})
                 targets = {one["topic"]: self.topics.of(one["topic"]) for one in by_topic}
                 counts = {targets[one["topic"]]: one["count_all"] for one in by_topic}
-                transactions = list(messages.transactions(rows))
                 sent = messages.messages(rows, targets, transactions, encoder)
-                if topic := self.topics.of_transactions():
-                    sent = with_events(sent, transactions, topic)
+                if ends:
+                    sent = with_events(sent, transactions, self.topics.of(ends))
                 record: Message = (self.said.progress_topic, self.name, progress.as_json(), [])
                 yield _Group(progress, len(transactions), counts, chain(sent, [record]))
 

@@ -23,7 +23,8 @@ _PATIENCE_SECONDS = 90
 class Progress:
     """What was delivered: `staging` by its table id, through that sync and transaction.
 
-    offsets: the next output offset of each topic of staging. They are the same in a staging made anew.
+    offsets: the next output offset of each topic of staging, which are the same in a staging made anew; and for the
+    transaction topic how many BEGINs and ENDs it got.
     """
 
     staging: str

@@ -1,6 +1,7 @@
 """The topics that a delivery sends to: made as the config says, or checked to be so."""
 
 import re
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -14,6 +15,9 @@ from zync.ingest.broker import Brokers, reason
 from zync.output import amount
 
 _TIMEOUT = 15.0
+_LOOK_SECONDS = 0.5
+_PATIENCE_SECONDS = 5.0
+"""A broker that has just started may not know of all topics yet."""
 _MISTAKES = (
     KafkaError.INVALID_PARTITIONS,
     KafkaError.INVALID_REPLICATION_FACTOR,
@@ -41,7 +45,7 @@ class _Found:
 class Topics:
     """The topics of a delivery by what goes there; each is there, and as wanted, once it was asked for.
 
-    `delivered`: how many rows of an output are in Kafka.
+    `delivered`: how many messages of an output, or of BEGIN and END, are in Kafka.
     """
 
     def __init__(self, config: Config, brokers: Brokers, delivered: Callable[[str], int]) -> None:
@@ -53,51 +57,47 @@ class Topics:
         """Has all be there that the config names. UsageError where one may not be what it is to be."""
         self._check_no_loop(self._said.progress_topic, "the progress", "progress_topic")
         ensure_topic(self._brokers, self._said.progress_topic, PROGRESS)
-        for rule in self._config.outputs:
-            self.of(rule.topic)
-        self.of_transactions()
+        for output in [rule.topic for rule in self._config.outputs] + [self._said.transaction_topic]:
+            if output is not None:
+                self.of(output)
 
     def of(self, output: str) -> str:
-        """The topic that an output's rows go to."""
+        """The topic that an output's rows go to; or BEGIN and END, for `transaction_topic`."""
         if output not in self._there:
-            name = self._said.target(output)
-            self._check_no_loop(name, f"output {output}", f"topics.{output}.as")
-            self._check_not_gone(output, name)
-            self._ensure(output, name)
+            name, own = self._said.target(output), output == self._said.transaction_topic
+            what = "BEGIN and END" if own else f"output {output}"
+            self._check_no_loop(name, what, "transaction_topic" if own else f"topics.{output}.as")
+            self._check_not_gone(name, what, output)
+            ensure_topic(self._brokers, name, self._said.topic(output))
+            self._ids.update(self._brokers.topic_ids([name]))
+            self._there[output] = name
         return self._there[output]
-
-    def of_transactions(self) -> str | None:
-        """The topic of BEGIN and END, if there is to be one."""
-        given = self._said.transaction_topic
-        if given and given not in self._there:
-            name = self._said.target(given)
-            self._check_no_loop(name, "BEGIN and END", "transaction_topic")
-            self._ensure(given, name)
-        return self._there[given] if given else None
 
     def check_same(self) -> None:
         """UsageError where one of them is not the topic any more that it was when it was asked for.
 
         Brokers may make one anew by themselves, in silence, when the producer asks for it (auto.create.topics.enable).
         """
-        try:
-            now = self._brokers.topic_ids(self._ids)
-        except ZyncError:  # of which who sends hears
-            return
-        if gone := [name for name, one in self._ids.items() if now.get(name) != one]:
-            msg = f"topic {gone[0]} was deleted, or made anew, after rows were sent to it: {_WHAT_THEN}"
-            raise UsageError(msg)
+        until = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            try:
+                now = self._brokers.topic_ids(self._ids)
+            except ZyncError:  # of which who sends hears
+                return
+            missing = [name for name in self._ids if name not in now]
+            gone = [name for name, one in now.items() if self._ids[name] != one]
+            if not (gone or missing):
+                return
+            if gone or time.monotonic() > until:
+                msg = f"topic {(gone + missing)[0]} was deleted, or made anew, after rows were sent to it: {_WHAT_THEN}"
+                raise UsageError(msg)
+            time.sleep(_LOOK_SECONDS)
 
     def with_records(self, outputs: Iterable[str]) -> list[str]:
         """The topics of those outputs that have records, or had."""
         partitions = self._brokers.topics()
         names = sorted({self._said.target(output) for output in outputs} & partitions.keys())
         return [name for name in names if any(self._brokers.end(Source(name, one)) for one in range(partitions[name]))]
-
-    def _ensure(self, output: str, name: str) -> None:
-        ensure_topic(self._brokers, name, self._said.topic(output))
-        self._ids.update(self._brokers.topic_ids([name]))
-        self._there[output] = name
 
     def _check_no_loop(self, name: str, what: str, key: str) -> None:
         """UsageError where sync-from would take for input what we send."""
@@ -112,12 +112,12 @@ class Topics:
             )
             raise UsageError(msg)
 
-    def _check_not_gone(self, output: str, name: str) -> None:
-        """UsageError where rows went to a topic that is not there any more, or to one of another name."""
+    def _check_not_gone(self, name: str, what: str, output: str) -> None:
+        """UsageError where messages went to a topic that is not there any more, or to one of another name."""
         if name not in self._brokers.topics() and (count := self._delivered(output)):
             msg = (
-                f"topic {name} is not there, and {amount(count, 'row')} of output {output} went to it, or to one of "
-                f"another name, before: {_WHAT_THEN}"
+                f"topic {name} is not there, and {amount(count, 'message')} of {what} went to it, or to one of another "
+                f"name, before: {_WHAT_THEN}"
             )
             raise UsageError(msg)
 

@@ -50,11 +50,11 @@ def find_failures(  # noqa: PLR0913 - each is a thing known by now
     Raises DataError when they are more than `limit`, together with `faulty` records; RaisedError where a rule's
     function raises whatever there is.
     """
+    sizes: dict[int, int] = dict(records.groupBy("seqno").count().collect())  # at the pace of all of them
     for rule in config.outputs:
         broken = _Trial(spark, config, rule).error(records.limit(0))
         if broken is not None and isinstance(broken.cause, RaisedError):
             raise broken.cause
-    sizes: dict[int, int] = dict(records.groupBy("seqno").count().collect())
     found = list(known)
     said = time.monotonic()
     for rule in config.outputs:

@@ -117,6 +117,7 @@ class Assignment:
 
     def _gap(self, source: Source, message: str) -> None:
         if self._on_gap == "stop":
-            msg = f"{message}. Nothing was skipped: --on-gap skip goes on and leaves the gap on record"
+            skip = "`zync sync-from kafka raw --on-gap skip` goes on and leaves the gap on record"
+            msg = f"{message}. Nothing was skipped: {skip}"
             raise GapError(msg)
         log.warning("%s; going on, as --on-gap skip says", message, extra=event("gap", **source._asdict()))
