@@ -469,7 +469,7 @@ def test_a_registry_that_hangs_is_not_waited_for_and_one_that_answers_is_asked_o
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             asked.append(self.path)
-            answer = json.dumps({"schema": '"string"'}).encode()
+            answer = json.dumps({"schema": '"string"'}).encode() if not self.path.endswith("/5") else b"<html>"
             if self.path.endswith("/2"):
                 return  # and says nothing
             self.send_response(404 if self.path.endswith("/4") else 200)
@@ -496,10 +496,12 @@ def test_a_registry_that_hangs_is_not_waited_for_and_one_that_answers_is_asked_o
             one.schema(3)
         with pytest.raises(ZyncError, match="answers 404"):
             one.schema(4)
+        with pytest.raises(ZyncError, match="is not a schema registry: schemas/ids/5 is no JSON"):
+            one.schema(5)
     finally:
         done.set()
         server.shutdown()
-    assert asked == ["/schemas/ids/1", "/schemas/ids/2", "/schemas/ids/3", "/schemas/ids/4"]
+    assert asked == [f"/schemas/ids/{number}" for number in range(1, 6)]
 
 
 def test_files_for_tls_that_are_none_are_named(tmp_path: Path) -> None:
