@@ -88,7 +88,8 @@ def open_staging(location: str) -> DeltaTable | None:
 
 def existing_staging(location: str) -> DeltaTable:
     """The staging at its newest version; UsageError where there is none, or another table."""
-    return of_kind(existing_table(location, "zync sync raw staging"), STAGING_SCHEMA, "staging")
+    called = location.rstrip("/").rpartition("/")[2]
+    return of_kind(existing_table(location, f"zync sync raw {called}"), STAGING_SCHEMA, "staging")
 
 
 def spark_schema() -> "StructType":
