@@ -334,7 +334,7 @@ def test_the_log_may_be_json(demo: Path) -> None:
     assert "no table at" in said["message"]
     assert datetime.fromisoformat(said["time"]).tzinfo
     done = zync("sync", "nowhere", "staging", "--log-format", "json", "--debug", cwd=demo, check=False)
-    assert "UsageError: no table at" in json.loads(done.stderr.splitlines()[-1])["traceback"]
+    assert "UsageError: there is no table at" in json.loads(done.stderr.splitlines()[-1])["traceback"]
 
 
 def test_status_tells_what_is_where(demo: Path, warm: Any) -> None:
