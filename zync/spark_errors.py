@@ -59,10 +59,14 @@ def message_of(error: BaseException) -> str:
 
 
 def _innermost(error: BaseException) -> str:
-    """What the first cause of one of Java's says, as that the disk is full: those around it name what was under way."""
-    from py4j.protocol import Py4JJavaError  # noqa: PLC0415
+    """What the first cause of one of Java's says, as that the disk is full: those around it name what was under way.
 
-    if not isinstance(error, Py4JJavaError):
+    Nothing where one among them is Spark's own and says what was wrong (`_within`).
+    """
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415
+    from pyspark.errors.exceptions.captured import UnknownException  # noqa: PLC0415
+
+    if not isinstance(error, Py4JJavaError) or not isinstance(_within(error), Py4JJavaError | UnknownException):
         return ""
     cause = error.java_exception
     while (further := cause.getCause()) is not None:

@@ -772,6 +772,11 @@ def test_the_commands(lake: Lake, warm: Any) -> None:
     assert lake.spark.table("accounts").count() == 5
     query = warm("query", "--consistent", "--json", "SELECT sum(delta) AS total FROM history", cwd=folder)
     assert json.loads(query.stdout) == {"total": 15.0}
+    for file in (lake.folder / "history").glob("*.parquet"):
+        file.unlink()
+    vacuumed = warm("query", "--consistent", "SELECT sum(delta) AS total FROM history", cwd=folder, check=False)
+    assert "a file of a table is gone" in vacuumed.stderr
+    assert "`zync sync-to tables staging` names newer versions" in vacuumed.stderr
     shutil.rmtree(lake.folder / "accounts")
     gone = warm("query", "--consistent", "SELECT 1", cwd=folder, check=False)
     assert gone.returncode == 1

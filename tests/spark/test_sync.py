@@ -342,6 +342,8 @@ def test_so_is_one_that_it_fails_on_in_rows_that_are_broadcast(pipeline: Pipelin
     (aside,) = pipeline.of("quarantined")
     assert (aside["txn"], aside["rule"]) == ("0", "out.sql")
     assert aside["reason"].startswith("[DIVIDE_BY_ZERO]")
+    assert aside["reason"].count("DIVIDE_BY_ZERO") == 1
+    assert "SQLSTATE" not in aside["reason"]
     assert pipeline.values("out") == [{"n": 100}, {"n": 50}]
     assert outcome.transactions == 2
 

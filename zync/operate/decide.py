@@ -72,15 +72,23 @@ def undecided(
     `older`: of those in flight, only what began at least so long ago. UsageError where one of `txns` is in no such
     state, or in flight again, or decided about, or where it is not said which.
     """
-    chosen = _chosen(staging, txns, state, older, among)
+    if txns and (state or older):
+        msg = "name transactions by their ids, or all of a state: not both"
+        raise UsageError(msg)
+    if not txns and state not in among:
+        many = f"--state {' or '.join(among)} (and --older)" if among == IN_FLIGHT else "--all (or --late)"
+        msg = f"which transactions? Name their ids, or {many}"
+        raise UsageError(msg)
+    found = find(staging, among if state is None else [state], older)
+    chosen = _late_records(one for one in found if not one.held)
+    if txns:
+        chosen = _named(txns, chosen, found, among)
     if among == IN_FLIGHT:
         return Undecided(chosen, [], [])
     flying = {one.id for one in find(staging, IN_FLIGHT)}
-    aside = with_decisions(find(staging, [state] if state else among), existing_raw(raw), staging)
-    waiting = {one.id: one.decided for one in reversed(aside) if one.decided}
-    for one in aside:
-        if one.decided is None:
-            waiting.pop(one.id, None)
+    aside = with_decisions(found, existing_raw(raw), staging)
+    open_ = {one.id for one in aside if one.decided is None}
+    waiting = {one.id: one.decided for one in aside if one.id not in open_}
     again, decided = ([txn for txn in chosen if txn in some] for some in (flying, waiting))
     if decided and txns:
         msg = (
@@ -98,31 +106,21 @@ def undecided(
     return Undecided(left, again, decided)
 
 
-def _chosen(
-    staging: str, txns: list[str], state: str | None, older: timedelta | None, among: tuple[str, ...]
+def _named(
+    txns: list[str], there: dict[str, Ranges | None], found: list[Transaction], among: tuple[str, ...]
 ) -> dict[str, Ranges | None]:
-    if txns and (state or older):
-        msg = "name transactions by their ids, or all of a state: not both"
+    """Those of `there`, of which there are to be all that are named."""
+    gone = [txn for txn in txns if txn not in there]
+    if gone and gone[0] in {one.id for one in found}:
+        msg = (
+            f"transaction {gone[0]!r} is whole, and waits for its turn (order: commit): decide about what it waits "
+            "for, the first of `zync txn list` that is not whole"
+        )
         raise UsageError(msg)
-    if txns:
-        found = find(staging, among)
-        there = _late_records(one for one in found if not one.held)
-        gone = [txn for txn in txns if txn not in there]
-        if gone and gone[0] in {one.id for one in found}:
-            msg = (
-                f"transaction {gone[0]!r} is whole, and waits for its turn (order: commit): decide about what it waits "
-                "for, the first of `zync txn list` that is not whole"
-            )
-            raise UsageError(msg)
-        if gone:
-            msg = f"no transaction {gone[0]!r} is {' or '.join(among)}: `zync txn list` names those that are"
-            raise UsageError(msg)
-        return {txn: there[txn] for txn in txns}
-    if state not in among:
-        many = f"--state {' or '.join(among)} (and --older)" if among == IN_FLIGHT else "--all (or --late)"
-        msg = f"which transactions? Name their ids, or {many}"
+    if gone:
+        msg = f"no transaction {gone[0]!r} is {' or '.join(among)}: `zync txn list` names those that are"
         raise UsageError(msg)
-    return _late_records(one for one in find(staging, [state], older) if not one.held)
+    return {txn: there[txn] for txn in txns}
 
 
 def _late_records(some: Iterable[Transaction]) -> dict[str, Ranges | None]:
