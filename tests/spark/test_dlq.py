@@ -23,6 +23,7 @@ from zync.staging.table import STAGING_SCHEMA
 from zync.status import describe as describe_status
 from zync.status import status
 from zync.sync import Syncer
+from zync.transactions.decisions import decisions
 from zync.transactions.set_aside import read_set_aside
 from zync.verify import verify
 from zync.yaml import load as load_config
@@ -335,6 +336,25 @@ def test_what_is_in_quarantine_is_not_decided_about_while_its_id_is_in_flight_ag
     assert sync(lake, spark).transactions == 1
     assert "1" in read_set_aside(DeltaTable(staging)).quarantined  # nobody decided about that one
     assert sound(lake)
+
+
+def test_of_two_decisions_about_the_same_at_the_same_moment_one_is_on_record(lake: Path) -> None:
+    raw, staging = str(lake / "lake" / "raw"), str(lake / "lake" / "staging")
+    asked = undecided(raw, staging, [], "quarantined", among=SET_ASIDE).chosen
+    looks = 0
+
+    def still() -> Any:
+        nonlocal looks
+        looks += 1
+        there = undecided(raw, staging, [], "quarantined", among=SET_ASIDE).chosen
+        if looks == 1:  # somebody else's comes between this look and its commit
+            decide(raw, ["3"], "drop", "a probe", who="bob")
+        return there
+
+    with pytest.raises(UsageError, match=r"transaction '3' is not as it was when this was asked for \(of 3: 1\)"):
+        decide(raw, asked, "redrive", "mended", who="ann", still=still)
+    assert looks == 2
+    assert [one["who"] for _, one in decisions(DeltaTable(raw))] == ["bob"]
 
 
 def test_a_released_one_is_redriven_without_the_decision_that_released_it(lake: Path, spark: Any) -> None:

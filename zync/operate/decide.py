@@ -7,13 +7,16 @@ nothing otherwise.
 
 import getpass
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
 
+from deltalake import DeltaTable
+
 from zync.errors import UsageError
 from zync.ingest.append import Appended, Appender
+from zync.ingest.batch import Batch
 from zync.ingest.load import Line, as_batch
 from zync.ingest.raw import DECISIONS, existing_raw
 from zync.operate.listed import Transaction, find, with_decisions
@@ -25,11 +28,18 @@ SET_ASIDE = ("quarantined", "late")
 
 
 def decide(
-    raw: str, txns: Iterable[str] | Mapping[str, Ranges | None], action: Action, why: str, who: str | None = None
+    raw: str,
+    txns: Iterable[str] | Mapping[str, Ranges | None],
+    action: Action,
+    why: str,
+    who: str | None = None,
+    still: Callable[[], Mapping[str, Ranges | None]] | None = None,
 ) -> Appended:
     """Appends to the raw at that location that `action` was decided of each of the transactions, in one commit.
 
     `txns`: their ids; or, by id, the late records that it is about. `who`: the user that runs this, if not given.
+    `still`: says, as `txns`, what there is to decide about at the moment of the commit. UsageError where it is not all
+    of `txns` any more, as a sync or somebody else was there first; nothing was decided then.
     """
     if not why.strip():
         msg = "a decision needs a reason that people can read later: say --reason"
@@ -39,7 +49,18 @@ def decide(
     values: list[dict[str, Any]] = [{"decision": action, "txn": txn, "who": author, "why": why} for txn in txns]
     values = [one | {"late": late[one["txn"]]} if late.get(one["txn"]) else one for one in values]
     lines = [Line(f"decision on {one['txn']}", DECISIONS, value=json.dumps(one).encode()) for one in values]
-    return Appender(raw).append_planned(lambda table: as_batch(lines, table))
+
+    def plan(table: DeltaTable) -> Batch:
+        now = still() if still else late
+        if gone := [txn for txn, records in late.items() if txn not in now or now[txn] != records]:
+            msg = (
+                f"transaction {gone[0]!r} is not as it was when this was asked for (of {len(late)}: {len(gone)}): "
+                "nothing was decided; look again, and decide again"
+            )
+            raise UsageError(msg)
+        return as_batch(lines, table)
+
+    return Appender(raw).append_planned(plan)
 
 
 @dataclass(frozen=True)
