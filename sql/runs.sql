@@ -1,15 +1,15 @@
 -- In: `identified`, with `settled`, as sql/aggregate.sql, of transactions with rows of several runs of their connector,
 --     or that a run sent twice.
---     Of each row of a table its `run` (p3), `total_order` and `collection` (a number for its table); of an END what it
---     says (p2): the `count` of rows, and the `total` of their tables' numbers.
+--     Of each row of a table (which has a p0) its `run`, `total_order` and `collection` (a number for its table); of an
+--     END what it `said`: the `count` of rows, and the `total` of their tables' numbers.
 -- Out: as sql/aggregate.sql, and `done`: with this record every END seen so far is satisfied, each either by one run
 --     that has exactly the rows 1 to count, or by all runs' different rows; in both cases with its counts by table.
 WITH met AS (
-  SELECT i.*, i.seqno - s.settled_at <= {{remember}} AS late, p3 IS NOT NULL AS is_row
+  SELECT i.*, i.seqno - s.settled_at <= {{remember}} AS late, p0 IS NOT NULL AS is_row
   FROM identified i LEFT JOIN settled s ON i.txn = s.txn AND NOT i.alone
 ),
 based AS (
-  SELECT * EXCEPT (late), p3 AS run, get(p2, 0) AS said,
+  SELECT * EXCEPT (late),
     CASE WHEN alone THEN 'alone'
          WHEN decision IS NOT NULL THEN 'decision'
          WHEN late THEN 'late'
@@ -44,7 +44,7 @@ running AS (
     count(total_order) OVER in_lane AS count, sum(collection) OVER in_lane AS total,
     lead(seqno) OVER (PARTITION BY txn, lane, is_row ORDER BY seqno) AS until,
     collect_list(said) OVER whole AS ends,
-    'any' AS a3, 'any' AS a4  -- so it is judged here, whatever comes of it
+    -1L AS a2  -- so it is judged here, whatever comes of it
   FROM laned
   WINDOW whole AS (PARTITION BY txn, base),
          in_run AS (PARTITION BY txn, base, is_row, run ORDER BY seqno ROWS UNBOUNDED PRECEDING),

@@ -278,7 +278,7 @@ class Config:
         ]
         return {
             "transactions": _digest(
-                [topics, self.transactions.done, self.transactions.preset, self.transactions.order]
+                [topics, self.transactions.done, self.transactions.preset and _PRESET, self.transactions.order]
             ),
             "config": _digest([topics, asdict(self.transactions)]),
             "rules": _digest(rules),
@@ -333,6 +333,8 @@ def _digest(value: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+_PRESET = "debezium 2"
+"""The preset, and of which kind the state is that it keeps of transactions in flight: staging may have others."""
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _LONGEST = timedelta(days=36_500)
 _SIZES = {"": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": 1024, "mib": 1024**2, "gib": 1024**3}

@@ -60,10 +60,16 @@ def aliased(columns: dict[str, str]) -> list[str]:
     return [f"{value} AS {name(column)}" for column, value in columns.items()]
 
 
-def try_eval(spark: "SparkSession", column: "Column") -> "Column":
-    """`column`, null for rows where evaluating it fails (Catalyst's TryEval, which has no SQL name)."""
+def try_eval(spark: "SparkSession", column: "Column", when: str) -> "Column":
+    """`column` of rows of which `when` holds, null where evaluating it fails (Catalyst's TryEval, without a SQL name).
+
+    What is several times in it Spark evaluates once, before all else, where nothing of that would be caught: but not
+    what stands behind a condition. So `when` is to be none that Spark knows to hold.
+    """
+    from pyspark.sql import functions as sf  # noqa: PLC0415
     from pyspark.sql.classic.column import Column  # noqa: PLC0415
 
+    column = sf.when(sf.expr(when), column)
     utils = jvm_class(spark, "org.apache.spark.sql.classic.ExpressionUtils")
     guard = jvm_class(spark, "org.apache.spark.sql.catalyst.expressions.TryEval")
     guarded = guard(utils.expression(column._jc))  # noqa: SLF001

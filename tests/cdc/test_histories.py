@@ -228,6 +228,21 @@ def test_an_end_that_counts_more_than_there_can_be_is_waited_for(
     assert kinds == {"1": "pending", "2": "done"}
 
 
+def test_a_row_whose_number_is_none_is_no_row_and_said_to_be_bad(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (pace, under_way):
+        monkeypatch.setattr(module, "SMALL", 0)
+        monkeypatch.setattr(module, "TINY", 0)
+    odd, null = row(1, "A", 1, "t", 1), row(3, "A", 1, "t", 1)
+    odd["value"]["transaction"]["total_order"], null["value"]["transaction"]["total_order"] = "one", None
+    records = [odd, end(1, t=1), row(2, "A", 1, "t", 1), end(2, t=1), null, end(3)]
+    sync_small_files(tmp_path, records, {2}, spark)
+    found = {row["txn"]: (row["kind"], row["reason"]) for row in rows(tmp_path / "staging") if row["txn"]}
+    bad = "the done condition fails on it"
+    assert found == {"1": ("pending", bad), "2": ("done", None), "3": ("done", None)}
+
+
 @pytest.mark.parametrize("only_messages", [False, True])
 def test_logical_messages_sent_again_are_duplicates_though_they_do_not_say_by_which_run(
     tmp_path: Path, spark: Any, *, only_messages: bool

@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.conftest import rows
-from tests.spark.conftest import Pipeline
+from tests.spark.conftest import COUNTED, Pipeline
 from zync import pace, stages, under_way
 from zync.config import Limits, Lookup, OutputRule, Topic, Transactions
 from zync.errors import DataError, UsageError, ZyncError
@@ -230,6 +230,18 @@ def test_a_record_that_does_not_decode_is_set_aside_with_its_reason(pipeline: Pi
     alone = [row for row in pipeline.of("quarantined") if row["txn"] is None]
     assert len(alone) == len(bad) + 2 - 4
     assert all(row["kafka"]["topic"] == "a" for row in alone)
+
+
+@pytest.mark.usefixtures("large")
+def test_what_an_expression_has_several_times_may_fail_on_one_record(pipeline: Pipeline, txn: Any) -> None:
+    """In large syncs Spark evaluates that beforehand, once, unless it stands behind a condition."""
+    twice = "1 DIV sum(value:y::int) = 1 OR 1 DIV sum(value:y::int) < 0"
+    pipeline.change(transactions=Transactions(done=f"{COUNTED} AND min(value:n::int) > 0 AND ({twice})"))
+    pipeline.load(("a", txn(1, y=1, x=1)), ("a", txn(2, "one", y=1)), ("a", txn(3, y=0)), ("a", txn(4, y=1, x=4)))
+    outcome = pipeline.sync()
+    assert (outcome.transactions, outcome.in_flight) == (2, 2)
+    reasons = {row["txn"]: row["reason"] for row in pipeline.of("pending")}
+    assert reasons == {"2": "the done condition fails on it", "3": None}
 
 
 def test_a_large_value_and_odd_ids_go_through_whole(pipeline: Pipeline, txn: Any) -> None:

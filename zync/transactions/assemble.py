@@ -204,7 +204,7 @@ def _assemble_once(  # noqa: PLR0913 - each is a thing known by now
     )
     more = {"known": done.known, "torn": done.torn, "place": done.place}
     condition = sf.expr(f"coalesce(({done.condition}\n), false)")
-    holds = sf.coalesce(try_eval(spark, condition), sf.lit(False))
+    holds = sf.coalesce(try_eval(spark, condition, "seqno > 0"), sf.lit(False))
     aggregated = aggregated.select(
         "*",
         (holds & sf.expr("lane = 'txn' AND NOT carried")).alias("done"),

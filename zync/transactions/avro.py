@@ -111,7 +111,8 @@ def avro(spark: "SparkSession", data: str, schema: Schema) -> "Column":
             found = sf.struct(sf.coalesce(value, sf.parse_json(sf.lit("null"))).alias("v"))
             return sf.when(_is_utf8(one["v"], inner) & (one["behind"] == sf.lit(_END)), found)
 
-        found = try_eval(spark, sf.transform(sf.array(decoded), meant)[0])  # decoded once, and used twice
+        decoded_once = sf.transform(sf.array(decoded), meant)[0]  # and used twice
+        found = try_eval(spark, decoded_once, f"{data} IS NOT NULL")
         empty = [f"CAST(NULL AS BINARY) AS {column}" for column in ("key", "value", "unpacked")]
         spark.range(0).selectExpr(*empty).select(found)  # so that what is wrong with the schema is known here
     except TypeError as error:  # PySpark's way to say that the class is not there

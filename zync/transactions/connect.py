@@ -125,7 +125,8 @@ def _column(spark: "SparkSession", schema: Any, text: str) -> "Column":
         value = sf.to_variant_object(value)
     elif not isinstance(made, VariantType):
         value = value.cast("variant")
-    return try_eval(spark, sf.struct(sf.coalesce(value, sf.parse_json(sf.lit("null"))).alias("v")))
+    found = sf.struct(sf.coalesce(value, sf.parse_json(sf.lit("null"))).alias("v"))
+    return try_eval(spark, found, f"{text} IS NOT NULL")
 
 
 def _kind(schema: Any, depth: int = 0) -> str:

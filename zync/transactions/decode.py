@@ -44,12 +44,12 @@ class Decoder:
                 for t, one in config.topics.items()
             }
             found.append(f"{by_topic(config, named)} AS record_id")
-        parts = [sf.expr(part).alias(column) for column, part in done.parts.items()]
+        brings = [sf.expr(part).alias(column) for column, part in done.brings.items()]
         with_schema = [(number, topic) for number, topic in enumerate(config.topics) if config.topics[topic].schema]
         structs = {f"as_{number}": _struct(spark, config, topic) for number, topic in with_schema}
         self._asked = [
-            try_eval(spark, sf.struct(*map(sf.expr, found))).alias("found"),
-            (try_eval(spark, sf.struct(*parts)) if parts else sf.lit(True)).alias("parts"),
+            try_eval(spark, sf.struct(*map(sf.expr, found)), "seqno > 0").alias("found"),
+            (try_eval(spark, sf.struct(*brings), "seqno > 0") if brings else sf.lit(True)).alias("brings"),
             *(struct.alias(column) for column, struct in structs.items()),
         ]
         self._decode = statement(
@@ -62,7 +62,7 @@ class Decoder:
             record_id="found.record_id" if recorded else "CAST(NULL AS STRING)",
             unfit=" OR ".join(f"{one}.unfit" for one in structs) or "false",
             no_envelope=no_envelope(config),
-            parts="".join(f", parts.{column}" for column in done.parts),
+            parts="".join(f", brings.{where} AS {column}" for column, where in done.parts.items()),
             structs="".join(f", {one}.value AS {one}" for one in structs),
         )
 
@@ -88,11 +88,12 @@ def _struct(spark: "SparkSession", config: Config, topic: str) -> "Column":
     from pyspark.sql import functions as sf  # noqa: PLC0415
     from pyspark.sql.types import StringType, StructField, StructType  # noqa: PLC0415
 
-    one, claimed = config.topics[topic], sf.expr(claimed_by(config, [topic]))
+    one, its_own = config.topics[topic], claimed_by(config, [topic])
+    claimed = sf.expr(its_own)
     schema, text = schema_of(spark, topic, str(one.schema)), config.is_text(one)
 
     def cast_to(kind: "StructType") -> "Column":
-        return try_eval(spark, sf.when(claimed, sf.variant_get("value", "$", _sql(spark, kind))))
+        return try_eval(spark, sf.variant_get("value", "$", _sql(spark, kind)), its_own)
 
     if text:
         whole = StructType([*schema.fields, StructField("_unfit", StringType())])

@@ -35,7 +35,10 @@ _MERGED_BY = {
 
 @dataclass(frozen=True)
 class Aggregate:
-    """One aggregate of `done`: `part` is what a record brings, `merge` the function over parts, `{over}` its window."""
+    """One aggregate of `done`: `part` is what a record brings, `merge` the function over parts, `{over}` its window.
+
+    Of a preset `part` is where in `Done.structs` that is.
+    """
 
     text: str
     part: str
@@ -52,9 +55,9 @@ class Aggregate:
 class Done:
     """`done` as `condition` over columns `a0`, `a1`, …, one for each of `aggregates`.
 
-    A preset has more: columns `decoded` with each record, which all expressions see, and columns `beside` those that
-    the aggregates take; and over all of them `known`, `torn` and `place` (see sql/judge.sql), and `again` (see
-    sql/in_flight.sql).
+    A preset has more: columns `decoded` with each record, which all expressions see; `structs`, which have what the
+    aggregates take, and columns `beside` that; and over all of them `known`, `torn` and `place` (see sql/judge.sql),
+    and `again` (see sql/in_flight.sql).
     """
 
     text: str
@@ -62,6 +65,7 @@ class Done:
     aggregates: tuple[Aggregate, ...] = ()
     preset: bool = False
     decoded: dict[str, str] = field(default_factory=dict)
+    structs: dict[str, str] = field(default_factory=dict)
     beside: dict[str, str] = field(default_factory=dict)
     known: str = "CAST(NULL AS STRING)"
     torn: str = "false"
@@ -83,9 +87,16 @@ class Done:
         return f"named_struct({merged})" if merged else "named_struct('none', CAST(NULL AS STRING))"
 
     @property
+    def brings(self) -> dict[str, str]:
+        """What each record brings, by name."""
+        parts = {f"p{number}": one.part for number, one in enumerate(self.aggregates)}
+        return {**(self.structs or parts), **self.beside}
+
+    @property
     def parts(self) -> dict[str, str]:
-        """What each record brings, by column: p0, p1, … to the aggregates, and what is beside them."""
-        return {**{f"p{number}": one.part for number, one in enumerate(self.aggregates)}, **self.beside}
+        """Columns p0, p1, … for the aggregates, and what is beside them: where each is in what a record brings."""
+        parts = {f"p{number}": one.part if self.structs else f"p{number}" for number, one in enumerate(self.aggregates)}
+        return {**parts, **{name: name for name in self.beside}}
 
 
 _RECORD = (
@@ -113,6 +124,7 @@ def understand(spark: "SparkSession", config: Config) -> Done:
             tuple(Aggregate(merge, part, merge, mergeable=True) for part, merge in completion.aggregated(config)),
             preset=True,
             decoded=completion.decoded(config),
+            structs=completion.brought(config),
             beside=completion.beside(config),
             known=completion.KNOWN,
             torn=completion.TORN,

@@ -6,7 +6,7 @@ sql/runs.sql does (zync.transactions.debezium.runs).
 
 from zync.config import Config
 from zync.sql import literal
-from zync.transactions.debezium.envelope import BODY_BY_TEXT, PLACE, RUN, TOTAL_ORDER, field
+from zync.transactions.debezium.envelope import BODY_BY_TEXT, IS_MESSAGE, PLACE, RUN_NAME, TOTAL_ORDER, field
 
 
 def _number(what: str) -> str:
@@ -23,6 +23,16 @@ def _numbered_order(order: str) -> str:
     return f"{_number(order)} - {_number(f'{order} - 1L')}"
 
 
+_RUN_BITS = 31
+_BITS_OF_RUN = f"((xxhash64({RUN_NAME}) & 2147483647L) + 1L) * 2147483647L"
+_ALL_BITS = "-1L"
+"""Of a run 31 bits of its hash, and beside them their complement: whichever those are, 31 bits of the 62 are set.
+
+So of those of several rows, put together by OR, more are set as soon as two rows are of different runs, but by such a
+chance as above. Those of logical messages, whose run is not known, are all set.
+"""
+
+
 def _numbered_table(name: str) -> str:
     """The number for a table by its schema and its own name: END has more or less before them, by connector."""
     return _number(f"substring_index({name}, '.', -2)")
@@ -32,69 +42,95 @@ _MESSAGES = _number("''")
 """The number for logical messages, which END calls after a Java object."""
 _COUNTS = "array<struct<data_collection: string, event_count: bigint>>"
 
-ROWS_TABLE = (
-    f"CASE WHEN {field('op', 'string')} = 'm' THEN {_MESSAGES} ELSE "
-    + _numbered_table(
-        f"concat_ws('.', coalesce({field('source.schema', 'string')}, {field('source.db', 'string')}), "
-        f"coalesce({field('source.table', 'string')}, {field('source.collection', 'string')}))"
-    )
-    + " END"
+_TABLE = _numbered_table(
+    f"concat_ws('.', coalesce({field('source.schema', 'string')}, {field('source.db', 'string')}), "
+    f"coalesce({field('source.table', 'string')}, {field('source.collection', 'string')}))"
 )
+ROWS_TABLE = f"CASE WHEN {IS_MESSAGE} THEN {_MESSAGES} ELSE {_TABLE} END"
 _COUNTED_TABLE = (
     f"CASE WHEN contains(c.data_collection, 'LogicalDecodingMessageId@') THEN {_MESSAGES} "
     f"ELSE {_numbered_table('c.data_collection')} END"
 )
 
 
+COUNT = field("event_count", "bigint")
+COUNTED = (
+    f"aggregate(try_{field('data_collections', _COUNTS)}, 0L, "
+    f"(total, c) -> try_add(total, try_multiply(c.event_count, {_COUNTED_TABLE})))"
+)
+"""Of an END the sum of its rows' tables' numbers; null where there is no such sum."""
+
+
 def decoded(config: Config) -> dict[str, str]:
-    """What is made of each record as it is decoded: its `body`, and of END the sum of its rows' tables' numbers.
+    """What is made of each record as it is decoded: its `body`, of END what it `counted`, of a row its `total_order`.
 
     That is where it costs least: Spark makes one piece of code of all expressions before an `aggregate` or an `exists`,
-    and another of all after it, and decoding has an `exists`. Null where there is no such sum.
+    and another of all after it, and decoding has an `exists`; and what is several times in one that may fail it makes
+    several times.
     """
-    product = f"try_multiply(c.event_count, {_COUNTED_TABLE})"
-    counts = f"try_{field('data_collections', _COUNTS)}"
     return {
         "body": BODY_BY_TEXT,
-        "counted": f"CASE WHEN {_status(config)} = 'END' "
-        f"THEN aggregate({counts}, 0L, (total, c) -> try_add(total, {product})) END",
+        "counted": f"CASE WHEN {_status(config)} = 'END' THEN {COUNTED} END",
+        "total_order": f"CASE WHEN topic <> {_topic(config)} THEN try_{TOTAL_ORDER} END",
     }
 
 
-def aggregated(config: Config) -> list[tuple[str, str]]:
-    """What each record brings to its transaction, and the aggregate of that: a0, a1, … in DONE, TORN and KNOWN.
+def brought(config: Config) -> dict[str, str]:
+    """What each record brings to its transaction: a row a number for its table and total_order, and bits of its run.
 
-    Of rows how many there are, the sum of numbers for their tables and for their total_orders, and the least and the
-    greatest of their runs; of ENDs how many rows each counts, and what the sums of both are, of all those rows.
+    An END how many rows it counts, and what it says of them.
     """
-    count = field("event_count", "bigint")
     total = (
         f"coalesce(counted, CASE WHEN {field('data_collections', _COUNTS)} IS NULL THEN 0L "
         "ELSE raise_error('END counts no rows, or too many') END)"
     )
-    orders = f"{_number(count)} - {_number('0L')}"
-    said = f"named_struct('seqno', seqno, 'count', {count}, 'total', {total}, 'orders', {orders})"
-    rows = f"CASE WHEN topic <> {literal(str(config.transactions.topic))} AND {TOTAL_ORDER} IS NOT NULL THEN {{}} END"
+    says = _says(COUNT, f"try_add({total}, {_number(COUNT)} - {_number('0L')})")
+    row = "named_struct('one', 1L, 'number', {} + " + _numbered_order("total_order") + ", 'run', {})"
+    message, other = row.format(_MESSAGES, _ALL_BITS), row.format(_TABLE, _BITS_OF_RUN)
+    no_number = f"topic <> {_topic(config)} AND {field('transaction.total_order', 'variant')} IS NOT NULL"
+    end = f"named_struct('count', {COUNT}, 'says', {says}, 'seqno', seqno)"
+    return {
+        "row": f"CASE WHEN total_order IS NOT NULL THEN CASE WHEN {IS_MESSAGE} THEN {message} ELSE {other} END "
+        f"WHEN {no_number} AND NOT is_variant_null({field('transaction.total_order', 'variant')}) "
+        "THEN raise_error('total_order is no number') END",
+        "end": f"CASE WHEN {_status(config)} = 'END' THEN {end} END",
+    }
+
+
+def aggregated(config: Config) -> list[tuple[str, str]]:
+    """What of `brought` is aggregated, and how: a0, a1, … in DONE, TORN and KNOWN.
+
+    Of rows how many there are, the sum of their numbers, and all bits of their runs; of ENDs the least number of rows
+    that one counts, and what they say of them, the least and the greatest: where all say the same, that. In order of
+    commit where the first is, too.
+    """
+    first = [("end.seqno", "min({}){over}")] if config.transactions.order == "commit" else []
     return [
-        (rows.format("1L"), "sum({}){over}"),
-        (rows.format(f"{ROWS_TABLE} + {_numbered_order(TOTAL_ORDER)}"), "sum({}){over}"),
-        (f"CASE WHEN {_status(config)} = 'END' THEN array({said}) END", "flatten(collect_list({}){over})"),
-        (rows.format(RUN), "min({}){over}"),
-        (rows.format(RUN), "max({}){over}"),
+        ("row.one", "sum({}){over}"),
+        ("row.number", "sum({}){over}"),
+        ("row.run", "bit_or({}){over}"),
+        ("end.count", "min({}){over}"),
+        ("end.says", "min({}){over}"),
+        ("end.says", "max({}){over}"),
+        *first,
     ]
 
 
-_FITS = "{0}.count = a0 AND {0}.total + {0}.orders = a1"
-"""Whether the rows, of one run, are those from 1 to what that END counts, by table, each once."""
+def _says(count: str, total: str) -> str:
+    """What an END says of its rows, or what rows are, as one number: how many, and their sum."""
+    return f"xxhash64({count}, {total})"
 
-DONE = f"size(a2) > 0 AND forall(a2, e -> e.count = 0 OR {_FITS.format('e')})"
-"""Whether a transaction with rows of one run is done: they are what every END so far counts."""
+
+_ARE = _says("a0", "a1")
+
+DONE = f"a4 = a5 AND (a3 = 0 OR a4 = {_ARE})"
+"""Whether a transaction with rows of one run is done: they are what every END so far says."""
 
 TORN = (
-    "a3 <> a4 OR a3 = 'any' OR decision.action = 'release' OR size(a2) > 0 AND "
-    f"exists(a2, e -> e.count > 0 AND e.count <= a0 AND NOT coalesce({_FITS.format('e')}, false))"
+    f"bit_count(a2) <> {_RUN_BITS} OR decision.action = 'release' OR a4 <> a5 OR a3 BETWEEN 1 AND a0 AND a4 <> {_ARE}"
 )
-"""Whether there are rows of several runs, or that may be, or some twice, so that sql/runs.sql is to say.
+"""Whether there are rows of several runs, or that may be, or some twice, or ENDs that say different things, so that
+sql/runs.sql is to say.
 
 Of one run that sent some twice sums cannot tell before its END: then they are members in flight like others."""
 
@@ -102,11 +138,10 @@ LAST_ROW = f"nullif(max({PLACE}), 0L)"
 """The position of a transaction that operators have go out without its END: of its last row, which is before the
 commit, but after all that the row's key had before. Taken of all rows it would cost a tenth of each sync."""
 
-PLACE_IN_ORDER = "get(a2, 0).seqno"
+PLACE_IN_ORDER = "a6"
 """Where the transaction stands in order of commit: at its first END."""
 
-KNOWN = f"""CASE WHEN begins OR get(p2, 0).count = 0 THEN 'said'
-  WHEN lane = 'txn' AND {_FITS.format("get(p2, 0)")} THEN 'said' END"""
+KNOWN = f"CASE WHEN begins OR p3 = 0 OR lane = 'txn' AND p4 = {_ARE} THEN 'said' END"
 """What BEGIN or END is that says nothing new of a transaction that is done."""
 
 
@@ -122,4 +157,8 @@ def beside(config: Config) -> dict[str, str]:
 
 
 def _status(config: Config) -> str:
-    return f"CASE WHEN topic = {literal(str(config.transactions.topic))} THEN {field('status', 'string')} END"
+    return f"CASE WHEN topic = {_topic(config)} THEN {field('status', 'string')} END"
+
+
+def _topic(config: Config) -> str:
+    return literal(str(config.transactions.topic))

@@ -112,11 +112,13 @@ NUMBERED = f"coalesce({_CONTINUES}, false)"
 """Whether RECORD_ID is the row's number."""
 
 _RUN_HEADER = "CAST(array_position(headers.key, '__debezium.context.runId') AS INT) - 1"
-RUN = (
-    f"CASE WHEN {field('op', 'string')} = 'm' THEN 'any' ELSE "
-    f"coalesce(CAST(get(headers.value, {_RUN_HEADER}) AS STRING), '') END"
-)
-"""Which run of the connector sent the row; empty before there was such a header. Logical messages never have it."""
+RUN_NAME = f"coalesce(CAST(get(headers.value, {_RUN_HEADER}) AS STRING), '')"
+"""Which run of the connector sent the row; empty before there was such a header."""
+
+IS_MESSAGE = f"{field('op', 'string')} = 'm'"
+"""Whether the row is a logical message: those never have such a header."""
+
+RUN = f"CASE WHEN {IS_MESSAGE} THEN 'any' ELSE {RUN_NAME} END"
 
 
 def _image(path: str) -> str:

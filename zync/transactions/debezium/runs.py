@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zync.frames import select
-from zync.transactions.debezium.completion import ROWS_TABLE, TORN
-from zync.transactions.debezium.envelope import NUMBERED, RECORD_ID, TOTAL_ORDER, with_body
+from zync.transactions.debezium.completion import COUNTED, ROWS_TABLE, TORN
+from zync.transactions.debezium.envelope import NUMBERED, RECORD_ID, RUN, TOTAL_ORDER, with_body
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,10 +26,18 @@ AGAIN = f"""CASE WHEN bool_or({TORN}) THEN
 
 
 def one_by_one(records: "DataFrame") -> "DataFrame":
-    """The records, rows (which have a run, p3) with what tells one from others, and from what was sent again of it."""
-    own = {"total_order": TOTAL_ORDER, "record_id": RECORD_ID, "numbered": NUMBERED, "collection": ROWS_TABLE}
-    of_rows = (f"CASE WHEN p3 IS NOT NULL THEN {text} END AS {column}" for column, text in own.items())
-    return select(with_body(records), "* EXCEPT (body, record_id)", *of_rows)
+    """The records: rows with what tells one from others and from what was sent again of it, ENDs with what they say."""
+    own = {
+        "run": RUN,
+        "total_order": TOTAL_ORDER,
+        "record_id": RECORD_ID,
+        "numbered": NUMBERED,
+        "collection": ROWS_TABLE,
+    }
+    of_rows = (f"CASE WHEN p0 IS NOT NULL THEN {text} END AS {column}" for column, text in own.items())
+    said = f"named_struct('seqno', seqno, 'count', p3, 'total', coalesce({COUNTED}, 0L))"
+    of_ends = f"CASE WHEN p3 IS NOT NULL THEN {said} END AS said"
+    return select(with_body(records), "* EXCEPT (body, record_id)", *of_rows, of_ends)
 
 
 def sent_again(in_flight: pa.Table) -> pa.Table:
