@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 
 from zync.errors import UsageError
 from zync.etl.failures import find_failures
-from zync.etl.rules import JSON_OPTIONS, VIEW_COLUMNS, RaisedError, bind_lookups
+from zync.etl.rules import JSON_OPTIONS, VIEW_COLUMNS, RaisedError, bind_lookups, check_plans
 from zync.etl.transform import transform
 from zync.files import data_files
 from zync.frames import beside, local, read_parquet, result_of, select
 from zync.pace import SMALL, pace
-from zync.spark_errors import is_data_error
+from zync.spark_errors import is_data_error, spark_errors
 from zync.sql import options, statement
 from zync.staging.commit import add_rows, commit, discard, read_back, write
 from zync.staging.cursor import conclude
@@ -89,6 +89,8 @@ def transform_and_write(sync: Sync) -> Sync:
         except Exception as error:
             discard(sync.staging, folder)
             if not (is_data_error(error) or isinstance(error, RaisedError)):
+                if isinstance(error, spark_errors()):
+                    check_plans(sync.spark, sync.config)
                 raise
             faulty = there(sync.assembled).summary.faulty
             found = find_failures(sync.spark, records, sync.config, sync.failures, faulty, sync.limit, sync.keeper)
@@ -178,7 +180,8 @@ def _bookkeeping(sync: Sync) -> "DataFrame":
         "state": sync.done.state_now if sync.stateful else "named_struct('none', CAST(NULL AS STRING))",
         "expired": f"timestamp_micros({sync.cutoff})",
         "json_options": options(JSON_OPTIONS),
-        "refused": "(SELECT max(reason) FROM refused WHERE refused.seqno = single.seqno)" if refused else "NULL",
+        "refused": "LEFT JOIN refused r ON single.seqno = r.seqno" if refused else "",
+        "why_refused": "r.reason" if refused else "NULL",
     }
     rows = [result_of(spark, statement(part, **slots)) for part, there_are in needed.items() if there_are]
     return reduce(lambda some, more: some.unionByName(more, allowMissingColumns=True), rows)

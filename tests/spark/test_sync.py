@@ -251,6 +251,19 @@ def test_a_large_value_and_odd_ids_go_through_whole(pipeline: Pipeline, txn: Any
     assert [row["txn"] for row in pipeline.of("done")] == ids
 
 
+def test_a_rule_that_spark_cannot_plan_is_named(pipeline: Pipeline, txn: Any) -> None:
+    """As Spark 4.2 takes, and then fails on, an aggregate in a LATERAL whose condition has a value's field."""
+    (pipeline.folder / "names.csv").write_text("x,name\n1,one\n")
+    pipeline.change(lookups={"names": Lookup(csv=pipeline.folder / "names.csv")})
+    lateral = "SELECT seqno, l.* FROM records, LATERAL (SELECT max(name) AS n FROM names WHERE x = value:x::int) l"
+    pipeline.rules(good="SELECT seqno, value:x::int AS x FROM records", odd=lateral)
+    pipeline.load(("a", txn(1, x=1)))
+    with pytest.raises(UsageError, match=r"^rule odd.sql \(output odd\): Spark cannot plan it: .*PLAN_VALIDATION"):
+        pipeline.sync()
+    pipeline.rules(good="SELECT seqno, value:x::int AS x FROM records")
+    assert pipeline.sync().transactions == 1
+
+
 def test_names_and_expressions_of_the_config_stay_in_their_place(pipeline: Pipeline, txn: Any) -> None:
     """As SQL they would end a string or a name, and begin what is not theirs; zync's templates would be filled."""
     odd = [f"{quote}) OR true; DROP VIEW records; -- \\ {{{{fault}}}} ${{x}}" for quote in "'`\""]

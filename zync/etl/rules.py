@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from zync.config import Config, OutputRule
 from zync.errors import UsageError, ZyncError
 from zync.frames import result_of, select
-from zync.spark_errors import SURROUNDINGS, message_of
+from zync.spark_errors import SURROUNDINGS, message_of, spark_errors
 from zync.sql import literal, name, options
 from zync.transactions.debezium.envelope import VIEW, typed, with_body
 from zync.transactions.topics import matches, ordered
@@ -151,6 +151,16 @@ def run_rule(spark: "SparkSession", rule: OutputRule) -> "DataFrame":
         msg = f"{where} has {ORDER} as {kinds[ORDER]}, which has no order: cast it to what has one"
         raise UsageError(msg)
     return made
+
+
+def check_plans(spark: "SparkSession", config: Config) -> None:
+    """UsageError for the first rule that Spark takes for one and then cannot plan: its own error does not say which."""
+    for rule, made in run_rules(spark, config):
+        try:
+            made._jdf.queryExecution().executedPlan()  # noqa: SLF001
+        except spark_errors() as error:
+            msg = f"rule {rule.name} (output {rule.topic}): Spark cannot plan it: {message_of(error)}"
+            raise UsageError(msg) from error
 
 
 def _made_by(function: Any, records: "DataFrame", where: str) -> "DataFrame":
