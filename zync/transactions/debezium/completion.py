@@ -23,14 +23,16 @@ def _numbered_order(order: str) -> str:
     return f"{_number(order)} - {_number(f'{order} - 1L')}"
 
 
-_RUN_BITS = 31
-_BITS_OF_RUN = f"((xxhash64({RUN_NAME}) & 2147483647L) + 1L) * 2147483647L"
-_ALL_BITS = "-1L"
-"""Of a run 31 bits of its hash, and beside them their complement: whichever those are, 31 bits of the 62 are set.
+def _bits(what: str) -> str:
+    """31 bits of its hash, and beside them their complement: whichever those are, 31 of the 62 bits are set.
 
-So of those of several rows, put together by OR, more are set as soon as two rows are of different runs, but by such a
-chance as above. Those of logical messages, whose run is not known, are all set.
-"""
+    So of several, put together by OR, more are set as soon as two are not alike, but by a chance of one in 2^31.
+    """
+    return f"((xxhash64({what}) & 2147483647L) + 1L) * 2147483647L"
+
+
+_ONE, _ALL_BITS = 31, "-1L"
+"""How many bits are set where all are alike; and those of what nobody knows, which is like no other."""
 
 
 def _numbered_table(name: str) -> str:
@@ -86,7 +88,7 @@ def brought(config: Config) -> dict[str, str]:
     )
     says = _says(COUNT, f"try_add({total}, {_number(COUNT)} - {_number('0L')})")
     row = "named_struct('one', 1L, 'number', {} + " + _numbered_order("total_order") + ", 'run', {})"
-    message, other = row.format(_MESSAGES, _ALL_BITS), row.format(_TABLE, _BITS_OF_RUN)
+    message, other = row.format(_MESSAGES, _ALL_BITS), row.format(_TABLE, _bits(RUN_NAME))
     no_number = f"topic <> {_topic(config)} AND {field('transaction.total_order', 'variant')} IS NOT NULL"
     end = f"named_struct('count', {COUNT}, 'says', {says}, 'seqno', seqno)"
     return {
@@ -101,8 +103,7 @@ def aggregated(config: Config) -> list[tuple[str, str]]:
     """What of `brought` is aggregated, and how: a0, a1, … in DONE, TORN and KNOWN.
 
     Of rows how many there are, the sum of their numbers, and all bits of their runs; of ENDs the least number of rows
-    that one counts, and what they say of them, the least and the greatest: where all say the same, that. In order of
-    commit where the first is, too.
+    that one counts, and all bits of what they say of them. In order of commit where the first is, too.
     """
     first = [("end.seqno", "min({}){over}")] if config.transactions.order == "commit" else []
     return [
@@ -110,24 +111,24 @@ def aggregated(config: Config) -> list[tuple[str, str]]:
         ("row.number", "sum({}){over}"),
         ("row.run", "bit_or({}){over}"),
         ("end.count", "min({}){over}"),
-        ("end.says", "min({}){over}"),
-        ("end.says", "max({}){over}"),
+        ("end.says", "bit_or({}){over}"),
         *first,
     ]
 
 
 def _says(count: str, total: str) -> str:
-    """What an END says of its rows, or what rows are, as one number: how many, and their sum."""
-    return f"xxhash64({count}, {total})"
+    """Bits of what an END says of its rows, or of what rows are: how many, and their sum."""
+    return _bits(f"{count}, {total}")
 
 
 _ARE = _says("a0", "a1")
 
-DONE = f"a4 = a5 AND (a3 = 0 OR a4 = {_ARE})"
+DONE = f"a3 = 0 AND bit_count(a4) = {_ONE} OR a3 = a0 AND a4 = {_ARE}"
 """Whether a transaction with rows of one run is done: they are what every END so far says."""
 
 TORN = (
-    f"bit_count(a2) <> {_RUN_BITS} OR decision.action = 'release' OR a4 <> a5 OR a3 BETWEEN 1 AND a0 AND a4 <> {_ARE}"
+    f"bit_count(a2) <> {_ONE} OR bit_count(a4) <> {_ONE} OR decision.action = 'release' "
+    f"OR a3 BETWEEN 1 AND a0 AND a4 <> {_ARE}"
 )
 """Whether there are rows of several runs, or that may be, or some twice, or ENDs that say different things, so that
 sql/runs.sql is to say.
@@ -138,10 +139,10 @@ LAST_ROW = f"nullif(max({PLACE}), 0L)"
 """The position of a transaction that operators have go out without its END: of its last row, which is before the
 commit, but after all that the row's key had before. Taken of all rows it would cost a tenth of each sync."""
 
-PLACE_IN_ORDER = "a6"
+PLACE_IN_ORDER = "a5"
 """Where the transaction stands in order of commit: at its first END."""
 
-KNOWN = f"CASE WHEN begins OR p3 = 0 OR lane = 'txn' AND p4 = {_ARE} THEN 'said' END"
+KNOWN = f"CASE WHEN begins OR p3 = 0 OR lane = 'txn' AND p3 = a0 AND p4 = {_ARE} THEN 'said' END"
 """What BEGIN or END is that says nothing new of a transaction that is done."""
 
 
