@@ -228,7 +228,7 @@ def test_an_end_that_counts_more_than_there_can_be_is_waited_for(
     assert kinds == {"1": "pending", "2": "done"}
 
 
-def test_a_row_whose_number_is_none_is_no_row_and_said_to_be_bad(
+def test_what_has_no_number_where_one_belongs_is_said_to_be_bad(
     tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (pace, under_way):
@@ -236,11 +236,14 @@ def test_a_row_whose_number_is_none_is_no_row_and_said_to_be_bad(
         monkeypatch.setattr(module, "TINY", 0)
     odd, null = row(1, "A", 1, "t", 1), row(3, "A", 1, "t", 1)
     odd["value"]["transaction"]["total_order"], null["value"]["transaction"]["total_order"] = "one", None
-    records = [odd, end(1, t=1), row(2, "A", 1, "t", 1), end(2, t=1), null, end(3)]
+    uncounted = end(4, t=1)
+    del uncounted["value"]["event_count"]
+    good = [row(2, "A", 1, "t", 1), end(2, t=1)]
+    records = [odd, end(1, t=1), *good, null, end(3), row(4, "A", 1, "t", 1), uncounted]
     sync_small_files(tmp_path, records, {2}, spark)
     found = {row["txn"]: (row["kind"], row["reason"]) for row in rows(tmp_path / "staging") if row["txn"]}
     bad = "the done condition fails on it"
-    assert found == {"1": ("pending", bad), "2": ("done", None), "3": ("done", None)}
+    assert found == {"1": ("pending", bad), "2": ("done", None), "3": ("done", None), "4": ("pending", bad)}
 
 
 @pytest.mark.parametrize("only_messages", [False, True])

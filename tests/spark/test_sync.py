@@ -244,6 +244,19 @@ def test_what_an_expression_has_several_times_may_fail_on_one_record(pipeline: P
     assert reasons == {"2": "the done condition fails on it", "3": None}
 
 
+def test_a_sum_that_is_too_large_says_what_to_do(pipeline: Pipeline, txn: Any) -> None:
+    most = 2**63 - 1
+    pipeline.change(transactions=Transactions(done="sum(value:n::bigint) = 3"))
+    pipeline.load(("a", txn(1, most)), ("b", txn(1, most)), ("a", txn(2, 1, x=1)), ("a", txn(2, 2, x=2)))
+    with pytest.raises(UsageError, match=r"^transactions.done: 'sum.* together: .*OVERFLOW.*try_sum for sum"):
+        pipeline.sync()
+    pipeline.change(transactions=Transactions(done="try_sum(value:n::bigint) = 3"))
+    outcome = pipeline.sync()
+    assert (outcome.transactions, outcome.in_flight) == (1, 1)
+    pipeline.load(("a", txn(1, 3)))
+    assert pipeline.sync().in_flight == 1
+
+
 def test_a_large_value_and_odd_ids_go_through_whole(pipeline: Pipeline, txn: Any) -> None:
     ids = ["plain", "with 'quote\"", "ünï/0/1", "dots.and`ticks", " ", "a/0/1"]
     pipeline.load(*[("a", txn(one, 1, x=1, big="y" * (5_000_000 if one == "plain" else 1))) for one in ids])

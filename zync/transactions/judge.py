@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zync.errors import UsageError
 from zync.etl.failures import Failure, check_limit
 from zync.frames import local, select
 from zync.output import amount
 from zync.pace import pace
+from zync.spark_errors import is_data_error, message_of
 from zync.transactions.assemble import (
     Assembled,
     assemble,
@@ -131,18 +133,30 @@ def _records_of(sync: Sync, in_flight: pa.Table) -> "DataFrame":
 
 
 def _assemble(sync: Sync, rows: "DataFrame", read_again: int, *, by_run: bool = False) -> Assembled:
-    """Of `rows`, as many as `read_again` are records of earlier syncs."""
-    return assemble(
-        sync.spark,
-        rows,
-        there(sync.settled),
-        sync.config,
-        sync.done,
-        sync.keeper,
-        decided=sync.decided,
-        tasks=sync.tasks(read_again),
-        by_run=by_run,
-    )
+    """Of `rows`, as many as `read_again` are records of earlier syncs.
+
+    UsageError where an aggregate of `done` fails, which it does over several records only.
+    """
+    try:
+        return assemble(
+            sync.spark,
+            rows,
+            there(sync.settled),
+            sync.config,
+            sync.done,
+            sync.keeper,
+            decided=sync.decided,
+            tasks=sync.tasks(read_again),
+            by_run=by_run,
+        )
+    except Exception as error:
+        if not is_data_error(error):
+            raise
+        msg = (
+            f"transactions.done: {sync.done.text!r} fails on several records of a transaction together: "
+            f"{message_of(error)} (an aggregate that does not fail so is try_sum for sum, try_avg for avg)"
+        )
+        raise UsageError(msg) from error
 
 
 def _by_run(sync: Sync, assembled: Assembled) -> Assembled:

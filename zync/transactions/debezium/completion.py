@@ -90,7 +90,8 @@ def brought(config: Config) -> dict[str, str]:
     row = "named_struct('one', 1L, 'number', {} + " + _numbered_order("total_order") + ", 'run', {})"
     message, other = row.format(_MESSAGES, _ALL_BITS), row.format(_TABLE, _bits(RUN_NAME))
     no_number = f"topic <> {_topic(config)} AND {field('transaction.total_order', 'variant')} IS NOT NULL"
-    end = f"named_struct('count', {COUNT}, 'says', {says}, 'seqno', seqno)"
+    count = f"coalesce({COUNT}, raise_error('END does not count'))"
+    end = f"named_struct('count', {count}, 'says', {says}, 'seqno', seqno)"
     return {
         "row": f"CASE WHEN total_order IS NOT NULL THEN CASE WHEN {IS_MESSAGE} THEN {message} ELSE {other} END "
         f"WHEN {no_number} AND NOT is_variant_null({field('transaction.total_order', 'variant')}) "
