@@ -137,6 +137,8 @@ def _assemble(sync: Sync, rows: "DataFrame", read_again: int, *, by_run: bool = 
 
     UsageError where an aggregate of `done` fails, which it does over several records only.
     """
+    from pyspark.errors import PythonException  # noqa: PLC0415
+
     try:
         return assemble(
             sync.spark,
@@ -150,7 +152,7 @@ def _assemble(sync: Sync, rows: "DataFrame", read_again: int, *, by_run: bool = 
             by_run=by_run,
         )
     except Exception as error:
-        if not is_data_error(error):
+        if not is_data_error(error) or isinstance(error, PythonException):  # which decodes, and `done` has none of
             raise
         msg = (
             f"transactions.done: {sync.done.text!r} fails on several records of a transaction together: "
