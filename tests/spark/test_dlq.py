@@ -13,6 +13,7 @@ from tests.conftest import rows, zync
 from zync import pace, under_way
 from zync.again import replay
 from zync.errors import UsageError
+from zync.ingest.append import Appender
 from zync.ingest.load import load
 from zync.operate.decide import SET_ASIDE, decide, undecided
 from zync.operate.groups import groups, kind_of
@@ -347,23 +348,30 @@ def test_what_is_in_quarantine_is_not_decided_about_while_its_id_is_in_flight_ag
     assert sound(lake)
 
 
-def test_of_two_decisions_about_the_same_at_the_same_moment_one_is_on_record(lake: Path) -> None:
+@pytest.mark.parametrize("at", ["while the first is asked", "while the first commits"])
+def test_of_two_decisions_about_the_same_at_the_same_moment_one_is_on_record(
+    lake: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
     raw, staging = str(lake / "lake" / "raw"), str(lake / "lake" / "staging")
-    asked = undecided(raw, staging, [], "quarantined", among=SET_ASIDE).chosen
-    looks = 0
+    asked, commit = undecided(raw, staging, [], "quarantined", among=SET_ASIDE), Appender._commit  # noqa: SLF001
 
-    def still() -> Any:
-        nonlocal looks
-        looks += 1
-        there = undecided(raw, staging, [], "quarantined", among=SET_ASIDE).chosen
-        if looks == 1:  # somebody else's comes between this look and its commit
-            decide(raw, ["3"], "drop", "a probe", who="bob")
-        return there
+    def others() -> None:
+        monkeypatch.setattr(Appender, "_commit", commit)
+        decide(raw, ["3"], "drop", "a probe", who="bob", since=asked.head)
 
-    with pytest.raises(UsageError, match=r"transaction '3' is not as it was when this was asked for \(of 3: 1\)"):
-        decide(raw, asked, "redrive", "mended", who="ann", still=still)
-    assert looks == 2
+    def late(*args: Any) -> None:  # what it was to commit was looked at before
+        others()
+        commit(*args)
+
+    if at == "while the first commits":
+        monkeypatch.setattr(Appender, "_commit", late)
+    else:
+        others()
+    with pytest.raises(UsageError, match=r"^of transaction '3' there is a decision meanwhile \(drop by bob: a probe\)"):
+        decide(raw, asked.chosen, "redrive", "mended", who="ann", since=asked.head)
     assert [one["who"] for _, one in decisions(DeltaTable(raw))] == ["bob"]
+    decide(raw, ["1"], "redrive", "mended", who="ann", since=asked.head)
+    assert [one["txn"] for _, one in decisions(DeltaTable(raw))] == ["3", "1"]
 
 
 def test_a_released_one_is_redriven_without_the_decision_that_released_it(lake: Path, spark: Any) -> None:

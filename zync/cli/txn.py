@@ -12,7 +12,7 @@ from zync.output import Output, amount
 from zync.places import locate
 
 if TYPE_CHECKING:
-    from zync.operate.decide import Action, Undecided
+    from zync.operate.decide import Action
 
 txn = typer.Typer(no_args_is_help=True, help="Look at transactions that are not done, and decide about them.")
 
@@ -137,16 +137,12 @@ def _decide(
     settings, out = read_config(config, lake), Output(as_json=as_json)
     raw, staging = locate("raw", settings.lake), locate("staging", settings.lake)
     among = IN_FLIGHT if action in ("release", "discard") else SET_ASIDE
-
-    def there() -> "Undecided":
-        return undecided(raw, staging, txn_ids, state, older, among)
-
-    found = there()
+    found = undecided(raw, staging, txn_ids, state, older, among)
     chosen = found.chosen
     if not txn_ids and chosen and not yes:
         typer.confirm(f"{action} {amount(len(chosen), 'transaction')} ({state})?", abort=True, err=True)
     if chosen:
-        decide(raw, chosen, action, reason, still=lambda: there().chosen)
+        decide(raw, chosen, action, reason, since=found.head)
     text = f"{action}: {amount(len(chosen), 'transaction')} on record; the next sync acts on it" if chosen else "none"
     result: dict[str, object] = {"decision": action, "transactions": [*chosen]}
     for key, why, left in (

@@ -7,7 +7,7 @@ nothing otherwise.
 
 import getpass
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
@@ -18,8 +18,9 @@ from zync.errors import UsageError
 from zync.ingest.append import Appended, Appender
 from zync.ingest.batch import Batch
 from zync.ingest.load import Line, as_batch
-from zync.ingest.raw import DECISIONS, existing_raw
+from zync.ingest.raw import DECISIONS, existing_raw, next_seqno
 from zync.operate.listed import Transaction, find, with_decisions
+from zync.transactions.decisions import decisions
 from zync.transactions.set_aside import Ranges
 
 Action = Literal["release", "discard", "redrive", "drop"]
@@ -33,13 +34,13 @@ def decide(
     action: Action,
     why: str,
     who: str | None = None,
-    still: Callable[[], Mapping[str, Ranges | None]] | None = None,
+    since: int | None = None,
 ) -> Appended:
     """Appends to the raw at that location that `action` was decided of each of the transactions, in one commit.
 
     `txns`: their ids; or, by id, the late records that it is about. `who`: the user that runs this, if not given.
-    `still`: says, as `txns`, what there is to decide about at the moment of the commit. UsageError where it is not all
-    of `txns` any more, as a sync or somebody else was there first; nothing was decided then.
+    `since`: the head of raw when it was looked at what there is to decide about. UsageError where somebody else decided
+    about one of them after that, up to this very commit; nothing was decided then.
     """
     if not why.strip():
         msg = "a decision needs a reason that people can read later: say --reason"
@@ -51,13 +52,14 @@ def decide(
     lines = [Line(f"decision on {one['txn']}", DECISIONS, value=json.dumps(one).encode()) for one in values]
 
     def plan(table: DeltaTable) -> Batch:
-        now = still() if still else late
-        if gone := [txn for txn, records in late.items() if txn not in now or now[txn] != records]:
-            msg = (
-                f"transaction {gone[0]!r} is not as it was when this was asked for (of {len(late)}: {len(gone)}): "
-                "nothing was decided; look again, and decide again"
-            )
-            raise UsageError(msg)
+        about = {one["txn"] for one in values}
+        for _, other in decisions(table, above=since) if since is not None else ():
+            if str(other.get("txn")) in about:
+                msg = (
+                    f"of transaction {other.get('txn')!r} there is a decision meanwhile ({other.get('decision')} by "
+                    f"{other.get('who')}: {other.get('why')}): nothing was decided; look again"
+                )
+                raise UsageError(msg)
         return as_batch(lines, table)
 
     return Appender(raw).append_planned(plan)
@@ -68,12 +70,13 @@ class Undecided:
     """Transactions to decide about, by id, with the late records that it is about; and those that have to wait.
 
     decided: of those that are set aside, what was decided about and no sync has met yet. What becomes of it, say of a
-    rule that fails again, is not known before.
+    rule that fails again, is not known before. head: that of raw before all this was looked at.
     """
 
     chosen: dict[str, Ranges | None]
     in_flight_again: list[str]
     decided: list[str]
+    head: int
 
 
 def undecided(
@@ -100,12 +103,13 @@ def undecided(
         many = f"--state {' or '.join(among)} (and --older)" if among == IN_FLIGHT else "--all (or --late)"
         msg = f"which transactions? Name their ids, or {many}"
         raise UsageError(msg)
+    head = next_seqno(existing_raw(raw)) - 1
     found = find(staging, among if state is None else [state], older)
     chosen = _late_records(one for one in found if not one.held)
     if txns:
         chosen = _named(txns, chosen, found, among)
     if among == IN_FLIGHT:
-        return Undecided(chosen, [], [])
+        return Undecided(chosen, [], [], head)
     flying = {one.id for one in find(staging, IN_FLIGHT)}
     aside = with_decisions(found, existing_raw(raw), staging)
     open_ = {one.id for one in aside if one.decided is None}
@@ -124,7 +128,7 @@ def undecided(
         )
         raise UsageError(msg)
     left = {txn: late for txn, late in chosen.items() if txn not in flying and txn not in waiting}
-    return Undecided(left, again, decided)
+    return Undecided(left, again, decided, head)
 
 
 def _named(

@@ -89,13 +89,12 @@ def brought(config: Config) -> dict[str, str]:
     says = _says(COUNT, f"try_add({total}, {_number(COUNT)} - {_number('0L')})")
     row = "named_struct('one', 1L, 'number', {} + " + _numbered_order("total_order") + ", 'run', {})"
     message, other = row.format(_MESSAGES, _ALL_BITS), row.format(_TABLE, _bits(RUN_NAME))
-    no_number = f"topic <> {_topic(config)} AND {field('transaction.total_order', 'variant')} IS NOT NULL"
+    other_order = f"topic <> {_topic(config)} AND {field('transaction.total_order', 'string')} IS NOT NULL"
     count = f"coalesce({COUNT}, raise_error('END does not count'))"
     end = f"named_struct('count', {count}, 'says', {says}, 'seqno', seqno)"
     return {
         "row": f"CASE WHEN total_order IS NOT NULL THEN CASE WHEN {IS_MESSAGE} THEN {message} ELSE {other} END "
-        f"WHEN {no_number} AND NOT is_variant_null({field('transaction.total_order', 'variant')}) "
-        "THEN raise_error('total_order is no number') END",
+        f"WHEN {other_order} THEN raise_error('total_order is no number') END",
         "end": f"CASE WHEN {_status(config)} = 'END' THEN {end} END",
     }
 

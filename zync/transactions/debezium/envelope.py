@@ -119,6 +119,7 @@ IS_MESSAGE = f"{field('op', 'string')} = 'm'"
 """Whether the row is a logical message: those never have such a header."""
 
 RUN = f"CASE WHEN {IS_MESSAGE} THEN 'any' ELSE {RUN_NAME} END"
+"""The run by its name, where a row has to have one: any may have sent a logical message."""
 
 
 def _image(path: str) -> str:
