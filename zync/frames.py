@@ -1,6 +1,7 @@
 """Rows in Spark: kept, read, brought together, or the driver's own; what zync asks of a DataFrame beyond its API."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -44,16 +45,23 @@ class Keeper:
         checkpoint keeps the rows themselves, but forgets where they came from: here it does not, so that what a lost
         executor kept is made anew.
         """
-        before = str(self._spark.conf.get(_ADAPTIVE))
-        self._spark.conf.set(_ADAPTIVE, str(adaptive and before == "true").lower())
-        try:
+        with contextlib.nullcontext() if adaptive else setting(self._spark, _ADAPTIVE, "false"):
             kept = frame.localCheckpoint(eager=False)
-        finally:
-            self._spark.conf.set(_ADAPTIVE, before)
         rows = kept._jdf.queryExecution().logical().rdd()  # noqa: SLF001
         getattr(rows, "checkpointData_$eq")(jvm_class(self._spark, "scala.Option").empty())
         self._kept.append(rows)
         return kept
+
+
+@contextlib.contextmanager
+def setting(spark: "SparkSession", name: str, value: str) -> Iterator[None]:
+    """Sets one of the session's properties, until this context ends."""
+    before = str(spark.conf.get(name))
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        spark.conf.set(name, before)
 
 
 def result_of(spark: "SparkSession", text: str) -> "DataFrame":

@@ -1,6 +1,9 @@
 """Spark's settings by how much there is to do: with few records, compiling and planning anew take the most time."""
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
+
+from zync.frames import setting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,8 +21,12 @@ one task does all sooner than two that wait for each other."""
 
 _EXCLUDED = "spark.sql.optimizer.excludedRules"
 _HASHED_LISTS = "spark.sql.execution.useObjectHashAggregateExec"
+_WITHIN, _USUAL = "spark.sql.legacy.ctePrecedencePolicy", "CORRECTED"
 _PLAIN = {
     "spark.sql.adaptive.enabled": "false",
+    # What stands in a WITH is put where it is used at once, not again each time that Spark looks at a plan above it; of
+    # two of one name in each other the outer holds then, so rules are not to be run so (`as_usual`).
+    _WITHIN: "LEGACY",
     "spark.sql.codegen.wholeStage": "false",
     _HASHED_LISTS: "true",
     _EXCLUDED: "",
@@ -28,6 +35,7 @@ _INTERPRETED = {**_PLAIN, "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 _COMPILED = {**_PLAIN, "spark.sql.codegen.factoryMode": "FALLBACK"}
 _LARGE = {
     "spark.sql.adaptive.enabled": "true",
+    _WITHIN: _USUAL,
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
     # With more groups than a few they are sorted all the same, and what was done till then was for nothing.
@@ -49,3 +57,8 @@ def pace(spark: "SparkSession", given: dict[str, str], records: int) -> None:
     for key, value in settings.items():
         if key not in given:
             spark.conf.set(key, value)
+
+
+def as_usual(spark: "SparkSession") -> AbstractContextManager[None]:
+    """Within this, statements mean what Spark's documentation says: for those that are not zync's."""
+    return setting(spark, _WITHIN, _USUAL)

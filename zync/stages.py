@@ -24,7 +24,8 @@ from zync.staging.table import STAGING_SCHEMA
 from zync.transactions.debezium.completion import LAST_ROW
 from zync.transactions.debezium.envelope import BODY
 from zync.transactions.decode import RAW_COLUMNS
-from zync.transactions.gather import reread
+from zync.transactions.gather import read_again, recent
+from zync.transactions.known import records_in
 from zync.transactions.order import held, places
 from zync.under_way import Sync, there
 
@@ -36,17 +37,24 @@ _FEW_TRANSACTIONS = 500_000
 
 
 def read_new(sync: Sync) -> Sync:
-    """The records after head, decoded; where ids or `done` changed, with all that is in flight."""
+    """The records after head, decoded with those that are in flight of transactions that began a short while ago.
+
+    Those may well be whole now, and then their records are needed: to read them by themselves takes longer than to have
+    their state. Where ids or `done` changed, all that is in flight is read again.
+    """
     head = sync.known.cursor.head
     files = data_files(sync.raw, "seqno", above=head, upto=sync.head)
     rows = read_parquet(sync.spark, [one.uri for one in files], RAW_COLUMNS)
     if files and (files[0].lowest <= head or files[-1].highest > sync.head):
         rows = rows.where(f"seqno > {head} AND seqno <= {sync.head}")
-    known = sync.known
-    if sync.changed and known.in_flight.num_rows:
-        rows = rows.unionByName(reread(sync.spark, sync.raw, known.in_flight))
-        known = replace(known, in_flight=known.in_flight.slice(0, 0))
-    return replace(sync, known=known, identified=sync.decoder.decode(rows))
+    in_flight = sync.known.in_flight
+    again = pa.array([True] * in_flight.num_rows, pa.bool_()) if sync.changed else recent(in_flight, head)
+    reread, others = in_flight.filter(again), in_flight.filter(pc.invert(again))
+    sync = replace(sync, known=replace(sync.known, in_flight=others), reread=reread, earlier=records_in(reread))
+    pace(sync.spark, sync.config.spark, sync.records)
+    if reread.num_rows:
+        rows = rows.unionByName(read_again(sync.spark, sync.raw, reread))
+    return replace(sync, identified=sync.decoder.decode(rows))
 
 
 def recall(sync: Sync) -> Sync:
@@ -179,6 +187,7 @@ def _bookkeeping(sync: Sync) -> "DataFrame":
     slots = {
         "state": sync.done.state_now if sync.stateful else "named_struct('none', CAST(NULL AS STRING))",
         "expired": f"timestamp_micros({sync.cutoff})",
+        "known": str(0 if sync.changed else sync.known.cursor.head),
         "json_options": options(JSON_OPTIONS),
         "refused": "LEFT JOIN refused r ON single.seqno = r.seqno" if refused else "",
         "why_refused": "r.reason" if refused else "NULL",
@@ -190,6 +199,8 @@ def _bookkeeping(sync: Sync) -> "DataFrame":
 def conclude_and_commit(sync: Sync) -> Sync:
     """The cursor, from what is in flight after this sync; and then everything at once."""
     written, before = there(sync.written), sync.known
+    if not sync.changed:  # else all that is in flight is written anew
+        before = replace(before, in_flight=pa.concat_tables([there(sync.reread), before.in_flight]))
     nonce = uuid.uuid4().hex
     concluded = conclude(
         before,

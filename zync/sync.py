@@ -15,7 +15,7 @@ from zync.errors import UsageError
 from zync.frames import Keeper
 from zync.ingest.raw import existing_raw, next_seqno, positions, trimmed
 from zync.lake import open_table, refresh
-from zync.pace import SMALL, pace
+from zync.pace import SMALL
 from zync.spark import session
 from zync.stages import conclude_and_commit, read_new, recall, transform_and_write
 from zync.staging.commit import checkpoint, owned, reclaim
@@ -94,7 +94,6 @@ class Syncer:
         gone = trimmed(raw, cursor.head, head)
         with Keeper(self.spark) as keeper:
             sync = Sync(self.spark, keeper, self.config, self.done, self.decoder, raw, staging, known, head, gone)
-            pace(self.spark, self.config.spark, sync.records)
             self.known = None  # until it is over: what a failed sync leaves is read anew
             for stage in STAGES:
                 started = time.monotonic()

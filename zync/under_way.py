@@ -31,8 +31,9 @@ class Sync:
     """One sync under way: what is known of it by now. Each stage fills in its part.
 
     trimmed: of the new seqnos those whose records raw has no more, as ranges.
-    identified: the new records. met: of `known.in_flight`, those that the new records may belong to. earlier: how many
-    records of those are read again, as they are whole now. columns: what outputs have, on record (zync/etl/columns.py).
+    reread: what was in flight and is judged anew with the new records; `known.in_flight` is the rest. identified: the
+    records of both. met: of `known.in_flight`, those that the new records may belong to. earlier: how many records of
+    earlier syncs are read again. columns: what outputs have, on record (zync/etl/columns.py).
     """
 
     spark: "SparkSession"
@@ -46,6 +47,7 @@ class Sync:
     head: int
     trimmed: list[tuple[int, int]] = field(default_factory=list)
     lookups: dict[str, str] = field(default_factory=dict)
+    reread: pa.Table | None = None
     identified: "DataFrame | None" = None
     met: pa.Table | None = None
     settled: "DataFrame | None" = None

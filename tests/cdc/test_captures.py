@@ -14,6 +14,7 @@ from tests.cdc.captures import DATA, NAMES, SHORT, Capture, image, read, truth
 from tests.conftest import rows
 from zync.ingest.load import load
 from zync.sync import Syncer
+from zync.transactions import gather
 from zync.yaml import load as load_config
 
 SEED = int(os.environ.get("ZYNC_TEST_SEED", "1"))
@@ -31,18 +32,23 @@ def pipeline(folder: Path, prefix: str, rule: str = RULE, more: str = "", said: 
 
 
 def sync_in_cuts(folder: Path, capture: Capture, seed: int, spark: Any, said: str = "") -> list[dict[str, Any]]:
-    """Staging after some interleaving of the capture was synced in some cuts, with few or many records in a file."""
+    """Staging after some interleaving of the capture was synced in some cuts, with few or many records in a file.
+
+    What is in flight comes as its state, or is read again.
+    """
     records = capture.interleaved(seed)
     chance = random.Random(seed)  # noqa: S311 - a test's
     cuts = sorted(chance.sample(range(1, len(records)), chance.choice([0, 1, 2])))
     syncer = Syncer(pipeline(folder, capture.prefix, said=said), str(folder / "raw"), str(folder / "staging"), spark)
     size = chance.choice([30, len(records)])
-    for start, end in zip([0, *cuts], [*cuts, len(records)], strict=True):
-        for first in range(start, end, size):
-            lines = "".join(json.dumps(record) + "\n" for record in records[first : min(first + size, end)])
-            (folder / "in.jsonl").write_text(lines)
-            load(str(folder / "raw"), [str(folder / "in.jsonl")])
-        syncer.sync()
+    with pytest.MonkeyPatch.context() as patch:
+        for start, end in zip([0, *cuts], [*cuts, len(records)], strict=True):
+            for first in range(start, end, size):
+                lines = "".join(json.dumps(record) + "\n" for record in records[first : min(first + size, end)])
+                (folder / "in.jsonl").write_text(lines)
+                load(str(folder / "raw"), [str(folder / "in.jsonl")])
+            patch.setattr(gather, "RECENT", chance.choice([0, 50, 1000]))
+            syncer.sync()
     return rows(folder / "staging")
 
 

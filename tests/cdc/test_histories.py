@@ -20,7 +20,7 @@ from zync.operate.decide import SET_ASIDE, decide, undecided
 from zync.operate.listed import transactions
 from zync.operate.shown import show
 from zync.sync import Syncer
-from zync.transactions import judge
+from zync.transactions import gather, judge
 from zync.verify import verify
 from zync.yaml import load as read_config
 
@@ -134,14 +134,19 @@ def expected(
 
 
 def sync_small_files(folder: Path, records: list[dict[str, Any]], cuts: set[int], spark: Any, said: str = "") -> Syncer:
-    """Syncs after each of the numbers of records in `cuts`, and after the last; raw has three records a file."""
+    """Syncs after each of the numbers of records in `cuts`, and after the last; raw has three records a file.
+
+    What is in flight comes as its state, or what began lately is read again.
+    """
     syncer = Syncer(pipeline(folder, "p", said=said), str(folder / "raw"), str(folder / "staging"), spark)
-    for start, end in pairwise(sorted({0, *cuts, len(records)})):
-        for first in range(start, end, 3):
-            part = records[first : min(first + 3, end)]
-            (folder / "in.jsonl").write_text("".join(json.dumps(record) + "\n" for record in part))
-            load(str(folder / "raw"), [str(folder / "in.jsonl")])
-        syncer.sync()
+    with pytest.MonkeyPatch.context() as patch:
+        for number, (start, end) in enumerate(pairwise(sorted({0, *cuts, len(records)}))):
+            for first in range(start, end, 3):
+                part = records[first : min(first + 3, end)]
+                (folder / "in.jsonl").write_text("".join(json.dumps(record) + "\n" for record in part))
+                load(str(folder / "raw"), [str(folder / "in.jsonl")])
+            patch.setattr(gather, "RECENT", (len(records), 1000, 12, 0)[number % 4])
+            syncer.sync()
     return syncer
 
 

@@ -166,8 +166,11 @@ def test_staging_is_what_one_pass_over_raw_says(
         cuts=st.sets(st.integers(1, 80), min_size=1, max_size=3),
         restart=st.booleans(),
         sizes=st.lists(st.sampled_from(["tiny", "small", "large"]), min_size=4, max_size=4),
+        recent=st.lists(st.sampled_from([0, 5, 20, 1000]), min_size=4, max_size=4),
     )
-    def check(given_: list[tuple[str, Any]], cuts: set[int], restart: bool, sizes: list[str]) -> None:
+    def check(
+        given_: list[tuple[str, Any]], cuts: set[int], restart: bool, sizes: list[str], recent: list[int]
+    ) -> None:
         records = as_model(given_)
         pipeline = model.Pipeline(
             topics={"a": 1, "b": 1, "single": "single"},
@@ -183,7 +186,8 @@ def test_staging_is_what_one_pass_over_raw_says(
             syncer = Syncer(conf, str(folder / "raw"), str(folder / "staging"), spark)
             bounds = [0, *sorted(cut for cut in cuts if cut < len(given_)), len(given_)]
             state = model.State()
-            for start, end, size in zip(bounds, bounds[1:], sizes, strict=False):
+            for start, end, size, reread in zip(bounds, bounds[1:], sizes, recent, strict=False):
+                monkeypatch.setattr(gather, "RECENT", reread)
                 monkeypatch.setattr(under_way, "SMALL", 0 if size == "large" else len(given_))
                 monkeypatch.setattr(under_way, "TINY", len(given_) if size == "tiny" else 0)
                 monkeypatch.setattr(gather, "TINY", 0 if size == "large" else len(given_))

@@ -85,6 +85,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (under_way, pace, gathering):
         monkeypatch.setattr(module, "SMALL", 0)
         monkeypatch.setattr(module, "TINY", 0)
+    monkeypatch.setattr(gathering, "RECENT", 0)
 
 
 @pytest.mark.usefixtures("many_partitions", "large")
@@ -828,6 +829,28 @@ def test_a_large_sync_does_not_move_its_records_once_more_to_group_them(
     assert len(plans) == 2  # bookkeeping and output rows, side by side
     assert sum("collect_list" in plan for plan in plans) == 1
     assert not any("Exchange hashpartitioning" in plan for plan in plans)
+
+
+def test_what_is_read_again_and_is_not_whole_yet_stays_as_staging_has_it(pipeline: Pipeline, txn: Any) -> None:
+    pipeline.load(("a", txn(1, 3, x=1)), ("b", txn(2, 2, x=2)))
+    pipeline.sync()
+    pipeline.load(("a", txn(1, 3, x=3)))
+    pipeline.sync()
+    pending = sorted((row["sync"], row["txn"], row["count"]) for row in pipeline.of("pending"))
+    assert pending == [(1, "1", 1), (1, "2", 1), (2, "1", 2)]
+    pipeline.load(("a", txn(2, 2, x=4)))
+    assert pipeline.sync().transactions == 1
+    assert pipeline.values() == [{"x": 2}, {"x": 4}]
+
+
+def test_names_within_names_mean_in_rules_what_they_mean_in_spark(pipeline: Pipeline, txn: Any) -> None:
+    pipeline.rules(
+        out="WITH one AS (SELECT seqno, 'outer' AS x FROM records), "
+        "two AS (WITH one AS (SELECT seqno, 'inner' AS x FROM records) SELECT * FROM one) SELECT * FROM two"
+    )
+    pipeline.load(("a", txn(1)))
+    pipeline.sync()
+    assert pipeline.values() == [{"x": "inner"}]
 
 
 @pytest.mark.usefixtures("large")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from zync.config import Config, OutputRule
 from zync.errors import UsageError, ZyncError
 from zync.frames import result_of, select
+from zync.pace import as_usual
 from zync.spark_errors import SURROUNDINGS, message_of, spark_errors
 from zync.sql import literal, name, options
 from zync.transactions.debezium.envelope import VIEW, typed, with_body
@@ -114,12 +115,13 @@ def run_rule(spark: "SparkSession", rule: OutputRule) -> "DataFrame":
 
     where = f"rule {rule.name} (output {rule.topic})"
     try:
-        if rule.python:
-            made = _made_by(_python_rule(rule), spark.table("records"), where)
-        else:
-            text = _text(Path(str(rule.sql)))
-            spark._jsparkSession.sessionState().sqlParser().parseQuery(text)  # noqa: SLF001
-            made = result_of(spark, text)
+        with as_usual(spark):
+            if rule.python:
+                made = _made_by(_python_rule(rule), spark.table("records"), where)
+            else:
+                text = _text(Path(str(rule.sql)))
+                spark._jsparkSession.sessionState().sqlParser().parseQuery(text)  # noqa: SLF001
+                made = result_of(spark, text)
         columns = made.columns
         renamed = {one: one.lower() for one in columns if one.lower() in RESERVED and not one.islower()}
         if renamed:

@@ -12,12 +12,15 @@ from zync.frames import beside, local, read_parquet, result_of, select
 from zync.ingest.raw import RAW_SCHEMA
 from zync.pace import SMALL, TINY
 from zync.sql import statement
-from zync.transactions.debezium.runs import sent_again
+from zync.transactions.debezium.runs import AGAIN_SAID, sent_again
 from zync.transactions.decode import RAW_COLUMNS, Decoder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+
+RECENT = 1_000
+"""So many of the newest records are little to look for transactions in that are not whole yet."""
 
 _FEW = 32
 """Gaps between records that are skipped already as they are read: more would cost more to compare than they save."""
@@ -51,7 +54,16 @@ def gather(spark: "SparkSession", raw: DeltaTable, wanted: pa.Table, decoder: De
     return result_of(spark, statement("gather"))
 
 
-def reread(spark: "SparkSession", raw: DeltaTable, in_flight: pa.Table) -> "DataFrame":
+def recent(in_flight: pa.Table, head: int) -> pa.Array:
+    """Whether each transaction in flight began within the last records up to `head`, so that it may be whole soon.
+
+    Those whose state has records beside their own, which were sent again, are none.
+    """
+    whole = pc.invert(pc.fill_null(pc.match_substring(in_flight["state"], AGAIN_SAID), False))  # noqa: FBT003 - Arrow's
+    return pc.and_(pc.greater(in_flight["seqno"], head - RECENT), whole)
+
+
+def read_again(spark: "SparkSession", raw: DeltaTable, in_flight: pa.Table) -> "DataFrame":
     """The very rows of raw that are in flight, whatever transaction they belong to by now."""
     ranges = _flat(in_flight["records"])
     return _only(spark, raw, ranges)

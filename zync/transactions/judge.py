@@ -24,7 +24,7 @@ from zync.transactions.assemble import (
     without_state,
 )
 from zync.transactions.gather import gather, regather
-from zync.transactions.known import IN_FLIGHT_COLUMNS, read_settled
+from zync.transactions.known import IN_FLIGHT_COLUMNS, read_settled, records_in
 from zync.transactions.order import decided, held, places
 from zync.transactions.set_aside import read_set_aside, seqnos
 from zync.transactions.summary import Decision, Finishing
@@ -42,7 +42,7 @@ REVISITING = ("redrive", "drop")
 
 def judge(sync: Sync) -> Sync:
     """Each record's fate; and the earlier records of transactions that complete now after having been in flight."""
-    assembled = _assemble(sync, _with_met(sync), 0 if sync.stateful else _count(there(sync.met)))
+    assembled = _assemble(sync, _with_met(sync), 0 if sync.stateful else records_in(there(sync.met)))
     if assembled.summary.torn:
         assembled = _by_run(sync, assembled)
     if sync.done.preset and assembled.summary.late_before:
@@ -61,7 +61,7 @@ def judge(sync: Sync) -> Sync:
         in_flight = in_flight.filter(pc.is_in(in_flight["txn"], pa.array(finishing)))
         completes_at = pa.array([finishing[txn] for txn in in_flight["txn"].to_pylist()], pa.int64())
         wanted = _wanted(in_flight, completes_at)
-        sync = replace(sync, earlier=_count(in_flight))
+        sync = replace(sync, earlier=sync.earlier + records_in(in_flight))
         pace(sync.spark, sync.config.spark, sync.records)
         earlier = gather(sync.spark, sync.raw, wanted, sync.decoder)
         earlier = sync.keeper.keep(select(earlier, "*", "'whole' AS fate"))
@@ -169,7 +169,7 @@ def _by_run(sync: Sync, assembled: Assembled) -> Assembled:
     met = met.filter(pc.is_in(met["txn"], pa.array(torn, pa.string())))
     if met.num_rows:
         rows = rows.unionByName(_records_of(sync, met))
-    others = _assemble(sync, without_state(rows), _count(met), by_run=True)
+    others = _assemble(sync, without_state(rows), records_in(met), by_run=True)
     return instead(sync.spark, assembled, others, sync.config)
 
 
@@ -259,11 +259,6 @@ def _torn(sync: Sync, assembled: Assembled, records: "DataFrame", by_themselves:
 
 def _decisions(sync: Sync, seqnos: Collection[int]) -> "DataFrame":
     return local(sync.spark, [(one,) for one in seqnos], "completes_at bigint").hint("broadcast")
-
-
-def _count(in_flight: pa.Table) -> int:
-    """How many records those transactions have."""
-    return int(pc.sum(in_flight["count"]).as_py() or 0)
 
 
 def _wanted(in_flight: pa.Table, completes_at: pa.Array) -> pa.Table:

@@ -70,6 +70,11 @@ def advance(known: Known, rows: pa.Table) -> Known:
     return Known(known.cursor, pa.concat_tables([known.settled, settled]), _newest(in_flight, settled))
 
 
+def records_in(in_flight: pa.Table) -> int:
+    """How many records those transactions have."""
+    return int(pc.sum(in_flight["count"]).as_py() or 0)
+
+
 def read_cursor(table: DeltaTable) -> Cursor:
     """The cursor row of the newest sync; an all-zero one for a staging without syncs."""
     number = table.transaction_version(SYNC)
