@@ -13,8 +13,7 @@ from zync.errors import UsageError
 from zync.etl.failures import find_failures
 from zync.etl.rules import JSON_OPTIONS, VIEW_COLUMNS, RaisedError, bind_lookups, check_plans
 from zync.etl.transform import transform
-from zync.files import data_files
-from zync.frames import beside, local, read_parquet, result_of, select
+from zync.frames import beside, local, result_of, select
 from zync.pace import SMALL, pace
 from zync.spark_errors import is_data_error, spark_errors
 from zync.sql import options, statement
@@ -23,8 +22,7 @@ from zync.staging.cursor import conclude
 from zync.staging.table import STAGING_SCHEMA
 from zync.transactions.debezium.completion import LAST_ROW
 from zync.transactions.debezium.envelope import BODY
-from zync.transactions.decode import RAW_COLUMNS
-from zync.transactions.gather import read_again, recent
+from zync.transactions.gather import read_with, recent
 from zync.transactions.known import records_in
 from zync.transactions.order import held, places
 from zync.under_way import Sync, there
@@ -42,18 +40,12 @@ def read_new(sync: Sync) -> Sync:
     Those may well be whole now, and then their records are needed: to read them by themselves takes longer than to have
     their state. Where ids or `done` changed, all that is in flight is read again.
     """
-    head = sync.known.cursor.head
-    files = data_files(sync.raw, "seqno", above=head, upto=sync.head)
-    rows = read_parquet(sync.spark, [one.uri for one in files], RAW_COLUMNS)
-    if files and (files[0].lowest <= head or files[-1].highest > sync.head):
-        rows = rows.where(f"seqno > {head} AND seqno <= {sync.head}")
-    in_flight = sync.known.in_flight
+    head, in_flight = sync.known.cursor.head, sync.known.in_flight
     again = pa.array([True] * in_flight.num_rows, pa.bool_()) if sync.changed else recent(in_flight, head)
     reread, others = in_flight.filter(again), in_flight.filter(pc.invert(again))
     sync = replace(sync, known=replace(sync.known, in_flight=others), reread=reread, earlier=records_in(reread))
     pace(sync.spark, sync.config.spark, sync.records)
-    if reread.num_rows:
-        rows = rows.unionByName(read_again(sync.spark, sync.raw, reread))
+    rows = read_with(sync.spark, sync.raw, reread, head, sync.head)
     return replace(sync, identified=sync.decoder.decode(rows))
 
 

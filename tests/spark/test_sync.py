@@ -387,6 +387,16 @@ def test_so_is_one_that_it_fails_on_in_rows_that_are_broadcast(pipeline: Pipelin
     assert outcome.transactions == 2
 
 
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_file_of_raw_that_cannot_be_read_is_named(pipeline: Pipeline, txn: Any, gone: bool) -> None:
+    pipeline.load(("a", txn(1)))
+    (file,) = Path(pipeline.raw).rglob("*.parquet")
+    file.unlink() if gone else file.write_bytes(b"x" * file.stat().st_size)
+    with pytest.raises(ZyncError, match=f"{file.name} cannot be read: .*. Nothing was committed; put it back"):
+        pipeline.sync()
+
+
+@pytest.mark.usefixtures("large")
 def test_of_what_spark_could_not_do_the_innermost_cause_is_told(pipeline: Pipeline, txn: Any) -> None:
     pipeline.load(("a", txn(1)))
     (file,) = Path(pipeline.raw).rglob("*.parquet")

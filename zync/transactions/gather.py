@@ -5,11 +5,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from pyarrow.fs import FileSystem
 
-from zync.files import DataFile, data_files, dataset
+from zync.errors import ZyncError
+from zync.files import DataFile, data_files, dataset, table_files
 from zync.frames import beside, local, read_parquet, result_of, select
 from zync.ingest.raw import RAW_SCHEMA
+from zync.lake import first_line
 from zync.pace import SMALL, TINY
 from zync.sql import statement
 from zync.transactions.debezium.runs import AGAIN_SAID, sent_again
@@ -25,8 +29,8 @@ RECENT = 1_000
 _FEW = 32
 """Gaps between records that are skipped already as they are read: more would cost more to compare than they save."""
 
-_LITTLE = 16_000_000
-"""Bytes of files that are read by the driver."""
+_LITTLE = 64_000_000
+"""Bytes of files, unpacked, that are read by this process."""
 
 _FIRST = "monotonically_increasing_id() >= 0"
 """Holds of each row, but Spark cannot know, and so asks nothing of rows before it: else it looks for the id in each row
@@ -63,10 +67,17 @@ def recent(in_flight: pa.Table, head: int) -> pa.Array:
     return pc.and_(pc.greater(in_flight["seqno"], head - RECENT), whole)
 
 
-def read_again(spark: "SparkSession", raw: DeltaTable, in_flight: pa.Table) -> "DataFrame":
-    """The very rows of raw that are in flight, whatever transaction they belong to by now."""
-    ranges = _flat(in_flight["records"])
-    return _only(spark, raw, ranges)
+def read_with(spark: "SparkSession", raw: DeltaTable, in_flight: pa.Table, head: int, upto: int) -> "DataFrame":
+    """The rows of raw after seqno `head` and up to `upto`, and those in flight, whatever they belong to by now."""
+    flying, new = _flat(in_flight["records"]), pa.table({"first": [head + 1], "last": [upto]})
+    few = _few(spark, raw, pa.concat_tables([flying, new]))
+    if few is not None:
+        return few
+    files = data_files(raw, "seqno", above=head, upto=upto)
+    rows = read_parquet(spark, [one.uri for one in files], RAW_COLUMNS)
+    if files and (files[0].lowest <= head or files[-1].highest > upto):
+        rows = rows.where(f"seqno > {head} AND seqno <= {upto}")
+    return rows.unionByName(_only(spark, raw, flying)) if in_flight.num_rows else rows
 
 
 def regather(
@@ -104,12 +115,11 @@ def _flat(records: pa.ChunkedArray) -> pa.Table:
 
 def _only(spark: "SparkSession", raw: DeltaTable, ranges: pa.Table) -> "DataFrame":
     """The rows of raw with those seqnos, and no others."""
+    few = _few(spark, raw, ranges)
+    if few is not None:
+        return few
     files, count = _files(raw, ranges), _count(ranges)
-    if not files:
-        return local(spark, [], RAW_COLUMNS)
     rows_there = sum(file.rows for file in files)
-    if count <= TINY and rows_there <= SMALL and sum(file.size for file in files) <= _LITTLE:
-        return local(spark, _read(raw, files, ranges), RAW_COLUMNS).coalesce(1)
     rows, covering = read_parquet(spark, [file.uri for file in files], RAW_COLUMNS), _covering(ranges)
     if rows_there - sum(last - first + 1 for first, last in covering) > _MANY_ROWS:
         rows = rows.where(" OR ".join(f"seqno BETWEEN {first} AND {last}" for first, last in covering))
@@ -119,12 +129,32 @@ def _only(spark: "SparkSession", raw: DeltaTable, ranges: pa.Table) -> "DataFram
     return rows.join(wanted, "seqno", "left_semi").where(_FIRST)
 
 
-def _read(raw: DeltaTable, files: list[DataFile], ranges: pa.Table) -> pa.Table:
-    """What `_only` says, read by this process: sooner than Spark has planned to."""
+def _few(spark: "SparkSession", raw: DeltaTable, ranges: pa.Table) -> "DataFrame | None":
+    """What `_only` says, read by this process, sooner than Spark has planned to; None where that is not little."""
+    files, reader = _files(raw, ranges), table_files(raw)
+    if not files:
+        return local(spark, [], RAW_COLUMNS)
+    if _count(ranges) > TINY or sum(file.rows for file in files) > SMALL or _unpacked(reader, files) > _LITTLE:
+        return None
     places = zip(ranges["first"].to_pylist(), ranges["last"].to_pylist(), strict=True)
     seqnos = np.concatenate([np.arange(first, last + 1) for first, last in places])
     rows = dataset(raw, [file.path for file in files], RAW_SCHEMA)
-    return rows.to_table(filter=pc.field("seqno").isin(pa.array(seqnos)))
+    rows = rows.to_table(filter=pc.field("seqno").isin(pa.array(seqnos)))
+    return local(spark, rows, RAW_COLUMNS).coalesce(1)
+
+
+def _unpacked(reader: FileSystem, files: list[DataFile]) -> int:
+    """Bytes of the files once they are unpacked, as they say at their ends; ZyncError names one that says nothing."""
+    size = 0
+    for file in files:
+        try:
+            with reader.open_input_file(file.path) as source:
+                said = pq.ParquetFile(source).metadata
+        except (OSError, pa.ArrowException) as error:
+            msg = f"{file.uri} cannot be read: {first_line(error)}. Nothing was committed; put it back from a copy"
+            raise ZyncError(msg) from error
+        size += sum(said.row_group(group).total_byte_size for group in range(said.num_row_groups))
+    return size
 
 
 def _seqnos(spark: "SparkSession", ranges: pa.Table) -> "DataFrame":
