@@ -5,12 +5,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from pyarrow.fs import FileSystem
 
 from zync.errors import ZyncError
-from zync.files import DataFile, data_files, dataset, table_files
+from zync.files import DataFile, data_files, dataset
 from zync.frames import beside, local, read_parquet, result_of, select
 from zync.ingest.raw import RAW_SCHEMA
 from zync.lake import first_line
@@ -29,8 +27,8 @@ RECENT = 1_000
 _FEW = 32
 """Gaps between records that are skipped already as they are read: more would cost more to compare than they save."""
 
-_LITTLE = 64_000_000
-"""Bytes of files, unpacked, that are read by this process."""
+_FEW_FILES, _LITTLE = 32, 64_000_000
+"""So many files, and bytes of them when they are unpacked, are read by this process."""
 
 _FIRST = "monotonically_increasing_id() >= 0"
 """Holds of each row, but Spark cannot know, and so asks nothing of rows before it: else it looks for the id in each row
@@ -130,31 +128,27 @@ def _only(spark: "SparkSession", raw: DeltaTable, ranges: pa.Table) -> "DataFram
 
 
 def _few(spark: "SparkSession", raw: DeltaTable, ranges: pa.Table) -> "DataFrame | None":
-    """What `_only` says, read by this process, sooner than Spark has planned to; None where that is not little."""
-    files, reader = _files(raw, ranges), table_files(raw)
+    """What `_only` says, read by this process, sooner than Spark has planned to; None where that is not little.
+
+    ZyncError names a file that cannot be read.
+    """
+    files = _files(raw, ranges)
     if not files:
         return local(spark, [], RAW_COLUMNS)
-    if _count(ranges) > TINY or sum(file.rows for file in files) > SMALL or _unpacked(reader, files) > _LITTLE:
+    if _count(ranges) > TINY or len(files) > _FEW_FILES or sum(file.rows for file in files) > SMALL:
+        return None
+    rows, unpacked = dataset(raw, [file.path for file in files], RAW_SCHEMA), 0
+    for fragment in rows.get_fragments():
+        try:
+            unpacked += sum(group.total_byte_size for group in fragment.row_groups)
+        except (OSError, pa.ArrowException) as error:
+            msg = f"{fragment.path} of {raw.table_uri} cannot be read: {first_line(error)}. Nothing was committed"
+            raise ZyncError(msg) from error
+    if unpacked > _LITTLE:
         return None
     places = zip(ranges["first"].to_pylist(), ranges["last"].to_pylist(), strict=True)
     seqnos = np.concatenate([np.arange(first, last + 1) for first, last in places])
-    rows = dataset(raw, [file.path for file in files], RAW_SCHEMA)
-    rows = rows.to_table(filter=pc.field("seqno").isin(pa.array(seqnos)))
-    return local(spark, rows, RAW_COLUMNS).coalesce(1)
-
-
-def _unpacked(reader: FileSystem, files: list[DataFile]) -> int:
-    """Bytes of the files once they are unpacked, as they say at their ends; ZyncError names one that says nothing."""
-    size = 0
-    for file in files:
-        try:
-            with reader.open_input_file(file.path) as source:
-                said = pq.ParquetFile(source).metadata
-        except (OSError, pa.ArrowException) as error:
-            msg = f"{file.uri} cannot be read: {first_line(error)}. Nothing was committed; put it back from a copy"
-            raise ZyncError(msg) from error
-        size += sum(said.row_group(group).total_byte_size for group in range(said.num_row_groups))
-    return size
+    return local(spark, rows.to_table(filter=pc.field("seqno").isin(pa.array(seqnos))), RAW_COLUMNS).coalesce(1)
 
 
 def _seqnos(spark: "SparkSession", ranges: pa.Table) -> "DataFrame":
