@@ -1,12 +1,13 @@
 -- In: `settling` and `decided`, as sql/whole.sql.
--- Out: of each transaction in flight that records came of after seqno `known`, its row in staging.
+-- Out: of each transaction in flight that records, or a decision, came of after seqno `known`, its row in staging.
 -- What was sent again of a transaction in flight is no member of it, but may be part of a run that completes it.
 WITH flying AS (
   SELECT *, fate <> 'duplicate' AS member FROM settling
   WHERE fate IN ('pending', 'held') OR fate = 'duplicate' AND settled_at IS NULL
 ),
 in_flight AS (
-  SELECT txn, min(CASE WHEN member THEN seqno END) AS first, bool_and((carried OR seqno <= {{known}}) AND fate <> 'held') AS untouched,
+  SELECT txn, min(CASE WHEN member THEN seqno END) AS first,
+    bool_and((carried OR seqno <= {{known}}) AND (fate <> 'held' OR settled_at <= {{known}})) AS untouched,
     min_by(ingested, seqno) FILTER (WHERE member) AS since,
     count_if(member AND NOT carried) + coalesce(sum(earlier_count), 0) AS count,
     concat(flatten(collect_list(earlier)),

@@ -392,6 +392,23 @@ def test_a_row_comes_before_a_later_one_of_its_partition_in_the_order_of_commit_
     assert sorted((one["kafka"]["offset"], one["seqno"]) for one in found) == [(0, 2), (1, 1)]
 
 
+def test_what_waits_for_its_turn_is_written_once_though_it_is_read_again(tmp_path: Path, spark: Any) -> None:
+    config = pipeline(tmp_path, "p", said=", order: commit")
+    syncer = Syncer(config, str(tmp_path / "raw"), str(tmp_path / "staging"), spark)
+
+    def sync(*records: dict[str, Any]) -> int:
+        (tmp_path / "in.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        load(str(tmp_path / "raw"), [str(tmp_path / "in.jsonl")])
+        return syncer.sync().transactions
+
+    stuck, later, third = row(1, "A", 1, "t", 1), row(2, "A", 1, "t", 1), row(3, "A", 1, "t", 1)
+    assert [sync(end(1, t=1), later, third), sync(end(2, t=1)), sync(by_itself(1)), sync(by_itself(2))] == [0, 0, 1, 1]
+    decide(str(tmp_path / "raw"), ["3"], "release", "its END is lost")
+    assert [sync(by_itself(3)), sync(by_itself(4)), sync(stuck)] == [1, 1, 3]
+    pending = [(one["txn"], one["sync"]) for one in rows(tmp_path / "staging") if one["kind"] == "pending"]
+    assert sorted(pending) == [("1", 1), ("2", 1), ("2", 2), ("3", 1), ("3", 5)]
+
+
 def test_what_was_released_waits_for_its_turn_too(tmp_path: Path, spark: Any) -> None:
     records = [row(2, "A", 1, "t", 1), end(1, t=1), end(2, t=2), end(3, t=1), row(3, "A", 1, "t", 3), by_itself(9)]
     syncer = sync_small_files(tmp_path, records, set(), spark, ", order: commit")

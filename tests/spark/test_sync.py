@@ -841,7 +841,13 @@ def test_a_large_sync_does_not_move_its_records_once_more_to_group_them(
     assert not any("Exchange hashpartitioning" in plan for plan in plans)
 
 
-def test_what_is_read_again_and_is_not_whole_yet_stays_as_staging_has_it(pipeline: Pipeline, txn: Any) -> None:
+def test_what_began_lately_is_read_with_the_new_records_and_what_is_not_whole_stays_as_staging_has_it(
+    pipeline: Pipeline, txn: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gather(*_: Any) -> None:
+        pytest.fail("its records were read by themselves")
+
+    monkeypatch.setattr(judging, "gather", gather)
     pipeline.load(("a", txn(1, 3, x=1)), ("b", txn(2, 2, x=2)))
     pipeline.sync()
     pipeline.load(("a", txn(1, 3, x=3)))

@@ -14,7 +14,7 @@ from zync.ingest.raw import RAW_SCHEMA
 from zync.lake import first_line
 from zync.pace import SMALL, TINY
 from zync.sql import statement
-from zync.transactions.debezium.runs import AGAIN_SAID, sent_again
+from zync.transactions.debezium.runs import has_sent_again, sent_again
 from zync.transactions.decode import RAW_COLUMNS, Decoder
 
 if TYPE_CHECKING:
@@ -59,16 +59,16 @@ def gather(spark: "SparkSession", raw: DeltaTable, wanted: pa.Table, decoder: De
 def recent(in_flight: pa.Table, head: int) -> pa.Array:
     """Whether each transaction in flight began within the last records up to `head`, so that it may be whole soon.
 
-    Those whose state has records beside their own, which were sent again, are none.
+    Those are none that need records beside their own, which were sent again.
     """
-    whole = pc.invert(pc.fill_null(pc.match_substring(in_flight["state"], AGAIN_SAID), False))  # noqa: FBT003 - Arrow's
-    return pc.and_(pc.greater(in_flight["seqno"], head - RECENT), whole)
+    return pc.and_not(pc.greater(in_flight["seqno"], head - RECENT), has_sent_again(in_flight))
 
 
 def read_with(spark: "SparkSession", raw: DeltaTable, in_flight: pa.Table, head: int, upto: int) -> "DataFrame":
     """The rows of raw after seqno `head` and up to `upto`, and those in flight, whatever they belong to by now."""
     flying, new = _flat(in_flight["records"]), pa.table({"first": [head + 1], "last": [upto]})
-    few = _few(spark, raw, pa.concat_tables([flying, new]))
+    both = pa.concat_tables([flying, new])
+    few = _few(spark, raw, _files(raw, both), both)
     if few is not None:
         return few
     files = data_files(raw, "seqno", above=head, upto=upto)
@@ -113,10 +113,10 @@ def _flat(records: pa.ChunkedArray) -> pa.Table:
 
 def _only(spark: "SparkSession", raw: DeltaTable, ranges: pa.Table) -> "DataFrame":
     """The rows of raw with those seqnos, and no others."""
-    few = _few(spark, raw, ranges)
+    files, count = _files(raw, ranges), _count(ranges)
+    few = _few(spark, raw, files, ranges)
     if few is not None:
         return few
-    files, count = _files(raw, ranges), _count(ranges)
     rows_there = sum(file.rows for file in files)
     rows, covering = read_parquet(spark, [file.uri for file in files], RAW_COLUMNS), _covering(ranges)
     if rows_there - sum(last - first + 1 for first, last in covering) > _MANY_ROWS:
@@ -127,12 +127,11 @@ def _only(spark: "SparkSession", raw: DeltaTable, ranges: pa.Table) -> "DataFram
     return rows.join(wanted, "seqno", "left_semi").where(_FIRST)
 
 
-def _few(spark: "SparkSession", raw: DeltaTable, ranges: pa.Table) -> "DataFrame | None":
-    """What `_only` says, read by this process, sooner than Spark has planned to; None where that is not little.
+def _few(spark: "SparkSession", raw: DeltaTable, files: list[DataFile], ranges: pa.Table) -> "DataFrame | None":
+    """What `_only` says, of those `files`, read by this process: sooner than Spark has planned to; None if it is much.
 
     ZyncError names a file that cannot be read.
     """
-    files = _files(raw, ranges)
     if not files:
         return local(spark, [], RAW_COLUMNS)
     if _count(ranges) > TINY or len(files) > _FEW_FILES or sum(file.rows for file in files) > SMALL:

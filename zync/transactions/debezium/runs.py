@@ -24,9 +24,6 @@ AGAIN = f"""CASE WHEN bool_or({TORN}) THEN
          AS array<struct<first: bigint, last: bigint>>) END"""
 """Where, of a transaction in flight, those records are that were sent again (in sql/in_flight.sql, not `member`)."""
 
-AGAIN_SAID = '"again":[{'
-"""What the state of a transaction in flight says where there are any."""
-
 
 def one_by_one(records: "DataFrame") -> "DataFrame":
     """The records: rows with what tells one from others and from what was sent again of it, ENDs with what they say."""
@@ -43,9 +40,14 @@ def one_by_one(records: "DataFrame") -> "DataFrame":
     return select(with_body(records), "* EXCEPT (body, record_id)", *of_rows, of_ends)
 
 
+def has_sent_again(in_flight: pa.Table) -> pa.ChunkedArray:
+    """Whether each transaction in flight has records, by its `state`, that were sent again, beside its own."""
+    return pc.fill_null(pc.match_substring(in_flight["state"], '"again":[{'), False)  # noqa: FBT003 - Arrow's
+
+
 def sent_again(in_flight: pa.Table) -> pa.Table:
     """Where those records are that the transactions' `state`, if it is there, says were sent again: (first, last)."""
-    states = in_flight["state"] if "state" in in_flight.column_names else pa.chunked_array([], pa.string())
-    some = states.filter(pc.fill_null(pc.match_substring(states, AGAIN_SAID), False))  # noqa: FBT003 - Arrow's
-    rows = [one for state in some.to_pylist() for one in json.loads(state)["done"]["again"]]
+    some = in_flight.filter(has_sent_again(in_flight)) if "state" in in_flight.column_names else None
+    states = some["state"].to_pylist() if some else []
+    rows = [one for state in states for one in json.loads(state)["done"]["again"]]
     return pa.Table.from_pylist(rows, schema=pa.schema([("first", pa.int64()), ("last", pa.int64())]))
