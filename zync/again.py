@@ -20,7 +20,7 @@ from zync.staging.commit import owned
 from zync.staging.table import STAGING_SCHEMA, existing_staging, spark_schema
 from zync.sync import Outcome, Syncer
 from zync.transactions.decisions import decisions
-from zync.transactions.judge import REVISITING
+from zync.transactions.revisit import REVISITING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

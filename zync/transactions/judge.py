@@ -1,7 +1,5 @@
 """Stage judge: what becomes of each record, and of each transaction that waited for it."""
 
-import logging
-from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +9,6 @@ import pyarrow.compute as pc
 from zync.errors import UsageError
 from zync.etl.failures import Failure, check_limit
 from zync.frames import local, select
-from zync.output import amount
 from zync.pace import pace
 from zync.spark_errors import is_data_error, message_of
 from zync.transactions.assemble import (
@@ -23,21 +20,15 @@ from zync.transactions.assemble import (
     with_state,
     without_state,
 )
-from zync.transactions.gather import gather, regather
+from zync.transactions.gather import gather
 from zync.transactions.known import IN_FLIGHT_COLUMNS, read_settled, records_in
 from zync.transactions.order import decided, held, places
-from zync.transactions.set_aside import read_set_aside, seqnos
-from zync.transactions.summary import Decision, Finishing
+from zync.transactions.revisit import REVISITING, revisit
+from zync.transactions.summary import Finishing
 from zync.under_way import Sync, there
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-log = logging.getLogger(__name__)
-
-REVISITING = ("redrive", "drop")
-"""Decisions about what is set aside."""
 
 
 def judge(sync: Sync) -> Sync:
@@ -49,7 +40,7 @@ def judge(sync: Sync) -> Sync:
         assembled = _look_again(sync, assembled)
     settling = assembled.rows
     if any(one.action in REVISITING and not one.flying for one in assembled.summary.decisions):
-        assembled, redriven = _revisit(sync, assembled)
+        assembled, redriven = revisit(sync, assembled)
         settling = settling.unionByName(redriven, allowMissingColumns=True)
     sync = replace(sync, assembled=assembled, settling=settling)
     if sync.in_order:
@@ -184,81 +175,6 @@ def _look_again(sync: Sync, assembled: Assembled) -> Assembled:
     earlier = gather(sync.spark, sync.raw, wanted, sync.decoder)
     earlier = earlier.drop("completes_at", "opens_range", "closes_range")
     return look_again(sync.spark, assembled, earlier, sync.config, sync.done, sync.keeper, tasks=sync.tasks())
-
-
-def _revisit(sync: Sync, assembled: Assembled) -> "tuple[Assembled, DataFrame]":
-    """Decisions about what is set aside: those that act; and the records of what is to go out anew."""
-    asked = [one for one in assembled.summary.decisions if one.action in REVISITING and not one.flying]
-    aside = read_set_aside(sync.staging, {one.txn for one in asked})
-    acting: dict[int, Decision] = {}
-    by_themselves: set[int] = set()
-    for one in sorted(asked, key=lambda one: one.seqno):
-        row = aside.late.get(one.txn)
-        if one.records is None:  # the first that no other decision of this sync is about
-            row = next((each for each in aside.quarantined.get(one.txn, ()) if each["records"]), None)
-        set_aside = row["records"] if row else []
-        records = set_aside if one.records is None else one.records
-        if row and records and seqnos(records) <= seqnos(set_aside):
-            row["records"] = [part for part in set_aside if part not in records]
-            acting[one.seqno] = replace(one, acts=True, settles=one.seqno, records=records)
-            if row["txn"] is None:
-                by_themselves.add(one.seqno)
-    ranges = [
-        (one.txn, one.seqno, part["first"], part["last"])
-        for one in acting.values()
-        if one.action == "redrive"
-        for part in one.records or ()
-    ]
-    records = sync.keeper.keep(regather(sync.spark, sync.raw, ranges, sync.decoder))
-    refused: dict[int, Decision] = {}
-    for seqno, txn in sorted(_torn(sync, assembled, records, by_themselves).items()):
-        why = f"it is of transaction {txn} by now, and not all of it: `zync replay` makes a staging with that whole"
-        refused[seqno] = replace(acting.pop(seqno), acts=False, settles=None, refused=why)
-    if refused:
-        first = next(iter(refused.values()))
-        log.warning("not redriven: %s; the first, %s: %s", amount(len(refused), "record"), first.txn, first.refused)
-        records = records.join(_decisions(sync, refused), "completes_at", "left_anti")
-    judged = acting | refused
-    decisions = tuple(judged.get(one.seqno, one) for one in assembled.summary.decisions)
-    bad = [(row["completes_at"], row["bad"]) for row in records.where("bad IS NOT NULL").toLocalIterator()]
-    summary = replace(
-        assembled.summary,
-        decisions=decisions,
-        ignored=assembled.summary.ignored - len(acting),
-        completed=assembled.summary.completed + len(acting),
-        tainted=(*assembled.summary.tainted, *dict(sorted(bad)).items()),
-    )
-    return replace(assembled, summary=summary), records.drop("own")
-
-
-def _torn(sync: Sync, assembled: Assembled, records: "DataFrame", by_themselves: set[int]) -> dict[int, str]:
-    """Of the decisions to redrive a record those about a part of a transaction: the transaction's id, by their seqnos.
-
-    `by_themselves`: those about a record that was set aside without a transaction, and may have one since the config
-    was mended. What is all of its transaction is no part: `done` holds of it alone, and no other record is known.
-    """
-    if not by_themselves:
-        return {}
-    mine = records.where("own IS NOT NULL").join(_decisions(sync, by_themselves), "completes_at", "left_semi")
-    found = mine.select("completes_at", "txn", "own").collect()
-    if not found:
-        return {}
-    rows = select(mine, "* EXCEPT (own, completes_at, fate, opens_range, closes_range, judged)", "false AS judged")
-    nothing = local(sync.spark, [], "txn string, settled_at bigint")
-    alone = assemble(
-        sync.spark, without_state(rows), nothing, sync.config, sync.done, sync.keeper, decided=False, tasks=1
-    )
-    whole = {row["txn"] for row in alone.rows.where("fate = 'whole'").select("txn").collect()}
-    ids = sorted({row["own"] for row in found})
-    there = assembled.rows.join(local(sync.spark, [(one,) for one in ids], "txn string"), "txn", "left_semi")
-    known = {row["txn"] for row in there.select("txn").distinct().collect()}
-    for table in (sync.known.in_flight, sync.known.settled):
-        known |= set(table["txn"].filter(pc.is_in(table["txn"], pa.array(ids))).to_pylist())
-    return {row["completes_at"]: row["own"] for row in found if row["own"] in known or row["txn"] not in whole}
-
-
-def _decisions(sync: Sync, seqnos: Collection[int]) -> "DataFrame":
-    return local(sync.spark, [(one,) for one in seqnos], "completes_at bigint").hint("broadcast")
 
 
 def _wanted(in_flight: pa.Table, completes_at: pa.Array) -> pa.Table:
