@@ -481,6 +481,18 @@ def test_the_order_of_commit_needs_one_partition_that_says_it(tmp_path: Path, sp
         sync_small_files(tmp_path, [end(1, t=1), end(2, t=1) | {"partition": 1}], set(), spark, ", order: commit")
 
 
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [("a INT, b INTT", "'a INT, b INTT' is not a schema in DDL"), ("a INT, A INT", "'a INT, A INT' has 'a' twice")],
+)
+def test_a_schema_that_is_none_is_shown_as_the_config_has_it(
+    tmp_path: Path, spark: Any, schema: str, said: str
+) -> None:
+    config = pipeline(tmp_path, "p", more=f'topics: {{p.t: {{schema: "{schema}"}}}}\n')
+    with pytest.raises(UsageError, match=rf"^topics.p.t.schema: {said}"):
+        explain(spark, config)
+
+
 def test_states_that_do_not_add_up_are_warned_of(tmp_path: Path, spark: Any) -> None:
     def warnings(said: str, deliver: str) -> list[str]:
         pipeline(tmp_path, "p", said=said)

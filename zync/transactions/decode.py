@@ -3,13 +3,13 @@
 from functools import reduce
 from typing import TYPE_CHECKING, cast
 
-from zync.config import Config
+from zync.config import Config, Topic
 from zync.errors import UsageError
 from zync.frames import result_of
 from zync.spark import jvm_class
 from zync.spark_errors import message_of
 from zync.sql import expression, statement, try_eval
-from zync.transactions.debezium.envelope import no_envelope
+from zync.transactions.debezium.envelope import around, no_envelope
 from zync.transactions.done import Done
 from zync.transactions.formats import unpack
 from zync.transactions.topics import by_topic, claimed_by, configured
@@ -90,7 +90,7 @@ def _struct(spark: "SparkSession", config: Config, topic: str) -> "Column":
 
     one, its_own = config.topics[topic], claimed_by(config, [topic])
     claimed = sf.expr(its_own)
-    schema, text = schema_of(spark, topic, str(one.schema)), config.is_text(one)
+    schema, text = schema_of(topic, one), config.is_text(one)
 
     def cast_to(kind: "StructType") -> "Column":
         return try_eval(spark, sf.variant_get("value", "$", _sql(spark, kind)), its_own)
@@ -166,18 +166,19 @@ def _rounded(kind: "DataType", texts: "DataType", mine: "Column", text: "Column"
     return sf.coalesce(found, sf.lit(False))
 
 
-def schema_of(spark: "SparkSession", topic: str, text: str):  # type: ignore[no-untyped-def]  # noqa: ANN201
-    """The struct type that a topic's `schema` says; UsageError where it is not DDL."""
+def schema_of(name: str, topic: Topic) -> "StructType":
+    """The struct type of that topic's values, by its `schema`; UsageError where that is not DDL."""
     from pyspark.errors import PySparkException  # noqa: PLC0415
     from pyspark.sql.types import StructType  # noqa: PLC0415
 
+    text = str(topic.schema)
     try:
         schema = cast("StructType", StructType.fromDDL(text))
     except PySparkException as error:
-        msg = f"topics.{topic}.schema: {text!r} is not a schema in DDL: {message_of(error)}"
+        msg = f"topics.{name}.schema: {text!r} is not a schema in DDL: {message_of(error)}"
         raise UsageError(msg) from error
     names = [one.lower() for one in schema.names]
     if twice := sorted({one for one in names if names.count(one) > 1}):
-        msg = f"topics.{topic}.schema: {text!r} has {twice[0]!r} twice"
+        msg = f"topics.{name}.schema: {text!r} has {twice[0]!r} twice"
         raise UsageError(msg)
-    return schema
+    return cast("StructType", StructType.fromDDL(around(text))) if topic.envelope else schema

@@ -156,6 +156,12 @@ def transaction_id(topic: str) -> str:
     return text
 
 
+def around(schema: str) -> str:
+    """The schema (DDL) of an envelope around rows of that schema."""
+    row = f"STRUCT<{schema}>"
+    return f"before {row}, after {row}, payload STRUCT<before: {row}, after: {row}>"
+
+
 def no_envelope(config: Config) -> str:
     """Whether a record of a table, by the name that the config or a rule has for it, is none of a connector's.
 

@@ -29,16 +29,10 @@ def expand(config: Config) -> Config:
         if one.id or not covers(config.transactions, name):
             topics[name] = one
         else:
-            topics[name] = replace(ours, schema=one.schema and envelope(one.schema), as_=one.as_, envelope=True)
+            topics[name] = replace(ours, schema=one.schema, as_=one.as_, envelope=True)
     topics[topic] = ours
     topics.setdefault(f"^{re.escape(prefix)}\\.", replace(ours, envelope=True))
     return replace(config, topics=topics)
-
-
-def envelope(schema: str) -> str:
-    """The schema of an envelope around rows of that schema."""
-    row = f"STRUCT<{schema}>"
-    return f"before {row}, after {row}, payload STRUCT<before: {row}, after: {row}>"
 
 
 def _names(rule: Path, prefix: str) -> list[str]:
