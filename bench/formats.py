@@ -24,7 +24,8 @@ from zync.registry import Schema
 from zync.spark import session
 from zync.transactions.decode import RAW_COLUMNS, Decoder
 from zync.transactions.done import take_apart
-from zync.transactions.protobuf import compiled, pool_of
+from zync.transactions.protobuf import pool_of
+from zync.transactions.protoc import compiled
 
 COUNT = 200_000
 ROUNDS = 4

@@ -20,7 +20,8 @@ from tests import certificates
 from zync import jars
 from zync.devkafka import free_port
 from zync.registry import Schema
-from zync.transactions.protobuf import compiled, pool_of
+from zync.transactions.protobuf import pool_of
+from zync.transactions.protoc import compiled
 
 _VERSION = "2.6.13.Final"
 _IVY = f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">

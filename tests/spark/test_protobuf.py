@@ -20,7 +20,8 @@ from zync.config import Formats, RegistryAccess, Topic
 from zync.errors import UsageError
 from zync.registry import Schema
 from zync.transactions.framed import reading
-from zync.transactions.protobuf import Reader, compiled, messages
+from zync.transactions.protobuf import Reader
+from zync.transactions.protoc import compiled, messages
 
 EVERY = """syntax = "proto3"; package shop;
 import "google/protobuf/timestamp.proto"; import "google/protobuf/wrappers.proto";

@@ -77,7 +77,7 @@ def schemas(spark: "SparkSession", rows: "DataFrame", access: RegistryAccess, ki
             elif kind == "avro":
                 found.columns[number] = avro(spark, body(column), schema)
             elif kind == "protobuf":
-                from zync.transactions.protobuf import compiled  # noqa: PLC0415 - and protoc, for those who need it
+                from zync.transactions.protoc import compiled  # noqa: PLC0415 - and protoc, for those who need it
 
                 files[number] = compiled(schema)
         except UsageError as error:
@@ -96,7 +96,7 @@ def _protobuf(rows: "DataFrame", column: str, files: dict[int, bytes]) -> "dict[
     """What those bytes mean by each schema, as `avro`: each is one of its schema's messages, and begins with which."""
     from pyspark.sql import functions as sf  # noqa: PLC0415
 
-    from zync.transactions.protobuf import messages  # noqa: PLC0415
+    from zync.transactions.protoc import messages  # noqa: PLC0415
 
     found = {number: sf.expr("CAST(NULL AS STRUCT<v: VARIANT>)") for number in files}
     names = {number: messages(one) for number, one in files.items()}

@@ -11,7 +11,8 @@ from google.protobuf.message import Message
 from zync.deliver.formats.values import SIMPLE, Change, Kind, digits, field_name, fields, moment, no_type, parsed, word
 from zync.errors import UsageError
 from zync.registry import Schema
-from zync.transactions.protobuf import MAIN, compiled, pool_of
+from zync.transactions.protobuf import pool_of
+from zync.transactions.protoc import MAIN, compiled
 
 _TYPES = {
     "boolean": "bool",
