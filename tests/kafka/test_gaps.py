@@ -1,5 +1,6 @@
 """Records that are gone from Kafka before they were read: never skipped in silence."""
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,13 @@ import pytest
 from tests.conftest import TopicMaker, produce, start, zync
 from tests.kafka.conftest import Lake, wait_until
 from tests.kafka.harms import delete_below, make_anew
+from zync.devkafka import DevKafka
 from zync.errors import GapError
-from zync.ingest.batch import Source
+from zync.ingest import broker
+from zync.ingest.append import Appended
+from zync.ingest.batch import Batch, Slice, Source
+from zync.ingest.broker import Brokers
+from zync.ingest.committer import Committer
 from zync.ingest.raw import Gap
 
 
@@ -136,6 +142,47 @@ def test_a_topic_made_anew_is_recognised_while_it_is_being_read(lake: Lake, topi
     zync("verify", "raw", cwd=lake.folder)
     seen = zync("verify", "raw", "--kafka", cwd=lake.folder, check=False)
     assert (seen.returncode, "the topic was made anew since raw read it" in seen.stdout) == (1, True)
+
+
+def test_what_was_read_lands_only_once_it_is_known_of_which_topic_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No broker answers when what was read of two topics is to be committed, of which one was made anew meanwhile."""
+    monkeypatch.setattr(broker, "_TIMEOUT", 1.0)
+    kafka = DevKafka(tmp_path / "broker")
+    lake = Lake(tmp_path, kafka.start())
+    topic, stop, there, anew = TopicMaker(lake.broker), threading.Event(), Source("there", 0), Source("anew", 0)
+    brokers = Brokers({"bootstrap.servers": lake.broker}, stop)
+    committer = Committer(lake.raw, brokers)
+    try:
+        for name, _ in (there, anew):
+            topic.create(name)
+            produce(lake.broker, numbers(name, range(10)))
+        lake.sync_from(there.topic, anew.topic)
+        ids = brokers.topic_ids([there.topic, anew.topic])
+        make_anew(topic, anew.topic)
+        kafka.stop()
+
+        def commits() -> None:
+            read = [(source, ids[source.topic]) for source in (there, anew)]
+            committer.start(Batch(slices={source: Slice(10, 20, topic_id=one, begin_id=one) for source, one in read}))
+            wait_until(lambda: "wait until Kafka says" in caplog.text)
+            assert not committer.done()
+
+        commits()
+        stop.set()
+        assert committer.result() == Appended()
+        assert "what was in hand is left there" in caplog.text
+        stop.clear()
+        caplog.clear()
+        commits()
+        assert kafka.start(int(lake.broker.rpartition(":")[2])) == lake.broker
+        done = committer.result()
+        assert done
+        assert (done.committed, done.refused) == ({there: 20}, {anew: None})
+    finally:
+        committer.close()
+        kafka.stop()
 
 
 def test_a_partition_that_ends_before_what_was_read_stops_it(lake: Lake, topic: TopicMaker) -> None:

@@ -22,6 +22,8 @@ _TIMEOUT = 15.0
 _TURNS = (1.0, 2.0, 4.0, 8.0)
 """The same, in turns, between which Python hears signals: of a slow broker the last ones are long enough."""
 _LOOK_SECONDS = 5.0
+_LAST_SECONDS = 2.0
+"""So long an answer is waited for once all is to end."""
 _INTERNAL = re.compile(r"__(consumer_offsets|transaction_state|share_group_state)$")
 _OURS = (RESERVED_TOPIC, PROGRESS_TOPIC)
 _REFUSALS = (KafkaError._AUTHENTICATION, KafkaError._SSL)  # noqa: SLF001 - the library's public names
@@ -53,6 +55,10 @@ class RefusedError(ZyncError):
     """Brokers are there, and do not let us in."""
 
 
+class AwayError(ZyncError):
+    """No broker answers, or none that can; or none did in the moment that is left where all is to end."""
+
+
 class Brokers:
     """A connection for questions. Every answer is one of the moment. Once `stop` is set none is waited for long."""
 
@@ -65,6 +71,11 @@ class Brokers:
         self._properties = {k: v for k, v in properties.items() if k.startswith(_ADMIN_PREFIXES)}
         self._refusals: list[str] = []
         self.begin_anew()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether all is to end."""
+        return self._stop.is_set()
 
     def begin_anew(self) -> None:
         """Connects as if for the first time, after a question that nobody answered.
@@ -109,9 +120,9 @@ class Brokers:
         for turn in _TURNS[:-1]:
             with suppress(KafkaException):
                 return self.admin.list_topics(timeout=turn)
-            if self._stop.is_set():
+            if self.stopping:
                 break
-        return self.admin.list_topics(timeout=0.1 if self._stop.is_set() else _TURNS[-1])
+        return self.admin.list_topics(timeout=0.1 if self.stopping else _TURNS[-1])
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() in _REFUSALS:
@@ -164,7 +175,7 @@ class Brokers:
     def topic_ids(self, topics: Iterable[str], patience: float = 0.0) -> dict[str, int]:
         """63 bits of each topic's id: a topic deleted and made anew has another. What has none is left out.
 
-        Brokers that are away are waited for, `patience` seconds.
+        Brokers that are away are waited for, `patience` seconds; AwayError then.
         """
         asked = sorted(set(topics))
         if not asked:
@@ -197,23 +208,34 @@ class Brokers:
             try:
                 for key, future in ask(admin).items():
                     try:
-                        found[key] = future.result(_TIMEOUT + 5)
+                        found[key] = self._result(future)
                     except KafkaException as error:
                         if error.args[0].code() != but:
                             raise
+            except TimeoutError as error:
+                msg = f"Kafka at {self.servers} did not answer in the {_LAST_SECONDS:.0f} s left"
+                raise AwayError(msg) from error
             except KafkaException as error:
                 code, taken = error.args[0].code(), time.monotonic() - started
                 if code in _AWAY:
                     self.begin_anew()
-                if not ((code in _PASSING and taken < _TIMEOUT) or (code in _AWAY and taken < patience)):
+                waits = taken < (_TIMEOUT if code in _PASSING else 0.0 if self.stopping else patience)
+                if code not in (*_PASSING, *_AWAY) or not waits:
                     msg = f"Kafka at {self.servers} does not answer: {reason(error)}"
-                    raise ZyncError(msg) from error
+                    raise (AwayError if code in (*_PASSING, *_AWAY) else ZyncError)(msg) from error
                 time.sleep(0.1)
                 if code in _PASSING:  # the library asks by the leaders that it knows, until told to look again
                     with suppress(KafkaException):
                         self.admin.list_topics(timeout=_LOOK_SECONDS)
             else:
                 return found
+
+    def _result(self, future: "Future[Any]") -> Any:
+        """What comes of a question, which ends by its own time limit; TimeoutError if `stop` is set before that."""
+        while not self.stopping:
+            with suppress(TimeoutError):
+                return future.result(0.1)
+        return future.result(_LAST_SECONDS)
 
 
 def reason(error: KafkaException) -> str:

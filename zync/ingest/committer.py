@@ -1,13 +1,13 @@
 """Commits to raw beside the consuming thread, one at a time, while it gathers the next batch."""
 
 import logging
+import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-from zync.errors import ZyncError
 from zync.ingest.append import Appended, Appender
 from zync.ingest.batch import Batch
-from zync.ingest.broker import Brokers
+from zync.ingest.broker import AwayError, Brokers
 from zync.ingest.caught_up import made_anew
 
 log = logging.getLogger(__name__)
@@ -19,6 +19,7 @@ class Committer:
     def __init__(self, location: str, brokers: Brokers) -> None:
         self._appender, self._brokers = Appender(location), brokers
         self.batch = Batch()
+        self._closing = threading.Event()
         self._thread = ThreadPoolExecutor(1, "append")
         self._under_way: Future[Appended] | None = None
 
@@ -44,7 +45,8 @@ class Committer:
             self.batch = Batch()
 
     def close(self) -> None:
-        """Waits for the commit under way, whatever becomes of it."""
+        """Waits for the commit under way, whatever becomes of it, but for no brokers."""
+        self._closing.set()
         self._thread.shutdown()
 
     def _append(self, batch: Batch) -> Appended:
@@ -53,10 +55,11 @@ class Committer:
         A topic made anew is read on as if nothing had happened: only its id, looked at after reading, tells.
         """
         try:
-            ids = self._brokers.topic_ids(source.topic for source in batch.slices)
-        except ZyncError as error:  # the id stored with the position will tell at the next assignment
-            log.warning("not known whether topics were made anew: %s", error)
-            ids = {}
+            ids = self._topic_ids(batch)
+        except AwayError:
+            what = "Kafka does not answer, so what was in hand is left there, to be read again: %d records"
+            log.warning(what, batch.num_rows)
+            return Appended()
         anew = [source for source, one in batch.slices.items() if made_anew(one.topic_id, ids.get(source.topic))]
         batch.drop(anew)
         started = time.monotonic()
@@ -64,3 +67,18 @@ class Committer:
         appended.seconds = time.monotonic() - started
         appended.refused.update(dict.fromkeys(anew))
         return appended
+
+    def _topic_ids(self, batch: Batch) -> dict[str, int]:
+        """The ids that the brokers give the topics now, waited for until all is to end: AwayError then."""
+        topics = {source.topic for source, one in batch.slices.items() if one.topic_id is not None}
+        waited = False
+        while True:
+            try:
+                return self._brokers.topic_ids(topics)
+            except AwayError:
+                if self._brokers.stopping or self._closing.is_set():
+                    raise
+            if not waited:
+                what = "%d records wait until Kafka says whether they are of the topics that raw knows"
+                log.warning(what, batch.num_rows)
+                waited = True
