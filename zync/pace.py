@@ -22,6 +22,10 @@ one task does all sooner than two that wait for each other."""
 _EXCLUDED = "spark.sql.optimizer.excludedRules"
 _HASHED_LISTS = "spark.sql.execution.useObjectHashAggregateExec"
 _WITHIN, _USUAL = "spark.sql.legacy.ctePrecedencePolicy", "CORRECTED"
+# It counts the uses of a column for each qualifier by itself, and by chance has values parsed four times over.
+_PARSES_AGAIN = "org.apache.spark.sql.catalyst.optimizer.CollapseProject"
+# It makes Spark forget how kept rows are spread, whose columns it calls by other ids then.
+_FORGETS = "org.apache.spark.sql.catalyst.optimizer.RemoveRedundantAliases"
 _PLAIN = {
     "spark.sql.adaptive.enabled": "false",
     # What stands in a WITH is put where it is used at once, not again each time that Spark looks at a plan above it; of
@@ -29,10 +33,9 @@ _PLAIN = {
     _WITHIN: "LEGACY",
     "spark.sql.codegen.wholeStage": "false",
     _HASHED_LISTS: "true",
-    _EXCLUDED: "",
 }
-_INTERPRETED = {**_PLAIN, "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-_COMPILED = {**_PLAIN, "spark.sql.codegen.factoryMode": "FALLBACK"}
+_INTERPRETED = {**_PLAIN, _EXCLUDED: "", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+_COMPILED = {**_PLAIN, _EXCLUDED: _PARSES_AGAIN, "spark.sql.codegen.factoryMode": "FALLBACK"}
 _LARGE = {
     "spark.sql.adaptive.enabled": "true",
     _WITHIN: _USUAL,
@@ -40,11 +43,7 @@ _LARGE = {
     "spark.sql.codegen.factoryMode": "FALLBACK",
     # With more groups than a few they are sorted all the same, and what was done till then was for nothing.
     _HASHED_LISTS: "false",
-    # It counts the uses of a column for each qualifier by itself, and by chance has values parsed four times over.
-    # And the other makes Spark forget how kept rows are spread, whose columns it calls by other ids then.
-    _EXCLUDED: ",".join(
-        f"org.apache.spark.sql.catalyst.optimizer.{one}" for one in ("CollapseProject", "RemoveRedundantAliases")
-    ),
+    _EXCLUDED: f"{_PARSES_AGAIN},{_FORGETS}",
 }
 
 
