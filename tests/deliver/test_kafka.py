@@ -9,15 +9,18 @@ import signal
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from tests.conftest import TopicMaker, start, zync
 from tests.deliver.conftest import Seen, Staging, assert_all_there, assert_whole, committed, row
 from tests.kafka.conftest import get, wait_until
-from zync.deliver.sender import Sender
+from zync.deliver.sender import AgainError, Sender
 from zync.devkafka import DevKafka, free_port
 from zync.errors import OwnedError, UsageError, ZyncError
 from zync.ingest.raw import ensure_raw
@@ -223,6 +226,66 @@ def test_nor_is_one_that_is_deleted_meanwhile(
         process.kill()
     (log,) = staging.folder.glob("sync-to-*.log")
     assert f"topic {names[0]} was deleted, or made anew, after rows were sent to it: to send all" in log.read_text()
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_progress_topic_that_is_deleted_meanwhile_is_told_again(
+    staging: Staging, names: list[str], topic: TopicMaker, *, anew: bool
+) -> None:
+    """Also where the broker made it by itself, which ends the run: it is not compacted."""
+    progress = f"{names[0]}.p"
+    staging.config(f"deliver: {{kafka: {{progress_topic: {progress}}}}}\n")
+    staging.sync(transfers(names, 2))
+    process = start("sync-to", "kafka", "staging", cwd=staging.folder)
+    try:
+        wait_until(lambda: len(committed(staging.broker, *names)) == 6)
+        topic.delete(progress)
+        if anew:
+            topic.create(progress, cleanup_policy="delete")
+        staging.sync(transfers(names, 1, first=2))
+        if anew:
+            assert process.wait(60) == 2
+        else:
+            wait_until(lambda: len(committed(staging.broker, *names)) == 9)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+    finally:
+        process.kill()
+    said = next(staging.folder.glob("sync-to-*.log")).read_text()
+    assert f"topic {progress} was deleted, or made anew: it is told again how far" in said
+    if anew:
+        assert "is there with cleanup_policy delete, and not compact" in said
+        change = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, progress, incremental_configs=[change])
+        topic.admin.incremental_alter_configs([resource])[resource].result(20)
+    assert staging.deliver().transactions == (1 if anew else 0)
+    assert_all_there(committed(staging.broker, *names), staging)
+
+
+def test_that_progress_is_gone_after_a_transaction_that_did_not_go_through_ends_it(
+    staging: Staging, names: list[str], topic: TopicMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether that was committed is not known then: to send all again in silence would be worse than to end."""
+    staging.config(f"deliver: {{kafka: {{progress_topic: {names[0]}.p}}}}\n")
+    staging.sync(transfers(names, 2))
+    commit = Sender.commit
+
+    def fails_once(sender: Sender, meanwhile: Callable[[], Any]) -> Any:
+        done = commit(sender, meanwhile)
+        monkeypatch.undo()
+        topic.delete(f"{names[0]}.p")
+        topic.create(f"{names[0]}.p", cleanup_policy="compact")
+        monkeypatch.setattr(Sender, "commit", fails)
+        return done
+
+    def fails(sender: Sender, meanwhile: Callable[[], Any]) -> Any:
+        monkeypatch.undo()
+        msg = "the broker went away"
+        raise AgainError(msg)
+
+    monkeypatch.setattr(Sender, "commit", fails_once)
+    with pytest.raises(UsageError, match=r"does not say any more how far .* was through sync 1 \(seqno 1\)"):
+        staging.deliver(group_rows=1)
 
 
 def test_a_progress_topic_that_is_not_compacted_is_refused(

@@ -204,6 +204,15 @@ class _Run:
         """Takes up the delivery where it is."""
         staging, cursor = str(table.metadata().id), read_cursor(table)
         stored = self.stored()
+        if stored is None and self.progress.sync:
+            msg = (
+                f"topic {self.said.progress_topic} was deleted, or made anew, and does not say any more how far the "
+                f"delivery {self.name} is: it was through sync {self.progress.sync} (seqno {self.progress.seqno}), or "
+                "one Kafka transaction further. Started again, it sends all of staging. To go on from there instead, "
+                f"make the topic, compacted, with this record: key {self.name}, value "
+                f"{self.progress.as_json().decode()}"
+            )
+            raise UsageError(msg)
         if stored and stored.staging != staging:
             msg = (
                 f"the delivery {self.name} is of another staging (id {stored.staging}, through sync "
@@ -249,7 +258,8 @@ class _Run:
         while not self.stop.is_set():
             newest = table.transaction_version(SYNC) or 0
             self.measure(self.progress.sync, newest)
-            self.topics.check_same()
+            if not self.topics.check_same():
+                self.put_back(sender)
             groups = self.groups(table, encoder)
             group = next(groups, None)
             while group and not self.stop.is_set():
@@ -283,8 +293,22 @@ class _Run:
                 sent = messages.messages(rows, targets, transactions, encoder)
                 if ends:
                     sent = with_events(sent, transactions, self.topics.of(ends))
-                record: Message = (self.said.progress_topic, self.name, progress.as_json(), [])
-                yield _Group(progress, len(transactions), counts, chain(sent, [record]))
+                yield _Group(progress, len(transactions), counts, chain(sent, [self.record(progress)]))
+
+    def record(self, progress: Progress) -> Message:
+        """What the progress topic is to say."""
+        return (self.said.progress_topic, self.name, progress.as_json(), [])
+
+    def put_back(self, sender: Sender) -> None:
+        """Says once more how far the delivery is, as the topic that said so was deleted, or made anew."""
+        topic = self.said.progress_topic
+        what = "topic %s was deleted, or made anew: it is told again how far the delivery %s is"
+        log.warning(what, topic, self.name, extra=event("progress_put_back", delivery=self.name))
+        try:
+            self.topics.ensure_progress()
+        finally:  # where a broker made it by itself, it is not compacted, which is for the operator to change
+            sender.send([self.record(self.progress)])
+            sender.commit(lambda: None)
 
     def send(self, group: "_Group", sender: Sender, groups: Iterator["_Group"]) -> "_Group | None":
         """Sends a Kafka transaction: when this returns, all of it is there. The next one, made while Kafka commits."""

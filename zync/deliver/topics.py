@@ -56,10 +56,16 @@ class Topics:
     def ensure_all(self) -> None:
         """Has all be there that the config names. UsageError where one may not be what it is to be."""
         self._check_no_loop(self._said.progress_topic, "the progress", "progress_topic")
-        ensure_topic(self._brokers, self._said.progress_topic, PROGRESS)
+        self.ensure_progress()
         for output in [rule.topic for rule in self._config.outputs] + [self._said.transaction_topic]:
             if output is not None:
                 self.of(output)
+
+    def ensure_progress(self) -> None:
+        """Has the topic be there that says how far the delivery is. UsageError where it may not be as it has to be."""
+        name = self._said.progress_topic
+        ensure_topic(self._brokers, name, PROGRESS)
+        self._ids.update(self._brokers.topic_ids([name]))
 
     def of(self, output: str) -> str:
         """The topic that an output's rows go to; or BEGIN and END, for `transaction_topic`."""
@@ -73,8 +79,8 @@ class Topics:
             self._there[output] = name
         return self._there[output]
 
-    def check_same(self) -> None:
-        """UsageError where one of them is not the topic any more that it was when it was asked for.
+    def check_same(self) -> bool:
+        """Whether the topic of the progress is the one that it was; UsageError where one of the others is not.
 
         Brokers may make one anew by themselves, in silence, when the producer asks for it (auto.create.topics.enable).
         """
@@ -83,14 +89,18 @@ class Topics:
             try:
                 now = self._brokers.topic_ids(self._ids)
             except ZyncError:  # of which who sends hears
-                return
+                return True
             missing = [name for name in self._ids if name not in now]
             gone = [name for name, one in now.items() if self._ids[name] != one]
             if not (gone or missing):
-                return
-            if gone or time.monotonic() > until:
-                msg = f"topic {(gone + missing)[0]} was deleted, or made anew, after rows were sent to it: {_WHAT_THEN}"
+                return True
+            if time.monotonic() > until:
+                gone += missing
+            if others := [name for name in gone if name != self._said.progress_topic]:
+                msg = f"topic {others[0]} was deleted, or made anew, after rows were sent to it: {_WHAT_THEN}"
                 raise UsageError(msg)
+            if gone:
+                return False
             time.sleep(_LOOK_SECONDS)
 
     def with_records(self, outputs: Iterable[str]) -> list[str]:
