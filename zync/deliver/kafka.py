@@ -203,8 +203,7 @@ class _Run:
     def begin(self, table: DeltaTable) -> None:
         """Takes up the delivery where it is."""
         staging, cursor = str(table.metadata().id), read_cursor(table)
-        stored = self.stored()
-        if stored is None and self.progress.sync:
+        if self.progress.sync and not self.topics.check_same():
             msg = (
                 f"topic {self.said.progress_topic} was deleted, or made anew, and does not say any more how far the "
                 f"delivery {self.name} is: it was through sync {self.progress.sync} (seqno {self.progress.seqno}), or "
@@ -213,6 +212,7 @@ class _Run:
                 f"{self.progress.as_json().decode()}"
             )
             raise UsageError(msg)
+        stored = self.stored()
         if stored and stored.staging != staging:
             msg = (
                 f"the delivery {self.name} is of another staging (id {stored.staging}, through sync "

@@ -5,7 +5,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -212,15 +212,12 @@ class Brokers:
                     except KafkaException as error:
                         if error.args[0].code() != but:
                             raise
-            except TimeoutError as error:
-                msg = f"Kafka at {self.servers} did not answer in the {_LAST_SECONDS:.0f} s left"
-                raise AwayError(msg) from error
             except KafkaException as error:
                 code, taken = error.args[0].code(), time.monotonic() - started
                 if code in _AWAY:
                     self.begin_anew()
-                waits = taken < (_TIMEOUT if code in _PASSING else 0.0 if self.stopping else patience)
-                if code not in (*_PASSING, *_AWAY) or not waits:
+                waits = _TIMEOUT if code in _PASSING else patience if code in _AWAY and not self.stopping else 0.0
+                if taken >= waits:
                     msg = f"Kafka at {self.servers} does not answer: {reason(error)}"
                     raise (AwayError if code in (*_PASSING, *_AWAY) else ZyncError)(msg) from error
                 time.sleep(0.1)
@@ -231,11 +228,13 @@ class Brokers:
                 return found
 
     def _result(self, future: "Future[Any]") -> Any:
-        """What comes of a question, which ends by its own time limit; TimeoutError if `stop` is set before that."""
-        while not self.stopping:
-            with suppress(TimeoutError):
-                return future.result(0.1)
-        return future.result(_LAST_SECONDS)
+        """What comes of a question, which ends by its own time limit; AwayError if all is to end before that."""
+        while not self.stopping and not wait([future], 0.1).done:
+            pass
+        if not wait([future], _LAST_SECONDS).done:
+            msg = f"Kafka at {self.servers} did not answer in the {_LAST_SECONDS:.0f} s left"
+            raise AwayError(msg)
+        return future.result()
 
 
 def reason(error: KafkaException) -> str:
