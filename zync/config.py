@@ -17,6 +17,10 @@ RESERVED_TOPIC = "__zync"
 """The topic of records that operators' commands append to raw."""
 PROGRESS_TOPIC = "__zync_progress"
 """The Kafka topic that says how far deliveries are."""
+KAFKAS_OWN = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata", "__remote_log_metadata"}
+)
+"""Topics of Kafka's own, which are nobody's input or output."""
 
 
 Format = Literal["json", "avro", "protobuf", "json-schema", "connect-json", "string", "bytes"]

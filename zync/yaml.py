@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from zync.config import Config, Lookup, OutputRule, RegistryAccess
+from zync.config import KAFKAS_OWN, Config, Lookup, OutputRule, RegistryAccess
 from zync.errors import UsageError
 from zync.nodes import Reader, find
 from zync.transactions.debezium import preset
@@ -184,6 +184,9 @@ def _check_deliveries(config: Config, reader: Reader, node: yaml.Node | None) ->
             at = find(node, "deliver", "kafka", *key)
             text = "a topic of Kafka has up to 249 of a-z, A-Z, 0-9, '.', '_' and '-' for a name"
             raise reader.fail(at, f"deliver.kafka.{'.'.join(key)}: {text}, not {name!r}")
+        if name in KAFKAS_OWN:
+            at = find(node, "deliver", "kafka", *key)
+            raise reader.fail(at, f"deliver.kafka.{'.'.join(key)}: {name!r} is a topic of Kafka's own: name another")
     for output, where in (
         *((one, ("deliver", "kafka", "topics")) for one in said.topics),
         *((one, ("deliver", "tables")) for one in config.deliver.tables or ()),

@@ -151,6 +151,7 @@ def test_the_config_of_deliveries_is_checked(staging: Staging) -> None:
         "{topics: {acounts: {partitions: 3}}}": r"zync.yaml:4: no output 'acounts': did you mean 'accounts'\?",
         "{topics: {accounts: {as: history}}}": "accounts and history would both go to topic history",
         "{transaction_topic: history}": "zync.yaml:4: deliver.kafka.transaction_topic: 'history' is an output",
+        "{topics: {history: {as: __consumer_offsets}}}": "zync.yaml:4: deliver.kafka.topics.history.as: '__consumer",
         "{transaction_topic: __zync_progress}": "progress_topic and __zync_progress would both go to topic",
         "{topics: {accounts: {as: bad name!}}}": "zync.yaml:4: deliver.kafka.topics.accounts.as: .* not 'bad name!'",
         "{progress_topic: ..}": r"deliver.kafka.progress_topic: .* not '\.\.'",

@@ -20,16 +20,14 @@ from zync.deliver import messages
 from zync.deliver.encoder import Encoder
 from zync.deliver.events import with_events
 from zync.deliver.progress import Progress
-from zync.deliver.progress import read as read_progress
+from zync.deliver.progress_topic import ProgressTopic
 from zync.deliver.sender import AgainError, Message, Sender
 from zync.deliver.staged import staged
 from zync.deliver.topics import Topics
-from zync.errors import UsageError, ZyncError
-from zync.ingest.batch import Source
+from zync.errors import ZyncError
 from zync.ingest.broker import Brokers, RefusedError
 from zync.ingest.memory import not_collecting
 from zync.lake import refresh
-from zync.output import event
 from zync.staging.table import SYNC, existing_staging, open_staging
 from zync.transactions.known import read_cursor
 
@@ -111,15 +109,17 @@ class _Run:
         self.brokers = Brokers(delivery.kafka, stop)
         self.done = Delivered()
         self.topics = Topics(delivery.config, self.brokers, self.delivered)
-        self.name, self.attempts = "", 0
+        self.attempts = 0
         self.told, self.spoke, self.began, self.warned = 0, 0.0, 0.0, float("-inf")
         self.progress = Progress("")
+        self.kept: ProgressTopic  # from when there is staging, which the delivery has its name from
 
     def run(self) -> Delivered:
         started = time.monotonic()
         table = self.find_table()
         if table is not None:
-            self.name = self.said.name_of(read_cursor(table).raw_id)
+            name = self.said.name_of(read_cursor(table).raw_id)
+            self.kept = ProgressTopic(self.delivery.kafka, self.said.progress_topic, name, self.brokers)
             if self.find_topics():
                 self.deliver(table)
         self.done.seconds = time.monotonic() - started
@@ -164,7 +164,7 @@ class _Run:
         while True:
             sender = None
             try:
-                sender = Sender(self.delivery.kafka, self.name, self.stop)
+                sender = Sender(self.delivery.kafka, self.kept.name, self.stop)
                 self.begin(table)
                 self.send_all(table, sender)
             except AgainError as error:
@@ -202,49 +202,17 @@ class _Run:
 
     def begin(self, table: DeltaTable) -> None:
         """Takes up the delivery where it is."""
-        staging, cursor = str(table.metadata().id), read_cursor(table)
         if self.progress.sync and not self.topics.check_same():
-            msg = (
-                f"topic {self.said.progress_topic} was deleted, or made anew, and does not say any more how far the "
-                f"delivery {self.name} is: it was through sync {self.progress.sync} (seqno {self.progress.seqno}), or "
-                "one Kafka transaction further. Started again, it sends all of staging. To go on from there instead, "
-                f"make the topic, compacted, with this record: key {self.name}, value "
-                f"{self.progress.as_json().decode()}"
-            )
-            raise UsageError(msg)
-        stored = self.stored()
-        if stored and stored.staging != staging:
-            msg = (
-                f"the delivery {self.name} is of another staging (id {stored.staging}, through sync "
-                f"{stored.sync}) than {self.delivery.staging} (id {staging}): give that one; or, to send all of this "
-                "one, another deliver.kafka.name"
-            )
-            raise UsageError(msg)
-        if stored and stored.sync > cursor.sync:
-            msg = (
-                f"staging at {self.delivery.staging} ends with sync {cursor.sync}, and was delivered through sync "
-                f"{stored.sync}: was an older copy put in its place?"
-            )
-            raise ZyncError(msg)
+            raise self.kept.forgotten(self.progress)
+        cursor = read_cursor(table)
+        stored = self.kept.read_for(table, cursor)
         if stored is None and not self.began and (filled := self.topics.with_records(cursor.offsets)):
-            log.warning(
-                "there is no progress of the delivery %s in topic %s, so all of staging is sent; topics that have "
-                "records: %s. If the rows are there, stop this, and bring back that topic or deliver.kafka.name",
-                self.name,
-                self.said.progress_topic,
-                ", ".join(filled),
-                extra=event("sent_from_the_start", delivery=self.name, topics=filled),
-            )
-        self.reached(stored or Progress(staging))
-
-    def stored(self) -> Progress | None:
-        """What the progress topic says: final once our sender is the only one."""
-        topic = self.said.progress_topic
-        return read_progress(self.delivery.kafka, topic, self.name, self.brokers.end(Source(topic, 0)))
+            self.kept.warn_from_the_start(filled)
+        self.reached(stored or Progress(str(table.metadata().id)))
 
     def delivered(self, output: str) -> int:
         """How many rows of that output, or BEGINs and ENDs, are in Kafka."""
-        progress = self.progress if self.progress.sync else self.stored()
+        progress = self.progress if self.progress.sync else self.kept.read()
         return progress.offsets.get(output, 0) if progress else 0
 
     def reached(self, progress: Progress) -> None:
@@ -293,21 +261,15 @@ class _Run:
                 sent = messages.messages(rows, targets, transactions, encoder)
                 if ends:
                     sent = with_events(sent, transactions, self.topics.of(ends))
-                yield _Group(progress, len(transactions), counts, chain(sent, [self.record(progress)]))
-
-    def record(self, progress: Progress) -> Message:
-        """What the progress topic is to say."""
-        return (self.said.progress_topic, self.name, progress.as_json(), [])
+                yield _Group(progress, len(transactions), counts, chain(sent, [self.kept.record(progress)]))
 
     def put_back(self, sender: Sender) -> None:
         """Says once more how far the delivery is, as the topic that said so was deleted, or made anew."""
-        topic = self.said.progress_topic
-        what = "topic %s was deleted, or made anew: it is told again how far the delivery %s is"
-        log.warning(what, topic, self.name, extra=event("progress_put_back", delivery=self.name))
+        self.kept.warn_put_back()
         try:
             self.topics.ensure_progress()
         finally:  # where a broker made it by itself, it is not compacted, which is for the operator to change
-            sender.send([self.record(self.progress)])
+            sender.send([self.kept.record(self.progress)])
             sender.commit(lambda: None)
 
     def send(self, group: "_Group", sender: Sender, groups: Iterator["_Group"]) -> "_Group | None":

@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec
 
-from zync.config import PROGRESS_TOPIC, RESERVED_TOPIC
+from zync.config import KAFKAS_OWN, PROGRESS_TOPIC, RESERVED_TOPIC
 from zync.errors import UsageError, ZyncError
 from zync.ingest.batch import Source
 
@@ -24,7 +24,6 @@ _TURNS = (1.0, 2.0, 4.0, 8.0)
 _LOOK_SECONDS = 5.0
 _LAST_SECONDS = 2.0
 """So long an answer is waited for once all is to end."""
-_INTERNAL = re.compile(r"__(consumer_offsets|transaction_state|share_group_state)$")
 _OURS = (RESERVED_TOPIC, PROGRESS_TOPIC)
 _REFUSALS = (KafkaError._AUTHENTICATION, KafkaError._SSL)  # noqa: SLF001 - the library's public names
 # What a partition's brokers say while its leader changes, or is not elected yet: it passes.
@@ -105,7 +104,7 @@ class Brokers:
                 "is it running, and are the address and kafka.security.protocol right?"
             )
             raise ZyncError(msg) from error
-        return {name: len(one.partitions) for name, one in found.items() if not _INTERNAL.match(name)}
+        return {name: len(one.partitions) for name, one in found.items() if name not in KAFKAS_OWN}
 
     def cluster(self) -> str:
         """The id of the cluster. ZyncError when no broker answers."""
