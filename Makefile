@@ -8,6 +8,8 @@ BIN := $(VENV)/bin
 setup: $(VENV)/.ready $(VENV)/.archive
 
 $(VENV)/.ready: requirements.lock pyproject.toml scripts/java.sh
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "zync needs Python 3.11 or newer, and $(PYTHON) is older: name another, as in make PYTHON=python3.12"; exit 1; }
 	@sh scripts/java.sh
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing what zync needs into $(VENV) (a few minutes the first time)"
@@ -59,7 +61,7 @@ bench: setup
 # Pins with hashes, and without the hosts they came from.
 lock: setup
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url \
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-annotate --no-header --extra dev pyproject.toml -o requirements.lock
 
 clean:

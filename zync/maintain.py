@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -152,7 +152,7 @@ def _trim(table: DeltaTable, done: Maintained, said: Trimming) -> None:
     if not made_of_it:
         done.untrimmed = "no staging in its folder was made of it, so nobody has read it: name others with --staging"
         return
-    young = first_since(table, datetime.now(timezone.utc) - said.retain)
+    young = first_since(table, datetime.now(UTC) - said.retain)
     needed, why, whose = min((*needed_from(one, said.remember), one.table_uri.rstrip("/")) for one in made_of_it)
     if min(young, needed) <= done.start:
         done.untrimmed = (

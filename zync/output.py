@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any, TextIO
 
 
@@ -69,7 +69,7 @@ def logs_as_json() -> bool:
 
 def log_line(level: str, message: str, values: Mapping[str, Any] | None = None) -> str:
     """A line of the log as JSON: `time` (UTC), `level`, `message`, and what else there is to say."""
-    now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
     return to_json({"time": now, "level": level, "message": message, **(values or {})})
 
 

@@ -3,7 +3,7 @@
 import io
 import json
 import uuid
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -122,9 +122,9 @@ def test_avro(shop: Shop) -> None:
     assert found == {
         "id": 1, "tiny": 1, "yes": True, "small": -7, "n": 1, "ratio": 0.1, "less": 1.5, "note": "é", "raw": b"\0\xff",
         "amount": Decimal("-12345678901234567890123456789.000000001"), "day": date(1969, 7, 20),
-        "at": at.replace(tzinfo=timezone.utc), "ntz": at, "tags": ["a", ""], "days": {"é": date(2024, 2, 29)},
+        "at": at.replace(tzinfo=UTC), "ntz": at, "tags": ["a", ""], "days": {"é": date(2024, 2, 29)},
         "lines": [{"sku": "x", "price": Decimal("1.10")}, {"sku": None, "price": None}],
-        "place": {"x": 0, "inner": {"y": datetime(2024, 1, 1, tzinfo=timezone.utc)}},
+        "place": {"x": 0, "inner": {"y": datetime(2024, 1, 1, tzinfo=UTC)}},
     }  # fmt: skip
     assert {name for name, value in of_avro(shop, none.value).items() if value is not None} == {"id", "tiny", "n"}
     name = json.loads(shop.schema(full.value)[0].text)["name"]
@@ -150,7 +150,7 @@ def test_protobuf(shop: Shop) -> None:
     simple = {"id": 1, "tiny": 1, "yes": True, "small": -7, "n": 1, "ratio": 0.1, "less": 1.5, "note": "é"}
     assert {name: getattr(one, name) for name in simple} == simple
     assert (one.raw, one.ntz, list(one.tags)) == (b"\0\xff", "1969-07-20T20:17:40.000001", ["a", ""])
-    assert one.at.ToDatetime(timezone.utc) == datetime(1969, 7, 20, 20, 17, 40, 1, timezone.utc)
+    assert one.at.ToDatetime(UTC) == datetime(1969, 7, 20, 20, 17, 40, 1, UTC)
     unscaled = int.from_bytes(one.amount.value, "big", signed=True)
     assert (unscaled, one.amount.precision, one.amount.scale) == (-12345678901234567890123456789000000001, 38, 9)
     assert (one.day.year, one.day.month, one.day.day, one.days["é"].day) == (1969, 7, 20, 29)

@@ -1,7 +1,7 @@
 """Where reading begins: as said, where raw has no position; moved only by force, and on record."""
 
 import time
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -43,7 +43,7 @@ def test_a_time_begins_at_the_first_record_of_then_or_later(lake: Lake, topic: T
         producer.produce(other, b"%d" % number, timestamp=then - 1000 * number)
     producer.flush(20)
     lake.config()
-    at = datetime.fromtimestamp(then / 1000 + 7, tz=timezone.utc)
+    at = datetime.fromtimestamp(then / 1000 + 7, tz=UTC)
     topics = ("--topic", name, "--topic", other)
     zync("sync-from", "kafka", "raw", *topics, "--until-caught-up", "--from", at.isoformat(), cwd=lake.folder)
     assert (lake.offsets(name), lake.offsets(other)) == ([7, 8, 9], [])

@@ -5,7 +5,7 @@ import json
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal, localcontext
 from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
@@ -63,7 +63,7 @@ VALUE = {
     "txn": "1",
     "n": 2,
     "amount": Decimal("1234567890123456789012345678901234.5678"),
-    "at": datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone.utc),
+    "at": datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC),
     "day": date(2026, 1, 2),
     "id": "7d444840-9dc0-11d1-b245-5ffdce74fad2",
     "time": 3723000004,

@@ -3,7 +3,7 @@
 import random
 import subprocess
 import sys
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,7 @@ def every(**values: Any) -> Any:
     one.prices["é"] = -5
     one.by_number[-3].sku = "y"
     one.by_yes[True] = 1
-    one.at.FromDatetime(datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone.utc))
+    one.at.FromDatetime(datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC))
     one.day.year, one.day.month, one.day.day = 2026, 1, 2
     one.time.hours, one.time.nanos = 23, 4_000
     one.amount.value = (-12345678901234567890123456789012345678).to_bytes(16, "big", signed=True)

@@ -1,7 +1,7 @@
 """The commands that take staging on to the outside."""
 
 from dataclasses import asdict
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -143,7 +143,7 @@ def _moment(text: str) -> "int | datetime":
     except ValueError:
         msg = f"{text!r} is neither a sync's number nor a time like 2026-01-31T12:00:00Z"
         raise typer.BadParameter(msg, param_hint="--at") from None
-    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def _named(found: "Snapshot") -> str:

@@ -8,7 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast
 
@@ -77,12 +77,12 @@ def starting_point(text: str) -> "Literal['earliest', 'latest'] | datetime":
         return cast("Literal['earliest', 'latest']", text)
     try:
         if text.isdecimal():
-            return datetime.fromtimestamp(int(text) / 1000, tz=timezone.utc)
+            return datetime.fromtimestamp(int(text) / 1000, tz=UTC)
         found = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except (ValueError, OverflowError, OSError):
         msg = f"{text!r} is neither earliest nor latest nor a time like 2026-01-31T12:00:00Z"
         raise typer.BadParameter(msg) from None
-    found = found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+    found = found if found.tzinfo else found.replace(tzinfo=UTC)
     if found.timestamp() < 0:  # which Kafka would take for a word of its own, like latest
         msg = f"{text!r} is before 1970, and Kafka has no such times: say earliest"
         raise typer.BadParameter(msg)

@@ -8,7 +8,7 @@ file, without those of longer ago than tables can be read as they were.
 import contextlib
 import re
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from itertools import chain, count
 
 import pyarrow as pa
@@ -125,7 +125,7 @@ def _delta(folder: str, topic: str) -> str:
 
 def now() -> datetime:
     """The time, as snapshots have it."""
-    return datetime.now(timezone.utc)
+    return datetime.now(UTC)
 
 
 def _rows(table: DeltaTable, above: int = 0) -> pa.Table:
