@@ -1,21 +1,24 @@
 """Records that are gone from Kafka before they were read: never skipped in silence."""
 
+import signal
 import threading
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from tests.conftest import TopicMaker, produce, start, zync
+from tests.conftest import TopicMaker, produce, rows, start, zync
 from tests.kafka.conftest import Lake, wait_until
 from tests.kafka.harms import delete_below, make_anew
 from zync.devkafka import DevKafka
-from zync.errors import GapError
+from zync.errors import GapError, UsageError
 from zync.ingest import broker
-from zync.ingest.append import Appended
-from zync.ingest.batch import Batch, Slice, Source
+from zync.ingest.append import Appended, Appender
+from zync.ingest.batch import RECORD_SCHEMA, Batch, Slice, Source
+from zync.ingest.begin import Begin
 from zync.ingest.broker import Brokers
 from zync.ingest.committer import Committer
-from zync.ingest.raw import Gap
+from zync.ingest.raw import Gap, stored_id
 
 
 def numbers(topic: str, numbers: range, partition: int = 0) -> list[tuple[str, int, bytes]]:
@@ -192,3 +195,68 @@ def test_a_partition_that_ends_before_what_was_read_stops_it(lake: Lake, topic: 
     zync("load", "raw", "one.jsonl", cwd=lake.folder)
     with pytest.raises(GapError, match=f"{name}/0: .* offset 10, .* ends at 3"):
         lake.sync_from(name)
+
+
+@pytest.mark.parametrize("on_gap", ["stop", "skip"])
+def test_a_topic_that_is_deleted_while_it_is_read_is_told_of(lake: Lake, topic: TopicMaker, on_gap: str) -> None:
+    """The group takes its partitions away as if others read them; what it held and nobody read is lost."""
+    gone, other = topic(), topic()
+    lake.config(topic_metadata_refresh_interval_ms=500)
+    produce(lake.broker, [*numbers(gone, range(5)), *numbers(other, range(5))])
+    by_regex = f"^({gone}|{other})$"
+    args = ("--topic", by_regex, "--commit-every", "50ms", "--on-gap", on_gap)
+    process = start("sync-from", "kafka", "raw", *args, cwd=lake.folder)
+    try:
+        wait_until(lambda: lake.count() == 10)
+        process.send_signal(signal.SIGSTOP)
+        produce(lake.broker, numbers(gone, range(5, 9)))
+        topic.admin.delete_topics([gone], operation_timeout=10)[gone].result(20)
+        process.send_signal(signal.SIGCONT)
+        (log,) = lake.folder.glob("sync-from-kafka-*.log")
+        wait_until(lambda: "is gone from" in log.read_text())
+        if on_gap == "skip":
+            produce(lake.broker, numbers(other, range(5, 8)))
+            wait_until(lambda: lake.count() == 13)
+            process.terminate()
+        assert process.wait(30) == (0 if on_gap == "skip" else 1)
+    finally:
+        process.kill()
+    said = next(line for line in log.read_text().splitlines() if "is gone from" in line)
+    assert f"topic '{gone}' is gone from {lake.broker}: raw has {gone}/0 below offset 5" in said
+    assert ("going on, as --on-gap skip says" if on_gap == "skip" else "--on-gap skip` goes on") in said
+    again = zync("sync-from", "kafka", "raw", "--topic", by_regex, "--until-caught-up", cwd=lake.folder)
+    assert f"1 topic of which raw has records: gone from {lake.broker}" in again.stderr
+    seen = zync("verify", "raw", "--kafka", cwd=lake.folder).stdout
+    assert f"positions are within what Kafka has, but for what is not there any more: {gone}: 1" in seen
+
+
+def test_force_does_not_move_what_is_another_topic_now(lake: Lake, topic: TopicMaker) -> None:
+    """What it would leave on record, offsets passed over, would be of neither the old topic nor the new."""
+    name = topic()
+    produce(lake.broker, numbers(name, range(5)))
+    lake.sync_from(name)
+    make_anew(topic, name)
+    produce(lake.broker, numbers(name, range(100, 108)))
+    for at in (5, 6):
+        begin = Begin(offsets={Source(name, 0): at}, force=True)
+        with pytest.raises(UsageError, match=f"{name}' was deleted and made anew: .*/0 below offset 5"):
+            lake.sync_from(name, begin=begin)
+    lake.sync_from(name, on_gap="skip")
+    assert lake.positions().gaps == (Gap(Source(name, 0), 5, 0),)
+
+
+def test_verify_sees_what_is_there_twice_also_after_reading_went_back(lake: Lake, topic: TopicMaker) -> None:
+    name = topic()
+    produce(lake.broker, numbers(name, range(5)))
+    lake.sync_from(name)
+    make_anew(topic, name)
+    produce(lake.broker, numbers(name, range(100, 103)))
+    lake.sync_from(name, on_gap="skip")
+    assert zync("verify", "raw", cwd=lake.folder).returncode == 0
+    newest = rows(Path(lake.raw))[-1]["kafka"]
+    twice = Slice(3, 3, stored_id(lake.table(), Source(name, 0)), begin_id=stored_id(lake.table(), Source(name, 0)))
+    batch = Batch(slices={Source(name, 0): twice})
+    batch.add(pa.RecordBatch.from_pylist([{"kafka": newest, "value": b"twice", "headers": []}], RECORD_SCHEMA))
+    assert Appender(lake.raw).append(batch).rows == 1
+    seen = zync("verify", "raw", cwd=lake.folder, check=False)
+    assert (seen.returncode, f"{name}/0, offsets 2 to 2" in seen.stdout) == (1, True)

@@ -74,7 +74,9 @@ def diff(
 
 def verify(
     raw: Annotated[str, typer.Argument(help="The raw table.")] = "raw",
-    staging: Annotated[str | None, typer.Argument(help="The staging table; default staging, if it is there.")] = None,
+    staging: Annotated[
+        str | None, typer.Argument(help="The staging table; beside raw default staging, if it is there.")
+    ] = None,
     every_version: Annotated[bool, typer.Option("--every-version", help="Staging as it ever was, too.")] = False,
     kafka: Annotated[bool, typer.Option("--kafka", help="Raw's positions against the broker, too.")] = False,
     lake: Lake = None,
@@ -96,7 +98,7 @@ def verify(
 
     settings = read_config(config, lake)
     second = locate(staging or "staging", settings.lake)
-    both = staging is not None or open_table(second) is not None
+    both = staging is not None or (raw == "raw" and open_table(second) is not None)
     claims = prove(
         locate(raw, settings.lake), second if both else None, settings, every_version=every_version, kafka=kafka
     )

@@ -1,21 +1,16 @@
 """The partitions that the consumer group gives this process, and where in each of them it stands."""
 
-import logging
 from collections.abc import Iterable
-from typing import Literal
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
 from deltalake import DeltaTable
 
-from zync.errors import GapError
 from zync.ingest.batch import Batch, Slice, Source
 from zync.ingest.broker import Brokers
 from zync.ingest.caught_up import made_anew
+from zync.ingest.gone import OnGap, pass_over
 from zync.ingest.raw import stored_id, stored_position
 from zync.lake import refresh
-from zync.output import event
-
-log = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 60.0
 """A broker may go away just after it gave us partitions: so long it is waited for, of 300 between two polls."""
@@ -28,9 +23,7 @@ class Assignment:
     `landed`: how far raw is, as last heard of; `moved`: what was moved or taken away since this was cleared.
     """
 
-    def __init__(
-        self, consumer: Consumer, brokers: Brokers, table: DeltaTable, on_gap: Literal["stop", "skip"]
-    ) -> None:
+    def __init__(self, consumer: Consumer, brokers: Brokers, table: DeltaTable, on_gap: OnGap) -> None:
         self._consumer, self._brokers, self._table, self._on_gap = consumer, brokers, table, on_gap
         self.expected: dict[Source, Slice] = {}
         self.landed: dict[Source, int] = {}
@@ -47,10 +40,11 @@ class Assignment:
             stored, known_id = stored_position(self._table, source), stored_id(self._table, source)
             at = Slice(stored, stored or 0, ids.get(source.topic), begin_id=known_id)
             if stored is not None and made_anew(known_id, at.topic_id):
-                self._gap(
-                    source,
+                pass_over(
+                    self._on_gap,
                     f"topic {source.topic!r} was deleted and made anew: raw has {source} below offset {stored}, "
                     "and whatever the old topic held after that was never read",
+                    **source._asdict(),
                 )
                 at.next = self._brokers.bounds([source])[source].earliest
                 at.gap = (stored, at.next)
@@ -91,9 +85,10 @@ class Assignment:
                 if at.next < bounds.earliest
                 else f"the partition ends at {bounds.stable}, so it is not the one that was read before"
             )
-            self._gap(
-                source,
+            pass_over(
+                self._on_gap,
                 f"{source}: raw has everything below offset {at.next}, Kafka begins at {bounds.earliest}: {lost}",
+                **source._asdict(),
             )
             at.gap, at.next = (at.next, bounds.earliest), bounds.earliest
         self.seek(source)
@@ -114,10 +109,3 @@ class Assignment:
     def _start(self, source: Source) -> TopicPartition:
         at = self.expected[source]
         return TopicPartition(*source, OFFSET_BEGINNING if at.begin is None else at.next)
-
-    def _gap(self, source: Source, message: str) -> None:
-        if self._on_gap == "stop":
-            skip = "`zync sync-from kafka raw --on-gap skip` goes on and leaves the gap on record"
-            msg = f"{message}. Nothing was skipped: {skip}"
-            raise GapError(msg)
-        log.warning("%s; going on, as --on-gap skip says", message, extra=event("gap", **source._asdict()))

@@ -12,6 +12,7 @@ from zync.errors import UsageError
 from zync.ingest.append import Appender
 from zync.ingest.batch import Batch, Slice, Source
 from zync.ingest.broker import Bounds, Brokers
+from zync.ingest.caught_up import made_anew
 from zync.ingest.raw import stored_id, stored_position
 from zync.output import amount, event
 
@@ -47,7 +48,17 @@ def put_on_record(begin: Begin, brokers: Brokers, location: str, sources: Iterab
         stored = {source: stored_position(table, source) for source in wanted}
         moved.clear()  # planned anew, perhaps
         for source, at in wanted.items():
-            if (old := stored[source]) not in (None, at):
+            old = stored[source]
+            if old is None:
+                continue
+            if made_anew(stored_id(table, source), ids.get(source.topic)):
+                msg = (
+                    f"topic {source.topic!r} was deleted and made anew: raw has the old one's {source} below offset "
+                    f"{old}. --on-gap skip goes on from its beginning and leaves the gap on record; after that --force "
+                    "moves it"
+                )
+                raise UsageError(msg)
+            if old != at:
                 moved[source] = (old, at)
         if moved and not begin.force:
             said = "; ".join(f"{one} is at {old}, not {at}" for one, (old, at) in sorted(moved.items())[:_SHOWN])

@@ -22,6 +22,10 @@ class Targets:
         self.stable = {source: one.stable for source, one in brokers.bounds(sources).items()}
         self._strange = self._not_as_read()
 
+    def forget(self, topic: str) -> None:
+        """Nothing more is to be reached of that topic."""
+        self.stable = {source: at for source, at in self.stable.items() if source.topic != topic}
+
     def reached(self) -> bool:
         """Whether raw's positions, whoever committed them, have reached what was stable at the start."""
         refresh(self._table)

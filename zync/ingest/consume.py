@@ -10,14 +10,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from deltalake import DeltaTable
 
 from zync.config import Transactions
-from zync.errors import GapError, UsageError, ZyncError
+from zync.errors import UsageError, ZyncError
 from zync.ingest import memory
 from zync.ingest.append import Appended
 from zync.ingest.assignment import Assignment
@@ -27,6 +27,7 @@ from zync.ingest.broker import Brokers
 from zync.ingest.caught_up import Targets
 from zync.ingest.committer import Committer
 from zync.ingest.convert import first_times, to_arrow
+from zync.ingest.gone import GoneTopics, OnGap, tell_of_gone
 from zync.ingest.group import Group, check_properties
 from zync.ingest.lag import Lag
 from zync.ingest.raw import check_newest, ensure_raw
@@ -72,7 +73,7 @@ class Ingest:
     commit_rows: int = 100_000
     commit_bytes: int | None = None
     max_memory: int = memory.DEFAULT
-    on_gap: Literal["stop", "skip"] = "stop"
+    on_gap: OnGap = "stop"
     begin: Begin = field(default_factory=Begin)
     transactions: Transactions = field(default_factory=Transactions)
 
@@ -131,6 +132,7 @@ def sync_from_kafka(
         sources = [Source(topic, partition) for topic, count in topics.items() for partition in range(count)]
         put_on_record(ingest.begin, brokers, ingest.location, sources)
         refresh(table)
+    tell_of_gone(table, brokers, [one for one in ingest.topics if one.startswith("^")], topics)
     targets = Targets(brokers, table, topics)
     with memory.not_collecting():
         return _Run(ingest, brokers, table, targets, stop, on_commit, metrics).run()
@@ -179,6 +181,7 @@ class _Run:
             on_revoke=self.on_revoke,
             on_lost=self.on_lost,
         )
+        self.gone = GoneTopics(brokers, table, ingest.on_gap)
         self.committer = Committer(ingest.location, brokers)
         self.patience = min(_PATIENCE_SECONDS, float(ingest.kafka.get("max.poll.interval.ms", 300_000)) / 1000 / 3)
 
@@ -200,6 +203,8 @@ class _Run:
                 self.held.moved.clear()
                 self.measure()
                 self.look_whether_back()
+                for topic in self.gone.look():
+                    self.targets.forget(topic)
                 messages = self.consumer.consume(self.at_most(), self.gathering_seconds())
                 if self.failed:
                     raise self.failed
@@ -249,9 +254,7 @@ class _Run:
                 self.flush()
                 self.held.seek_what_is_there(source)
         elif code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):  # noqa: SLF001
-            if source.topic not in self.brokers.topics():
-                msg = f"topic {source.topic!r} is gone from {self.brokers.servers}: {error.str()}"
-                raise GapError(msg)
+            self.gone.suspect([source.topic])
         elif error.fatal() or code in _ENDS:
             raise self.ended_by(error)
         else:
@@ -327,9 +330,12 @@ class _Run:
     def begin(self, sources: list[Source]) -> list[TopicPartition]:
         """Where reading of those partitions begins, as raw says; nothing is in hand of them then."""
         self.batch.drop(sources)
+        self.gone.back(source.topic for source in sources)
         return self.held.begin(sources)
 
     def forget(self, partitions: list[TopicPartition]) -> None:
+        if not self.closing:
+            self.gone.suspect(one.topic for one in partitions)
         self.batch.drop(_sources(partitions))
         self.held.forget(_sources(partitions))
         if self.paused:

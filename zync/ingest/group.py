@@ -6,7 +6,6 @@ The group is named after raw's table id. It only shares out the partitions; posi
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Literal
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from deltalake import DeltaTable
@@ -14,6 +13,7 @@ from deltalake import DeltaTable
 from zync.errors import UsageError, ZyncError
 from zync.ingest.assignment import Assignment
 from zync.ingest.broker import Brokers, bad_property
+from zync.ingest.gone import OnGap
 from zync.output import event
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class Group:
         table: DeltaTable,
         *,
         topics: tuple[str, ...],
-        on_gap: Literal["stop", "skip"],
+        on_gap: OnGap,
         on_error: Callable[[KafkaError], None],
         on_statistics: Callable[[str], None] | None,
         **callbacks: Callable[..., None],

@@ -92,7 +92,7 @@ def stored_id(table: DeltaTable, source: Source) -> int | None:
 
 @dataclass(frozen=True)
 class Gap:
-    """Offsets `start` … `end - 1` of a partition that an operator let go.
+    """Offsets `start` … `end - 1` of a partition that an operator let go, before the record of that `seqno`.
 
     `end` < `start`: reading went back, for the topic was made anew, or by force.
     """
@@ -100,6 +100,7 @@ class Gap:
     source: Source
     start: int
     end: int
+    seqno: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ def positions(table: DeltaTable) -> Positions:
         if name == SEQNO:
             seqno = version
         elif match := re.fullmatch(r"zync/(.+)/(\d+)/gap/(\d+)/(\d+)", name, re.DOTALL):
-            gaps.append(Gap(Source(match[1], int(match[2])), int(match[3]), version))
+            gaps.append(Gap(Source(match[1], int(match[2])), int(match[3]), version, int(match[4])))
         elif match := re.fullmatch(r"zync/(.+)/(\d+)", name, re.DOTALL):
             found[Source(match[1], int(match[2]))] = version
     return Positions(

@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from zync.config import Config
+from zync.config import RESERVED_TOPIC, Config
 from zync.files import data_files
 from zync.ingest.batch import Source
-from zync.ingest.raw import RAW_SCHEMA, first_seqno, positions, stored_id
+from zync.ingest.raw import RAW_SCHEMA, Positions, first_seqno, positions, stored_id
 from zync.verify.claim import Claim, files_of, read_file, sound
 
 _COLUMNS = ["seqno", "kafka", "ingested"]
@@ -25,9 +25,9 @@ def of_raw(table: DeltaTable) -> Iterator[Claim]:
     clock = Claim("ingested never falls")
     agree = Claim("stored positions are beyond the rows")
     expected, newest = start, None
-    last: dict[Source, int] = {}
+    last: dict[tuple[Source, int], int] = {}
     before = 0
-    anew = {gap.source for gap in stored.gaps if gap.end < gap.start}
+    back = _went_back(stored)
     for file in data_files(table, "seqno"):
         rows = read_file(table, file, _COLUMNS, RAW_SCHEMA)
         if not sound(files, file, rows) or not len(rows):
@@ -48,25 +48,40 @@ def of_raw(table: DeltaTable) -> Iterator[Claim]:
             clock.broken(file.path)
         newest = stamps[-1]
         offsets.count += len(numbers)
-        for source, mine in _by_partition(rows["kafka"].combine_chunks()):
-            if source not in anew and ((np.diff(mine) <= 0).any() or mine[0] <= last.get(source, -1)):
-                offsets.broken(f"{file.path}: {source}, offsets {mine[0]} to {mine[-1]}")
-            last[source] = int(mine[-1])
+        for source, mine, its_seqnos in _by_partition(rows["kafka"].combine_chunks(), numbers):
+            turns = np.searchsorted(back.get(source, []), its_seqnos, side="right")  # how often reading had gone back
+            for turn in map(int, np.unique(turns)):
+                one = mine[turns == turn]
+                if (np.diff(one) <= 0).any() or one[0] <= last.get((source, turn), -1):
+                    offsets.broken(f"{file.path}: {source}, offsets {one[0]} to {one[-1]}")
+                last[source, turn] = int(one[-1])
     if expected != stored.seqno:
         seqnos.broken(f"the log's next seqno is {stored.seqno}, the rows' is {expected}")
-    for source, offset in last.items():
+    for source in dict.fromkeys(source for source, _ in last):
         agree.count += 1
-        if source not in anew and stored.next.get(source, -1) <= offset:
+        offset = last.get((source, len(back.get(source, []))), -1)
+        if stored.next.get(source, -1) <= offset:
             agree.broken(f"{source}: position {stored.next.get(source)}, but a row of offset {offset}")
     yield from (files, seqnos, offsets, clock, agree)
 
 
-def _by_partition(places: Any) -> Iterator[tuple[Source, Any]]:
+def _went_back(stored: Positions) -> dict[Source, list[int]]:
+    """The seqnos from which on offsets of a partition begin anew, as it was made anew or read again."""
+    back: dict[Source, list[int]] = {}
+    for gap in sorted(stored.gaps, key=lambda gap: gap.seqno):
+        if gap.end < gap.start:
+            back.setdefault(gap.source, []).append(gap.seqno)
+    return back
+
+
+def _by_partition(places: Any, seqnos: Any) -> Iterator[tuple[Source, Any, Any]]:
+    """The offsets of each partition, and their seqnos."""
     topics, partitions = places.field("topic").dictionary_encode(), places.field("partition").to_numpy()
     offsets, codes = places.field("offset").to_numpy(), topics.indices.to_numpy()
     for code, topic in enumerate(topics.dictionary.to_pylist()):
         for partition in np.unique(partitions[codes == code]):
-            yield Source(topic, int(partition)), offsets[(codes == code) & (partitions == partition)]
+            mine = (codes == code) & (partitions == partition)
+            yield Source(topic, int(partition)), offsets[mine], seqnos[mine]
 
 
 def against_kafka(table: DeltaTable, config: Config) -> Claim:
@@ -74,10 +89,12 @@ def against_kafka(table: DeltaTable, config: Config) -> Claim:
     from zync.ingest.broker import Brokers  # noqa: PLC0415 - only where a broker is asked
     from zync.ingest.caught_up import made_anew  # noqa: PLC0415
 
-    claim = Claim("positions are within what Kafka has")
     brokers = Brokers(config.kafka)
     there = brokers.topics()
     stored = positions(table).next
+    gone = sorted({source.topic for source in stored} - {RESERVED_TOPIC, *there})
+    but = f", but for what is not there any more: {', '.join(gone)}" if gone else ""
+    claim = Claim(f"positions are within what Kafka has{but}")
     ids = brokers.topic_ids({source.topic for source in stored if source.topic in there})
     asked = []
     for source in stored:
