@@ -85,18 +85,15 @@ def _kafka(known: Known, config: Config) -> tuple[int | None, str | None]:
     said, properties = config.deliver.kafka, config.kafka_to_deliver_to
     if said is None or not properties.get("bootstrap.servers"):
         return None, None
-    from zync.deliver.progress import read  # noqa: PLC0415 - only where a broker is asked
-    from zync.ingest.batch import Source  # noqa: PLC0415
+    from zync.deliver.progress_topic import ProgressTopic  # noqa: PLC0415 - only where a broker is asked
     from zync.ingest.broker import Brokers  # noqa: PLC0415
 
-    source = Source(said.progress_topic, 0)
     try:
         brokers = Brokers(properties)
         if said.progress_topic not in brokers.topics():
             return None, None
-        found = read(
-            properties, source.topic, said.name_of(known.cursor.raw_id), brokers.bounds([source])[source].stable
-        )
+        name = said.name_of(known.cursor.raw_id)
+        found = ProgressTopic(properties, said.progress_topic, name, brokers).read(final=False)
     except ZyncError as error:
         return None, config.as_written(str(error))
     return (found.sync if found else None), None

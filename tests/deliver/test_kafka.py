@@ -20,6 +20,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from tests.conftest import TopicMaker, start, zync
 from tests.deliver.conftest import Seen, Staging, assert_all_there, assert_whole, committed, row
 from tests.kafka.conftest import get, wait_until
+from zync.deliver.kafka import Delivered, Delivery, sync_to_kafka
 from zync.deliver.sender import AgainError, Sender
 from zync.devkafka import DevKafka, free_port
 from zync.errors import OwnedError, UsageError, ZyncError
@@ -229,6 +230,24 @@ def test_nor_is_one_that_is_deleted_meanwhile(
     assert f"topic {names[0]} was deleted, or made anew, after rows were sent to it: to send all" in log.read_text()
 
 
+def test_nor_is_one_that_is_made_anew_while_much_is_sent(staging: Staging, names: list[str], topic: TopicMaker) -> None:
+    """Kafka takes it as if nothing had been, and what was sent before is gone."""
+    staging.sync(transfers(names, 3000))
+    times: list[int] = []
+
+    def make_anew(done: Delivered) -> None:
+        if not times:
+            topic.delete(names[0])
+            topic.create(names[0])
+        times.append(done.commits)
+
+    config = load(staging.folder / "zync.yaml")
+    delivery = Delivery(staging.path, config.kafka_to_deliver_to, config, group_rows=1, until_caught_up=True)
+    with pytest.raises(UsageError, match=f"topic {names[0]} was deleted, or made anew, after rows were sent to it"):
+        sync_to_kafka(delivery, on_commit=make_anew)
+    assert max(times) < 3000
+
+
 @pytest.mark.parametrize("anew", [False, True])
 def test_a_progress_topic_that_is_deleted_meanwhile_is_told_again(
     staging: Staging, names: list[str], topic: TopicMaker, *, anew: bool
@@ -330,8 +349,18 @@ def test_another_staging_or_an_older_one_is_refused(staging: Staging, names: lis
     other.folder.mkdir()
     other.sync(transfers(names, 1))
     other.config(f"deliver: {{kafka: {{name: {names[0]}}}}}\n")
-    with pytest.raises(UsageError, match="is of another staging"):
-        other.deliver()
+    process = start("sync-to", "kafka", "staging", cwd=staging.folder)
+    try:
+        staging.sync(transfers(names, 1, first=2))
+        wait_until(lambda: len(committed(staging.broker, *names)) == 9)
+        with pytest.raises(UsageError, match="is of another staging"):
+            other.deliver()
+        staging.sync(transfers(names, 1, first=3))  # and does not end the one that has the name
+        wait_until(lambda: len(committed(staging.broker, *names)) == 12)
+        process.terminate()
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
     assert_all_there(committed(staging.broker, *names), staging)
 
 

@@ -40,6 +40,7 @@ _LOOK_SECONDS = 0.1
 _AGAIN_SECONDS = 1.0
 _SAY_SECONDS = 1.0
 _WARN_SECONDS = 60.0
+_LOOK_AT_TOPICS_SECONDS = 1.0
 _ATTEMPTS = 5
 """In a row without a commit, while brokers answer, before what stands in the way is taken for lasting."""
 
@@ -111,6 +112,7 @@ class _Run:
         self.topics = Topics(delivery.config, self.brokers, self.delivered)
         self.attempts = 0
         self.told, self.spoke, self.began, self.warned = 0, 0.0, 0.0, float("-inf")
+        self.looked = 0.0
         self.progress = Progress("")
         self.kept: ProgressTopic  # from when there is staging, which the delivery has its name from
 
@@ -160,7 +162,11 @@ class _Run:
         self.stop.wait(_LOOK_SECONDS)
 
     def deliver(self, table: DeltaTable) -> None:
-        """Senders, one after the other, until there is no need for another."""
+        """Senders, one after the other, until there is no need for another.
+
+        What is refused is refused before the first, which ends the delivery of who has that name now.
+        """
+        self.kept.read_for(table, read_cursor(table), final=False)
         while True:
             sender = None
             try:
@@ -205,14 +211,14 @@ class _Run:
         if self.progress.sync and not self.topics.check_same():
             raise self.kept.forgotten(self.progress)
         cursor = read_cursor(table)
-        stored = self.kept.read_for(table, cursor)
+        stored = self.kept.read_for(table, cursor, final=True)
         if stored is None and not self.began and (filled := self.topics.with_records(cursor.offsets)):
             self.kept.warn_from_the_start(filled)
         self.reached(stored or Progress(str(table.metadata().id)))
 
     def delivered(self, output: str) -> int:
         """How many rows of that output, or BEGINs and ENDs, are in Kafka."""
-        progress = self.progress if self.progress.sync else self.kept.read()
+        progress = self.progress if self.progress.sync else self.kept.read(final=True)
         return progress.offsets.get(output, 0) if progress else 0
 
     def reached(self, progress: Progress) -> None:
@@ -226,13 +232,15 @@ class _Run:
         while not self.stop.is_set():
             newest = table.transaction_version(SYNC) or 0
             self.measure(self.progress.sync, newest)
-            if not self.topics.check_same():
-                self.put_back(sender)
+            self.look_at_topics(sender)
             groups = self.groups(table, encoder)
             group = next(groups, None)
             while group and not self.stop.is_set():
                 group = self.send(group, sender, groups)
                 self.measure(self.progress.sync, newest)
+                if group and time.monotonic() - self.looked > _LOOK_AT_TOPICS_SECONDS:
+                    self.look_at_topics(sender)
+            self.look_at_topics(sender)
             if group is None:
                 self.measure(newest, newest)
             self.speak(at_once=True)
@@ -263,8 +271,14 @@ class _Run:
                     sent = with_events(sent, transactions, self.topics.of(ends))
                 yield _Group(progress, len(transactions), counts, chain(sent, [self.kept.record(progress)]))
 
-    def put_back(self, sender: Sender) -> None:
-        """Says once more how far the delivery is, as the topic that said so was deleted, or made anew."""
+    def look_at_topics(self, sender: Sender) -> None:
+        """UsageError where one that rows went to is another by now.
+
+        Says once more how far the delivery is, where the topic that said so was deleted, or made anew.
+        """
+        same, self.looked = self.topics.check_same(), time.monotonic()
+        if same:
+            return
         self.kept.warn_put_back()
         try:
             self.topics.ensure_progress()

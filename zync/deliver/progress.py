@@ -6,6 +6,7 @@ each connector its own topic of offsets for the same reason).
 """
 
 import json
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -15,6 +16,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 from zync.deliver.staged import Place
 from zync.errors import UsageError, ZyncError
 
+_ITS_LOG = logging.getLogger("librdkafka")
+_REFUSALS = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED)
 _PATIENCE_SECONDS = 90
 """Longer than a transaction lasts that nobody ends (transaction.timeout.ms, a minute by default)."""
 
@@ -59,7 +62,9 @@ def read(properties: Mapping[str, str], topic: str, name: str, end: int) -> Prog
             "isolation.level": "read_committed",
             "enable.partition.eof": "true",
             "fetch.wait.max.ms": "10",
-        }
+            "log_level": "0",
+        },
+        logger=_ITS_LOG,
     )
     try:
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
@@ -75,6 +80,9 @@ def read(properties: Mapping[str, str], topic: str, name: str, end: int) -> Prog
                 at = (message.offset() or 0) + 1
             elif message and error and error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
                 at = message.offset() or 0
+            elif error and error.code() in _REFUSALS:
+                msg = f"topic {topic}, which says how far the delivery {name} is, cannot be read: {error.str()}"
+                raise ZyncError(msg)
     finally:
         consumer.close()
     return _parsed(found, topic, name) if found else None

@@ -25,13 +25,18 @@ class ProgressTopic:
     name: str
     brokers: Brokers
 
-    def read(self) -> Progress | None:
-        """What it says: final once our sender is the only one. None where it says nothing of this delivery yet."""
-        return read(self.properties, self.topic, self.name, self.brokers.end(Source(self.topic, 0)))
+    def read(self, *, final: bool) -> Progress | None:
+        """What it says; None where it says nothing of this delivery yet.
 
-    def read_for(self, staging: DeltaTable, cursor: Cursor) -> Progress | None:
+        `final`: with what is not committed yet, which is waited for; it is final once our sender is the only one.
+        """
+        place = Source(self.topic, 0)
+        end = self.brokers.end(place) if final else self.brokers.bounds([place])[place].stable
+        return read(self.properties, self.topic, self.name, end)
+
+    def read_for(self, staging: DeltaTable, cursor: Cursor, *, final: bool) -> Progress | None:
         """`read`, of the delivery of that staging. UsageError, ZyncError where it is of another, or of an older one."""
-        found, staging_id = self.read(), str(staging.metadata().id)
+        found, staging_id = self.read(final=final), str(staging.metadata().id)
         if found and found.staging != staging_id:
             msg = (
                 f"the delivery {self.name} is of another staging (id {found.staging}, through sync {found.sync}) than "

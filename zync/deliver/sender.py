@@ -30,8 +30,18 @@ _LASTING = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    KafkaError.INVALID_TRANSACTION_TIMEOUT,
 )
 """What no second try mends."""
+_HINTS = {
+    KafkaError.MSG_SIZE_TOO_LARGE: "deliver.kafka.properties: message.max.bytes; and the topic's max.message.bytes",
+    KafkaError.INVALID_RECORD: "a topic that is compacted takes none without a key",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "it needs WRITE on the topics of all outputs, and on the progress topic",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "it needs WRITE on the transactional id of the delivery's name",
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: "the brokers' transaction.max.timeout.ms is less",
+}
+_PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)  # noqa: SLF001 - the library's public names
+"""What is reported of messages that were thrown away for what happened to another."""
 _ABORT_SECONDS = 5
 _REPORT_SECONDS = 1.0
 _DEFAULTS = {
@@ -174,20 +184,21 @@ class Sender:
         self._hear_why()
         refused, where = self._refused or (found, "")
         if refused.code() in _LASTING:
-            large = refused.code() == KafkaError.MSG_SIZE_TOO_LARGE
-            hint = " (deliver.kafka.properties: message.max.bytes; and the topic's max.message.bytes)" if large else ""
-            said = f"{where or self._name}: {refused.str()}{hint}"
+            hint = f" ({hint})" if (hint := _HINTS.get(refused.code())) else ""
+            said = f"{where or f'delivery {self._name}'}: {refused.str()}{hint}"
             return ZyncError(f"{said}. Nothing of that transaction is in Kafka")
         return AgainError(f"{where}: {refused.str()}" if where else text)
 
     def _hear_why(self) -> None:
         """Takes the report of the message that was refused, which may come after the error that it makes elsewhere."""
         last = time.monotonic() + _REPORT_SECONDS
-        while not self._refused and time.monotonic() < last:
-            self._producer.poll(0.1)
+        with contextlib.suppress(KafkaException):  # the fatal error that this is about
+            while not self._refused and time.monotonic() < last:
+                self._producer.poll(0.1)
 
     def _on_delivery(self, error: KafkaError | None, message: Any) -> None:
-        self._refused = self._refused or (error and (error, _place(message.topic(), message.key())))
+        if error and error.code() not in _PURGED:
+            self._refused = self._refused or (error, _place(message.topic(), message.key()))
 
 
 def _place(topic: str, key: str | bytes | None) -> str:

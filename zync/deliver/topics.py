@@ -168,7 +168,10 @@ def _make(brokers: Brokers, name: str, wanted: DeliveredTopic) -> bool:
 
 def _found(brokers: Brokers, name: str) -> _Found:
     try:
-        topic = brokers.admin.list_topics(timeout=_TIMEOUT).topics[name]
+        topic = brokers.admin.list_topics(timeout=_TIMEOUT).topics.get(name)
+        if topic is None:
+            msg = f"topic {name} at {brokers.servers} is there, and this user may not look at it (DESCRIBE)"
+            raise ZyncError(msg)
         resource = ConfigResource(ResourceType.TOPIC, name)
         config = brokers.admin.describe_configs([resource], request_timeout=_TIMEOUT)[resource].result(_TIMEOUT + 5)
     except KafkaException as error:
