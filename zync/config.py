@@ -13,6 +13,7 @@ from typing import Literal
 
 from zync.errors import UsageError
 
+_NO_SECRET = 3
 RESERVED_TOPIC = "__zync"
 """The topic of records that operators' commands append to raw."""
 PROGRESS_TOPIC = "__zync_progress"
@@ -219,6 +220,16 @@ class Limits:
         return int(given * settled) if isinstance(given, float) else given
 
 
+def _forms(value: str) -> list[str]:
+    """How a value may stand in an error: as it is, as Python, SQL or JSON quote it, and line by line."""
+    found = {value, *value.splitlines()}
+    for one in [*found]:
+        python = repr(f'"{one}')[2:-1]
+        sql = one.replace("\\", "\\\\")
+        found |= {python, python.replace("\\'", "'"), sql, sql.replace("'", "\\'"), json.dumps(one)[1:-1]}
+    return sorted((one for one in found if len(one) > _NO_SECRET), key=len, reverse=True)
+
+
 @dataclass(frozen=True)
 class Config:
     """The whole of `zync.yaml`. Paths are absolute; `${NAME}` and `${file:PATH}` have been read: `elsewhere`."""
@@ -245,8 +256,8 @@ class Config:
         """
         places = (self.lake, self.kafka.get("bootstrap.servers"))
         for value in sorted(self.elsewhere, key=len, reverse=True):
-            if len(value) > 3 and value not in places:  # noqa: PLR2004
-                text = text.replace(value, self.elsewhere[value])
+            for form in _forms(value) if value not in places else ():
+                text = text.replace(form, self.elsewhere[value])
         return text
 
     @property

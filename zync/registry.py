@@ -49,7 +49,10 @@ class Registry:
         self._context = _tls(access) if access.url.startswith("https:") else None
 
     def schema(self, number: int) -> Schema | None:
-        """The schema of that id; None where the registry has none. ZyncError where it does not answer."""
+        """The schema of that id; None where the registry has none.
+
+        UsageError where it refers to one that the registry does not have any more; ZyncError where no answer comes.
+        """
         if number not in self._known:
             found = self._ask(f"schemas/ids/{number}")
             if found is None:
@@ -70,7 +73,10 @@ class Registry:
             name, subject, version = str(one["name"]), str(one["subject"]), int(one["version"])
             if (name, subject, version) in into:
                 continue
-            found = self._version(subject, version)
+            found = self._ask(f"{_of_subject(subject)}/{version}?deleted=true")  # which readers may need all the same
+            if found is None:
+                msg = f"it refers to version {version} of {subject!r}, which the registry does not have any more"
+                raise UsageError(msg)
             self._refer(found, into)
             into[name, subject, version] = str(found["schema"])
 

@@ -254,6 +254,7 @@ def test_check_with_data_takes_a_raw_with_more_that_is_bad_than_one_sync_may_hav
     assert json.loads(warm("check", "--data", "raw", "--json", cwd=demo).stdout)["difference"] is None
 
 
+@pytest.mark.parametrize("secret", ["sup3rsecret", "a\"b'c\\d-sup3rsecret", "first\nsup3rsecret"])
 @pytest.mark.parametrize(
     ("config", "command"),
     [
@@ -261,12 +262,14 @@ def test_check_with_data_takes_a_raw_with_more_that_is_bad_than_one_sync_may_hav
         ("kafka: {bootstrap.servers: 'localhost:9', security.protocol: '${PW}'}\n", "status"),
         ("topics: {t: {id: value:txn}}\ntransactions: {done: 'count(*) = ${PW}'}\n", "check"),
         ("topics: {t: {id: value:txn}}\ntransactions: {done: 'count(*) = ${PW}'}\n", "check --debug"),
+        ("topics: {t: {id: 'value:txn = ( ${PW}'}}\ntransactions: {done: 'true'}\n", "check --debug"),
     ],
 )
 def test_no_error_says_what_was_read_from_the_environment(
-    tmp_path: Path, warm: Any, monkeypatch: pytest.MonkeyPatch, config: str, command: str
+    tmp_path: Path, warm: Any, monkeypatch: pytest.MonkeyPatch, config: str, command: str, secret: str
 ) -> None:
-    monkeypatch.setenv("PW", "sup3rsecret")
+    """Nor in the way that an error quotes it."""
+    monkeypatch.setenv("PW", secret)
     (tmp_path / "zync.yaml").write_text(config)
     (tmp_path / "in.jsonl").write_text('{"topic":"t","value":{}}')
     warm("load", "raw", "in.jsonl", cwd=tmp_path)

@@ -504,6 +504,44 @@ def test_a_registry_that_hangs_is_not_waited_for_and_one_that_answers_is_asked_o
     assert asked == [f"/schemas/ids/{number}" for number in range(1, 6)]
 
 
+def test_what_a_schema_refers_to_may_have_been_deleted(pipeline: Pipeline) -> None:
+    """Softly, which readers are to ask for all the same; or for good, of which only its own records know."""
+    paid = record("bank.Paid", txn="int", n="int", it="bank.Money")
+    answers: dict[str, dict[str, Any]] = {
+        f"/schemas/ids/{number}": {
+            "schema": json.dumps(paid),
+            "references": [{"name": "bank.Money", "subject": subject, "version": 1}],
+        }
+        for number, subject in ((7, "soft"), (8, "hard"))
+    }
+    answers["/subjects/soft/versions/1?deleted=true"] = {"schema": json.dumps(record("bank.Money", amount="int"))}
+    gone = {"error_code": 40402, "message": "Version not found"}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path in answers else 404)
+            self.end_headers()
+            self.wfile.write(json.dumps(answers.get(self.path, gone)).encode())
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer(("localhost", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    pipeline.change(
+        registry=RegistryAccess(f"http://localhost:{server.server_port}"),
+        formats=Formats(value="avro"),
+    )
+    pipeline.rules(out="SELECT seqno, value:it.amount::int AS amount FROM a")
+    put(pipeline, *(("a", None, framed(number, bytes([2, 2, 2 * number]))) for number in (7, 8)))
+    try:
+        assert pipeline.sync().set_aside == {"quarantined": 1}
+    finally:
+        server.shutdown()
+    assert pipeline.values() == [{"amount": 7}]
+    (reason,) = reasons(pipeline)
+    assert "schema 8 cannot be used: it refers to version 1 of 'hard', which the registry does not have any" in reason
+
+
 def test_files_for_tls_that_are_none_are_named(tmp_path: Path) -> None:
     (tmp_path / "no.pem").write_text("no certificate")
     for files in ({"ca": tmp_path / "no.pem"}, {"certificate": tmp_path / "no.pem"}):

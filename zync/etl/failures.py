@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -195,18 +195,22 @@ class _Trial:
         }
 
 
-def check_limit(limit: int, failures: Sequence[Failure], faulty: int = 0) -> None:
+def check_limit(
+    limit: int, failures: Sequence[Failure], faulty: int = 0, first_faulty: Callable[[], Failure] | None = None
+) -> None:
     """DataError when one sync would set aside more than `limit`.
 
-    `failures`: transactions; `faulty`: records that belong to none, counted beside them.
+    `failures`: transactions; `faulty`: records that belong to none, counted beside them, the first of which is asked
+    for where it is to be told of.
     """
     if len(failures) + faulty <= limit:
         return
     counts = [amount(faulty, "record")] if faulty else []
     what = " and ".join([*counts, f"at least {amount(len(failures), 'transaction')}"] if failures else counts)
-    first = failures[0] if failures else None
+    first = failures[0] if failures else first_faulty() if first_faulty else None
     by = f" by rule {first.rule}" if first and first.rule else ""
-    example = f"; the first transaction, of seqno {first.seqno}{by}: {first.reason.rstrip('.')}" if first else ""
+    one = "transaction" if failures else "record"
+    example = f"; the first {one}, of seqno {first.seqno}{by}: {first.reason.rstrip('.')}" if first else ""
     msg = (
         f"more than {limit} would go to quarantine ({what}), so nothing was committed{example}. Mend the rule or "
         "the config (`zync check`), or raise limits.max_quarantined"

@@ -67,8 +67,8 @@ def schemas(spark: "SparkSession", rows: "DataFrame", access: RegistryAccess, ki
     files: dict[int, bytes] = {}
     for row in rows.where(is_framed(column)).selectExpr(f"{schema_id(column)} AS id").distinct().collect():
         number = row["id"]
-        schema = asked.schema(number) if number < _IDS_END else None
         try:
+            schema = asked.schema(number) if number < _IDS_END else None
             if schema is None:
                 found.problems[number] = f"the schema registry knows no schema {number}"
                 unknown += 1

@@ -61,8 +61,15 @@ def judge(sync: Sync) -> Sync:
         sync = replace(sync, settling=there(sync.settling).coalesce(1))
     discarded = set(summary.discarded)
     failures = tuple(Failure(seqno, reason) for seqno, reason in summary.tainted if seqno not in discarded)
-    check_limit(sync.limit, failures, summary.faulty)
+    check_limit(sync.limit, failures, summary.faulty, lambda: _first_faulty(there(sync.assembled)))
     return replace(sync, failures=failures)
+
+
+def _first_faulty(assembled: Assembled) -> Failure:
+    """The first record by itself with which something is wrong: there is one."""
+    faulty = assembled.rows.where("fate = 'alone' AND fault <> 'ignored'")
+    (row,) = faulty.selectExpr("min(struct(seqno, fault)) AS first").collect()
+    return Failure(row["first"]["seqno"], row["first"]["fault"])
 
 
 def _in_turn(sync: Sync) -> Sync:
