@@ -82,7 +82,7 @@ def rows_of(result: "DataFrame") -> list[str]:
     if alike := [one for one, count in Counter(map(str.lower, result.columns)).items() if count > 1]:
         msg = f"{alike[0]!r} is the name of several columns: give each its own (AS) for --json"
         raise UsageError(msg)
-    return [row[0] for row in _collect(result, as_json(result.columns))]
+    return [row[0] for row in _collect(result, as_json([*map(name, result.columns)]))]
 
 
 def table_of(result: "DataFrame") -> str:

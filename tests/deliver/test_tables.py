@@ -24,6 +24,7 @@ from zync.deliver import apply, key_range, snapshots, tables, writer
 from zync.deliver.columns import is_wider
 from zync.deliver.snapshots import Snapshot
 from zync.errors import OwnedError, UsageError, ZyncError
+from zync.etl.explain import explain
 from zync.ingest.raw import ensure_raw
 from zync.lake import open_table
 from zync.maintain import maintain
@@ -492,9 +493,9 @@ def test_views_have_names_that_spark_takes() -> None:
     found = Snapshot(1, snapshots.now(), "id", {"a.b-c": 1, "a_b.c": 2, "A_B_C": 3, "x": 4})
     views = [one.split("`")[1::2] for one in snapshots.views(found, "/lake")]
     assert views == [
-        ["a_b_c", "/lake/a.b-c"],
-        ["a_b_c_2", "/lake/a_b.c"],
-        ["A_B_C_3", "/lake/A_B_C"],
+        ["A_B_C", "/lake/A_B_C"],
+        ["a_b_c_2", "/lake/a.b-c"],
+        ["a_b_c_3", "/lake/a_b.c"],
         ["x", "/lake/x"],
     ]
 
@@ -636,7 +637,9 @@ def test_columns_may_come_and_go_and_types_may_not_change(lake: Lake) -> None:
         (one["id"], one["note"], one["balance"] and int(one["balance"]), one["more"]) for one in lake.rows("accounts")
     ]
     assert found == [(1, "b", None, None), (2, None, 2, 7), (4, None, None, None)]
-    lake.config("", ACCOUNTS.replace("value:id::int", "value:id::smallint"))
+    lake.config("deliver: {tables: {}}\n", ACCOUNTS.replace("value:id::int", "value:id::smallint"))
+    with pytest.raises(UsageError, match=r"has it as int: cast it in the rule, before a sync makes it so"):
+        explain(lake.spark, load(lake.staging.folder / "zync.yaml"))
     lake.staging.sync([[account(3, "3")]])
     with pytest.raises(UsageError, match=r"make 'id' a smallint, and the table at .* has it as int"):
         lake.deliver()
@@ -847,3 +850,38 @@ def test_files_are_as_the_users_umask_says(lake: Lake) -> None:
     found = {path.stat().st_mode & 0o777 for path in lake.folder.rglob("*") if path.is_file()}
     folders = {path.stat().st_mode & 0o777 for path in lake.folder.rglob("*") if path.is_dir()}
     assert (found, folders) == ({0o640}, {0o750})
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("partition_by: [code]", r"partition_by: 'code' is binary, by which Delta does not lay out a table"),
+        ("partition_by: [a.b]", r"partition_by: 'a.b' has a dot in its name"),
+        ("cluster_by: [yes]", r"cluster_by: 'yes' is boolean, by which Delta does not lay out a table"),
+        ("cluster_by: [id, n1, n2, n3, n4]", r"Delta clusters by 4 columns at most, not 5"),
+    ],
+)
+def test_what_a_table_cannot_be_laid_out_by_is_said_before_there_is_one(lake: Lake, said: str, why: str) -> None:
+    more = "unhex(value:b::string) AS code, value:x::int AS `a.b`, true AS yes, 1 AS n1, 1 AS n2, 1 AS n3, 1 AS n4"
+    lake.config(f"deliver: {{tables: {{accounts: {{{said}}}}}}}\n", accounts=f"{ACCOUNTS}, {more}")
+    lake.staging.sync([[account(1, "1")]])
+    with pytest.raises(UsageError, match=why):
+        lake.deliver()
+    with pytest.raises(UsageError, match=why):
+        explain(lake.spark, load(lake.staging.folder / "zync.yaml"))
+    assert not (lake.folder / "accounts").exists()
+
+
+def test_a_key_may_have_a_dot_in_its_name(lake: Lake) -> None:
+    select = "SELECT seqno, value:id::int AS `a.b`, value:balance::int AS balance"
+    for kind in ("history", "upsert"):
+        lake.config(f"deliver: {{tables: {{accounts: {{apply: {kind}}}}}}}\n", accounts=select, key='"a.b"')
+        rows = [("accounts", '{"a.b":1}', f'{{"a.b":1,"balance":{n}}}') for n in (1, 2)]
+        for one in rows:
+            lake.staging.sync([[one]])
+            lake.deliver()
+        found = DeltaTable(str(lake.folder / "accounts")).to_pyarrow_table().sort_by("_seqno").to_pylist()
+        assert [one["balance"] for one in found] == ([1, 2] if kind == "history" else [2])
+        shutil.rmtree(lake.folder)
+        shutil.rmtree(lake.staging.path)
+        lake.staging.offsets, lake.staging.seqno = {}, 0

@@ -674,6 +674,16 @@ def test_what_is_in_flight_survives_full_sets_and_restarts(
     assert pipeline.values() == [{"x": one} for one in (1, 2, 3, 4, 0, 9)]
 
 
+def test_a_key_has_one_zero(pipeline: Pipeline, txn: Any) -> None:
+    """Text tells 0.0 from -0.0, and the MERGE that brings rows into a table does not."""
+    zero = "CASE WHEN value:x::int = 1 THEN double('-0.0') ELSE 0D END"
+    pipeline.rules(out=f"SELECT seqno, {zero} AS id, CAST({zero} AS FLOAT) AS id2, value:x::int AS x FROM a")  # noqa: S608
+    pipeline.change(outputs=tuple(replace(one, key=("id", "id2")) for one in pipeline.config.outputs))
+    pipeline.load(("a", txn(1, x=1)), ("a", txn(2, x=2)))
+    pipeline.sync()
+    assert {row["key"] for row in pipeline.of("output")} == {'{"id":0.0,"id2":0.0}'}
+
+
 def test_order_and_delete_and_key_shape_the_output(pipeline: Pipeline, txn: Any) -> None:
     pipeline.rules(
         out="SELECT seqno, -value:x::int AS _order, value:x::int AS k, value:x::int = 2 AS _delete, "

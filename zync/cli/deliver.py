@@ -128,7 +128,7 @@ def snapshot(
     from zync.deliver import snapshots, tables
 
     folder = locate(tables.FOLDER, read_config(config, lake).lake)
-    found = snapshots.at(f"{folder}/{snapshots.NAME}", _moment(at) if at else None)
+    found = snapshots.at(f"{folder}/{snapshots.NAME}", None if at is None else _moment(at))
     made = snapshots.views(found, folder) if as_views else []
     values = {**asdict(found), **({"sql": made} if as_views else {})}
     Output(as_json=as_json).result(values, "\n".join(made) if as_views else _named(found))
@@ -136,7 +136,7 @@ def snapshot(
 
 def _moment(text: str) -> "int | datetime":
     """A sync, or a time in ISO 8601 (UTC where it says no zone)."""
-    if text.isdecimal():
+    if text.isascii() and text.isdecimal():
         return int(text)
     try:
         found = datetime.fromisoformat(text.replace("Z", "+00:00"))
@@ -148,7 +148,7 @@ def _moment(text: str) -> "int | datetime":
 
 def _named(found: "Snapshot") -> str:
     tables = ", ".join(f"{topic} version {version}" for topic, version in found.versions.items())
-    return f"sync {found.sync:,} ({found.at:%Y-%m-%d %H:%M:%S} UTC): {tables}"
+    return f"sync {found.sync:,} ({found.at:%Y-%m-%dT%H:%M:%S.%f}Z): {tables}"
 
 
 def _said(done: "Delivered") -> str:

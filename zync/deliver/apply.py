@@ -219,7 +219,7 @@ class _Apply:
         )
         if not self.is_new:
             rows = self.spark.read.format("delta").load(self.target.location)
-            same = [rows[one].eqNullSafe(keys[one]) for one in self.target.key]
+            same = [rows[name(one)].eqNullSafe(keys[name(one)]) for one in self.target.key]
             kept = rows.join(keys, same, "left_semi")
         kept.select(*map(name, columns)).createOrReplaceTempView("kept")
 

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from zync.deliver.target import Target, check_columns
+from zync.deliver import left_out
+from zync.deliver.target import OWN, PLACE, Target, check_columns
 from zync.errors import UsageError
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructField, StructType
 
 
 def as_made(target: Target, syncs: Mapping[int, Mapping[str, Any]]) -> Target:
@@ -35,8 +36,7 @@ def as_made(target: Target, syncs: Mapping[int, Mapping[str, Any]]) -> Target:
                 msg = (
                     f"output {target.topic}: sync {sync} made {one.name!r} as {one.dataType.simpleString()}, and by "
                     f"the rules, as read here, it is {there.name!r}, {there.dataType.simpleString()}: let them make it "
-                    "so again; or `zync replay` makes a staging by the rules of now, for a lake of its own; or, if "
-                    "they were changed since this began, begin again"
+                    f"so again, or, if they were changed since this began, begin again. {_MADE_SO}"
                 )
                 raise UsageError(msg)
     if len(fields) == len(target.columns.fields):
@@ -46,6 +46,53 @@ def as_made(target: Target, syncs: Mapping[int, Mapping[str, Any]]) -> Target:
     return found
 
 
+def changes(target: Target, there: "StructType") -> "tuple[dict[str, DataType], list[StructField], list[str]]":
+    """What has to become of a table that has the columns `there`, for the rules: (wider types, new columns, dropped).
+
+    UsageError where a column is of another type otherwise, or a change is unwanted.
+    """
+    types = {one.name: one.dataType for one in there.fields}
+    of_name = {one.lower(): one for one in types}
+    rules = f"the rules of output {target.topic}"
+    wider = {}
+    for one in target.columns.fields:
+        if (known := of_name.get(one.name.lower(), one.name)) != one.name:
+            msg = f"{rules} select {one.name!r}, and the table at {target.location} has {known!r}: call it that"
+            raise UsageError(msg)
+        was = types.get(one.name, one.dataType)
+        if was == one.dataType:
+            continue
+        widens = is_wider(one.dataType, was, is_key=one.name in target.key)
+        if not widens or target.said.schema_changes == "fail":
+            fails = "schema_changes is fail: " if widens else ""
+            msg = (
+                f"{rules} make {one.name!r} a {one.dataType.simpleString()}, and the table at {target.location} has it "
+                f"as {was.simpleString()}: {fails}cast it in the rule, before a sync makes it so. {_MADE_SO}"
+            )
+            raise UsageError(msg)
+        wider[one.name] = one.dataType
+    more = [one for one in target.columns.fields if one.name not in types]
+    if more and target.said.schema_changes == "fail":
+        msg = (
+            f"{rules} select {more[0].name!r}, which the table at {target.location} does not have, and schema_changes "
+            "is fail"
+        )
+        raise UsageError(msg)
+    own = {*PLACE, *OWN.get(target.apply, ()), left_out.COLUMN}
+    dropped = [one for one in types if one not in target.columns.names and one not in own]
+    if dropped and target.said.schema_changes == "fail":
+        msg = (
+            f"{rules} do not select {dropped[0]!r} any more, which the table at {target.location} has, and "
+            "schema_changes is fail"
+        )
+        raise UsageError(msg)
+    return wider, more, dropped
+
+
+_MADE_SO = (
+    "Where one has: `zync replay raw --into staging2` makes a staging by the rules of now; take the folder of the "
+    "tables away, and `zync sync-to tables staging2`"
+)
 _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 _EXACT_IN_DOUBLE = ("byte", "short", "integer")
 

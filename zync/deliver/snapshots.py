@@ -110,7 +110,7 @@ def views(snapshot: Snapshot, folder: str) -> list[str]:
     with a number where two would be alike.
     """
     made, taken = [], set()
-    for topic, version in snapshot.versions.items():
+    for topic, version in sorted(snapshot.versions.items()):
         plain = _NOT_IN_VIEWS.sub("_", topic)
         view = next(one for one in chain([plain], (f"{plain}_{n}" for n in count(2))) if one.lower() not in taken)
         taken.add(view.lower())

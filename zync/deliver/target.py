@@ -30,6 +30,15 @@ _NOT_IN_NAMES = re.compile(r"[ ,;{}()\n\t=]")
 """What Delta has in no column's name (without column mapping, which not all read)."""
 _UPKEEP = ("OPTIMIZE", "VACUUM START", "VACUUM END", "REORG")
 """What others may do to a table: the rows are the same afterwards."""
+_NUMBERS = ("byte", "short", "integer", "long", "bigint", "decimal", "float", "double")
+_TIMES = ("date", "timestamp", "timestamp_ntz")
+_LAYOUT = {
+    # Binary is written as the text that it may not be, and read back so.
+    "partition_by": ("string", "boolean", *_NUMBERS, *_TIMES),
+    "cluster_by": ("string", *_NUMBERS, *_TIMES),
+}
+"""The types of columns that tables can be laid out by."""
+_CLUSTERED_MOST = 4
 ANEW = "take the folder of the tables away, to have all made anew"
 CLUSTERED_BY = "zync.cluster_by"
 TAG = '{"zync":'
@@ -114,12 +123,30 @@ def check_columns(target: Target, of: str) -> None:
         if one.name in target.key and isinstance(one.dataType, ArrayType | MapType | VariantType):
             msg = f"{of}: column {one.name!r} is {one.dataType.simpleString()}, by which no row is found: cast it"
             raise UsageError(msg)
-    names = {*(one.lower() for one in target.columns.names), *PLACE, *OWN.get(target.apply, ())}
-    for clause in ("partition_by", "cluster_by"):
-        for column in getattr(target.said, clause):
-            if column.lower() not in names:
-                msg = f"deliver.tables.{target.topic}.{clause}: {column!r} is no column of it: {sorted(names)}"
+    _check_layout(target)
+
+
+def _check_layout(target: Target) -> None:
+    """UsageError where the table cannot be laid out by the columns that the config says."""
+    types = {one.name.lower(): one.dataType.typeName() for one in target.columns}
+    types |= dict.fromkeys((*PLACE, *OWN.get(target.apply, ())), "bigint")
+    for clause, suited in _LAYOUT.items():
+        asked = getattr(target.said, clause)
+        where = f"deliver.tables.{target.topic}.{clause}"
+        for column in asked:
+            kind = types.get(column.lower())
+            if kind is None:
+                msg = f"{where}: {column!r} is no column of it: {sorted(types)}"
                 raise UsageError(msg)
+            if kind not in suited:
+                msg = f"{where}: {column!r} is {kind}, by which Delta does not lay out a table: take another"
+                raise UsageError(msg)
+            if clause == "partition_by" and "." in column:
+                msg = f"{where}: {column!r} has a dot in its name, which Delta splits it at: name it otherwise"
+                raise UsageError(msg)
+        if clause == "cluster_by" and len(asked) > _CLUSTERED_MOST:
+            msg = f"{where}: Delta clusters by {_CLUSTERED_MOST} columns at most, not {len(asked)}"
+            raise UsageError(msg)
 
 
 def through(target: Target, staging: str) -> int:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from zync.deliver import left_out
-from zync.deliver.columns import is_wider
-from zync.deliver.target import APP, CLUSTERED_BY, OWN, PLACE, Target
-from zync.errors import UsageError
+from zync.deliver.columns import changes
+from zync.deliver.target import APP, CLUSTERED_BY, Target
 from zync.lake import ensure_table, open_table
 from zync.sql import literal, name
 
@@ -46,44 +45,7 @@ class Writer:
         target = self.target
         self._complete()
         rows = self.spark.read.format("delta").load(target.location)
-        there = {one.name: one.dataType for one in rows.schema.fields}
-        of_name = {one.lower(): one for one in there}
-        wider = {}
-        for one in target.columns.fields:
-            if (known := of_name.get(one.name.lower(), one.name)) != one.name:
-                msg = (
-                    f"the rules of output {target.topic} select {one.name!r}, and the table at {target.location} has "
-                    f"{known!r}: call it that"
-                )
-                raise UsageError(msg)
-            was = there.get(one.name, one.dataType)
-            if was == one.dataType:
-                continue
-            widens = is_wider(one.dataType, was, is_key=one.name in target.key)
-            if not widens or target.said.schema_changes == "fail":
-                fails = "schema_changes is fail: " if widens else ""
-                msg = (
-                    f"the rules of output {target.topic} make {one.name!r} a {one.dataType.simpleString()}, and the "
-                    f"table at {target.location} has it as {was.simpleString()}: {fails}cast it in the rule, or "
-                    "take the folder of the tables away, to have all made anew"
-                )
-                raise UsageError(msg)
-            wider[one.name] = one.dataType
-        more = [one for one in target.columns.fields if one.name not in there]
-        if more and target.said.schema_changes == "fail":
-            msg = (
-                f"the rules of output {target.topic} select {more[0].name!r}, which the table at {target.location} "
-                "does not have, and schema_changes is fail"
-            )
-            raise UsageError(msg)
-        own = {*PLACE, *OWN.get(target.apply, ()), left_out.COLUMN}
-        dropped = [one for one in there if one not in target.columns.names and one not in own]
-        if dropped and target.said.schema_changes == "fail":
-            msg = (
-                f"the rules of output {target.topic} do not select {dropped[0]!r} any more, which the table at "
-                f"{target.location} has, and schema_changes is fail"
-            )
-            raise UsageError(msg)
+        wider, more, dropped = changes(target, rows.schema)
         if wider:
             self._rewrite(rows.withColumns({column: rows[name(column)].cast(kind) for column, kind in wider.items()}))
         if more:

@@ -10,6 +10,8 @@ from zync.etl.columns import Made, columns_by_topic
 from zync.etl.rules import VIEW_COLUMNS, bind_lookups, bind_views, rule_texts, run_rules
 from zync.etl.transform import made_alike
 from zync.frames import local, read_parquet
+from zync.lake import open_table
+from zync.places import locate
 from zync.transactions.assemble import state_types
 from zync.transactions.decode import RAW_COLUMNS, Decoder
 from zync.transactions.done import Done, understand
@@ -50,6 +52,8 @@ def explain(spark: "SparkSession", config: Config) -> Pipeline:
     empty, made = rules_over_nothing(spark, config, done)
     made_alike(made)
     _check_formats(config, made)
+    if config.deliver.tables is not None:
+        _check_tables(spark, config, made)
     return Pipeline(
         topics=[
             {
@@ -103,6 +107,17 @@ def _check_formats(config: Config, made: Made) -> None:
             if formats[topic, part] != "json":
                 kind = getattr(columns, part).jsonValue()
                 in_format(formats[topic, part], kind, config.kafka_delivery.target(topic), part)
+
+
+def _check_tables(spark: "SparkSession", config: Config, made: Made) -> None:
+    """UsageError where tables cannot have what rules make, or those that are there cannot take it."""
+    from zync.deliver import columns, tables  # noqa: PLC0415
+    from zync.deliver.target import targets  # noqa: PLC0415
+
+    for target in targets([*made], config.deliver.tables or {}, locate(tables.FOLDER, config.lake)).values():
+        table = open_table(target.location)
+        if table is not None and table.version():
+            columns.changes(target, spark.read.format("delta").load(target.location).schema)
 
 
 def _id(topic: Topic, config: Config) -> str:

@@ -201,7 +201,7 @@ def _python_rule(rule: OutputRule) -> Any:
 def output_rows(made: "DataFrame", rule: OutputRule, number: int) -> "DataFrame":
     """A rule's result as (topic, seqno, _order, rule, key, value): JSON text, columns in the order selected."""
     columns = [column for column in made.columns if column not in RESERVED]
-    value = as_json(columns) if columns else "'{}'"
+    value = as_json([*map(name, columns)]) if columns else "'{}'"
     if DELETE in made.columns:
         value = f"CASE WHEN NOT coalesce({DELETE}, false) THEN {value} END"
     without = f"rule {rule.name} makes a row whose seqno is null: of which transaction is it?"
@@ -211,11 +211,19 @@ def output_rows(made: "DataFrame", rule: OutputRule, number: int) -> "DataFrame"
         f"coalesce(CAST({SEQNO} AS BIGINT), CAST(raise_error({literal(without)}) AS BIGINT)) AS {SEQNO}",
         f"{ORDER if ORDER in made.columns else 'NULL'} AS {ORDER}",
         f"{number} AS rule",
-        f"CAST({as_json(rule.key) if rule.key else 'NULL'} AS STRING) AS key",
+        f"CAST({as_json(_key(made, rule)) if rule.key else 'NULL'} AS STRING) AS key",
         f"CAST({value} AS STRING) AS value",
     )
 
 
-def as_json(columns: Sequence[str]) -> str:
-    """The SQL expression of a JSON object with those columns, in that order."""
-    return f"to_json(struct({', '.join(map(name, columns))}), {options(JSON_OPTIONS)})"
+def _key(made: "DataFrame", rule: OutputRule) -> list[str]:
+    """The key's columns. Of 0.0 and -0.0, which are equal, it has but one, as it is compared as text, too."""
+    zeros = {"float": "0F", "double": "0D"}
+    kinds = {one.name.lower(): one.dataType.typeName() for one in made.schema.fields}
+    zero = {one: zeros.get(kinds.get(one.lower(), "")) for one in rule.key}
+    return [f"{name(one)} + {zero[one]} AS {name(one)}" if zero[one] else name(one) for one in rule.key]
+
+
+def as_json(fields: Sequence[str]) -> str:
+    """The SQL expression of a JSON object with those fields (SQL, named), in that order."""
+    return f"to_json(struct({', '.join(fields)}), {options(JSON_OPTIONS)})"
