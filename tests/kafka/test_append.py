@@ -3,6 +3,7 @@
 import multiprocessing
 import shutil
 import time
+from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from tests.conftest import TopicMaker, produce
+from tests.conftest import TopicMaker, produce, rows
 from tests.kafka.conftest import Lake, batch, value
 from zync.config import Config
 from zync.errors import UsageError
@@ -242,6 +243,11 @@ def test_three_processes_that_commit_at_once_lose_nothing_and_leave_no_hole(tmp_
     shared = lake.offsets("shared")
     assert shared == [*range(len(shared))]
     assert len(shared) >= 2
+    for version in range(lake.table().version() + 1):  # at none a batch is partly there
+        found = rows(Path(lake.raw), version)
+        assert [row["seqno"] for row in found] == [*range(1, len(found) + 1)]
+        counts = Counter(Source(row["kafka"]["topic"], row["kafka"]["partition"]) for row in found)
+        assert not [source for source, count in counts.items() if count % 2]
 
 
 def make_tables(locations: list[str], ready: Any) -> None:
