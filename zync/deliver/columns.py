@@ -12,6 +12,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType
 
 
+_MADE_SO = (
+    "Where one has: `zync replay raw --into staging2` makes a staging by the rules of now; take the folder of the "
+    "tables away, and `zync sync-to tables staging2`"
+)
+
+
 def as_made(target: Target, syncs: Mapping[int, Mapping[str, Any]]) -> Target:
     """The table as rows of those syncs want it: with the columns that they have and the rules, as read here, have not.
 
@@ -89,10 +95,6 @@ def changes(target: Target, there: "StructType") -> "tuple[dict[str, DataType], 
     return wider, more, dropped
 
 
-_MADE_SO = (
-    "Where one has: `zync replay raw --into staging2` makes a staging by the rules of now; take the folder of the "
-    "tables away, and `zync sync-to tables staging2`"
-)
 _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 _EXACT_IN_DOUBLE = ("byte", "short", "integer")
 

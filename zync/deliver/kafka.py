@@ -240,11 +240,11 @@ class _Run:
                 self.measure(self.progress.sync, newest)
                 if group and time.monotonic() - self.looked > _LOOK_AT_TOPICS_SECONDS:
                     self.look_at_topics(sender)
-            self.look_at_topics(sender)
             if group is None:
                 self.measure(newest, newest)
             self.speak(at_once=True)
             if self.delivery.until_caught_up:
+                self.look_at_topics(sender)
                 return
             version = table.version()
             while table.version() == version and not self.stop.is_set():

@@ -87,12 +87,15 @@ class Brokers:
         except KafkaException as error:
             raise bad_property(error) from error
 
-    def topics(self) -> dict[str, int]:
-        """All topics but Kafka's own, with their number of partitions. ZyncError when none answers, or lets us in."""
+    def topics(self, *, patient: bool = True) -> dict[str, int]:
+        """All topics but Kafka's own, with their number of partitions. ZyncError when none answers, or lets us in.
+
+        `patient`: an answer is waited for for some 15 seconds, not for one.
+        """
         self.admin.poll(0)
         self._refusals.clear()  # of before
         try:
-            found = self._listed().topics
+            found = self._listed(_TURNS if patient else _TURNS[:1]).topics
         except KafkaException as error:
             self.admin.poll(0)  # which hands over what went wrong meanwhile
             self.begin_anew()
@@ -115,13 +118,13 @@ class Brokers:
             self.begin_anew()
             raise ZyncError(msg) from error
 
-    def _listed(self) -> ClusterMetadata:
-        for turn in _TURNS[:-1]:
+    def _listed(self, turns: tuple[float, ...] = _TURNS) -> ClusterMetadata:
+        for turn in turns[:-1]:
             with suppress(KafkaException):
                 return self.admin.list_topics(timeout=turn)
             if self.stopping:
                 break
-        return self.admin.list_topics(timeout=0.1 if self.stopping else _TURNS[-1])
+        return self.admin.list_topics(timeout=0.1 if self.stopping else turns[-1])
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() in _REFUSALS:

@@ -61,7 +61,7 @@ class GoneTopics:
             return []
         self._asked = now
         try:
-            there = self._brokers.topics()
+            there = self._brokers.topics(patient=False)
         except RefusedError:
             raise
         except ZyncError:  # nobody answers: librdkafka says so
