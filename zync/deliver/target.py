@@ -31,11 +31,12 @@ _NOT_IN_NAMES = re.compile(r"[ ,;{}()\n\t=]")
 _UPKEEP = ("OPTIMIZE", "VACUUM START", "VACUUM END", "REORG")
 """What others may do to a table: the rows are the same afterwards."""
 _NUMBERS = ("byte", "short", "integer", "long", "bigint", "decimal", "float", "double")
+_TEXTS = ("string", "char", "varchar")
 _TIMES = ("date", "timestamp", "timestamp_ntz")
 _LAYOUT = {
     # Binary is written as the text that it may not be, and read back so.
-    "partition_by": ("string", "boolean", *_NUMBERS, *_TIMES),
-    "cluster_by": ("string", *_NUMBERS, *_TIMES),
+    "partition_by": ("boolean", *_TEXTS, *_NUMBERS, *_TIMES),
+    "cluster_by": (*_TEXTS, *_NUMBERS, *_TIMES),
 }
 """The types of columns that tables can be laid out by."""
 _CLUSTERED_MOST = 4
