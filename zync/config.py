@@ -54,8 +54,9 @@ class RegistryAccess:
 class Topic:
     """An input topic: where its records say which transaction they belong to.
 
-    `key`, `value`: their formats, where not those of `Config.formats`; `avro_schema`: a file with the schema of values
-    that are Avro without a registry's header; `compression`: what was done to values before they were sent.
+    `key`, `value`: their formats, where not those of `Config.formats`; `avro_schema`, `key_avro_schema`: files with the
+    schema of values and keys that are Avro without a registry's header; `compression`: what was done to values before
+    they were sent.
 
     `envelope`: its values are those of a Debezium connector (set by the preset, not in the file).
     """
@@ -68,8 +69,13 @@ class Topic:
     key: Format | None = None
     value: Format | None = None
     avro_schema: Path | None = None
+    key_avro_schema: Path | None = None
     compression: Literal["none", "gzip"] = "none"
     envelope: bool = field(default=False, metadata={"key": None})
+
+    def schema_file(self, part: Literal["key", "value"]) -> Path | None:
+        """The file with the Avro schema of its keys or values."""
+        return self.key_avro_schema if part == "key" else self.avro_schema
 
 
 @dataclass(frozen=True)
@@ -305,11 +311,12 @@ class Config:
             "key": self.format(topic, "key"),
             "value": self.format(topic, "value"),
             "avro_schema": topic.avro_schema and topic.avro_schema.read_text(encoding="utf-8"),
+            "key_avro_schema": topic.key_avro_schema and topic.key_avro_schema.read_text(encoding="utf-8"),
             "compression": topic.compression,
         }
-        usual = {"key": "json", "value": "json", "avro_schema": None, "compression": "none"}
+        usual = {"key": "json", "value": "json", "compression": "none"}
         said = {key: value for key, value in asdict(topic).items() if key not in formats}
-        return said | {key: value for key, value in formats.items() if value != usual[key]}
+        return said | {key: value for key, value in formats.items() if value != usual.get(key)}
 
     @property
     def kafka_delivery(self) -> KafkaDelivery:

@@ -5,6 +5,7 @@ import math
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import yaml
 
@@ -15,6 +16,8 @@ from zync.transactions.debezium import preset
 
 _TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 """A name that Kafka takes for a topic."""
+_SCHEMA_FILES: tuple[tuple[Literal["key", "value"], str], ...] = (("key", "key_avro_schema"), ("value", "avro_schema"))
+_SENDERS = {"transactional.id", "enable.idempotence", "partitioner", "delivery.report.only.error"}
 
 
 def load(path: Path) -> Config:
@@ -107,6 +110,7 @@ def _checked(config: Config, reader: Reader, node: yaml.Node | None) -> Config:
     for number, rule in enumerate(config.outputs):
         _check_rule(rule, reader, outputs.value[number] if isinstance(outputs, yaml.SequenceNode) else outputs)
     _check_deliveries(config, reader, node)
+    _check_properties(config.kafka_delivery.properties, reader, find(node, "deliver", "kafka", "properties"))
     for name, lookup in config.lookups.items():
         _check_lookup(name, lookup, reader, find(node, "lookups", name))
     most = config.limits.max_quarantined
@@ -121,13 +125,16 @@ def _checked(config: Config, reader: Reader, node: yaml.Node | None) -> Config:
 def _check_formats(config: Config, reader: Reader, node: yaml.Node | None) -> None:
     for name, topic in config.topics.items():
         at = find(node, "topics", name)
-        kinds = {config.format(topic, "key"), "json" if topic.avro_schema else config.format(topic, "value")}
-        if topic.avro_schema and config.format(topic, "value") != "avro":
-            raise reader.fail(at, f"topics.{name}.avro_schema needs value: avro")
+        kinds = set[str]()
+        for part, key in _SCHEMA_FILES:
+            kind, file = config.format(topic, part), topic.schema_file(part)
+            if file and kind != "avro":
+                raise reader.fail(at, f"topics.{name}.{key} needs {part}: avro")
+            if file and not _is_file(file):
+                raise reader.fail(at, f"the schema {file} of topic {name!r} is not there")
+            kinds |= set() if file else {kind}
         if topic.schema and config.format(topic, "value") in ("string", "bytes"):
             raise reader.fail(at, f"topics.{name}.schema is for values with fields, not {topic.value or 'these'}")
-        if topic.avro_schema and not _is_file(topic.avro_schema):
-            raise reader.fail(at, f"the schema {topic.avro_schema} of topic {name!r} is not there")
         if config.registry is None and (framed := sorted(kinds & {"avro", "protobuf", "json-schema"})):
             raise reader.fail(at, f"topic {name!r} is {framed[0]}, which needs a schema registry: say registry.url")
     _check_registry(config.registry, reader, find(node, "registry"), "registry")
@@ -158,6 +165,11 @@ def _check_rule(rule: OutputRule, reader: Reader, node: yaml.Node | None) -> Non
         raise reader.fail(node, f"the output to {rule.topic!r} needs one of sql and python")
     if rule.sql and not _is_file(rule.sql):
         raise reader.fail(node, f"the rule {rule.sql} of output {rule.topic!r} is not there")
+
+
+def _check_properties(properties: dict[str, str], reader: Reader, node: yaml.Node | None) -> None:
+    for key in sorted(_SENDERS & properties.keys()):
+        raise reader.fail(find(node, key), f"deliver.kafka.properties: {key} is zync's own to set: take it out")
 
 
 def _check_deliveries(config: Config, reader: Reader, node: yaml.Node | None) -> None:

@@ -73,6 +73,7 @@ def test_init_writes_what_runs_as_it_is_and_never_overwrites(tmp_path: Path, war
             "topics.a.value must be one of json, avro, protobuf, json-schema, connect-json, string, bytes",
         ),
         ("topics:\n  a: {id: x, avro_schema: a.avsc}\n", "topics.a.avro_schema needs value: avro"),
+        ("topics:\n  a: {id: x, key_avro_schema: a.avsc}\n", "topics.a.key_avro_schema needs key: avro"),
         ("topics:\n  a: {id: x, value: avro, avro_schema: a.avsc}\n", "a.avsc of topic 'a' is not there"),
         ("registry: {url: 'ftp://x'}\n", "zync.yaml:1: registry.url must begin with http:// or https://"),
         ("registry: {url: 'http://x', timeout: 0s}\n", "zync.yaml:1: registry.timeout must be more than nothing"),

@@ -9,7 +9,8 @@ import threading
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -885,3 +886,32 @@ def test_a_key_may_have_a_dot_in_its_name(lake: Lake) -> None:
         shutil.rmtree(lake.folder)
         shutil.rmtree(lake.staging.path)
         lake.staging.offsets, lake.staging.seqno = {}, 0
+
+
+@pytest.mark.parametrize("kind", ["upsert", "history"])
+def test_what_is_nested_may_gain_fields(lake: Lake, kind: str) -> None:
+    """As databases' JSON does; and the rule of before may be put back until a sync has made it so."""
+
+    def rule(more: str) -> str:
+        one = f"struct(value:p::bigint AS p, value:at::timestamp AS at{more})"
+        return f"SELECT seqno, value:id::int AS id, {one} AS one, array({one}) AS many, value:s::string AS s"
+
+    def made(key: int, **fields: Any) -> Row:
+        one = json.dumps({"at": "2026-01-02T03:04:05.000006Z", **fields})
+        return "accounts", f'{{"id":{key}}}', f'{{"id":{key},"one":{one},"many":[{one}],"s":"x"}}'
+
+    said = f"deliver: {{tables: {{accounts: {{apply: {kind}}}}}}}\n"
+    lake.config(said, rule(""))
+    lake.staging.sync([[made(1, p=2**60 + 1)], [made(2, p=2)]])
+    lake.deliver()
+    lake.config(said, rule(", value:q::decimal(10, 2) AS q"))
+    lake.staging.sync([[made(2, p=3, q=1.5)], [made(3, p=4, q=2.25)]])
+    lake.deliver()
+    at = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
+    found = [(row["id"], row["one"], row["many"]) for row in lake.rows("accounts")]
+    ones = [(1, 2**60 + 1, None), (2, 2, None), (2, 3, Decimal("1.50")), (3, 4, Decimal("2.25"))]
+    wanted = [(key, {"p": p, "at": at, "q": q}, [{"p": p, "at": at, "q": q}]) for key, p, q in ones]
+    assert found == [one for one in wanted if kind == "history" or one[1]["p"] != 2]
+    lake.config(said, rule(""))
+    with pytest.raises(UsageError, match="'one' a struct<p:bigint,at:timestamp>, and the table at .* has it as struct"):
+        explain(lake.spark, load(lake.staging.folder / "zync.yaml"))

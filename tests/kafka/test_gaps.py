@@ -2,6 +2,7 @@
 
 import signal
 import threading
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -40,6 +41,27 @@ def test_records_deleted_before_they_were_read_stop_it_and_nothing_is_written(la
     assert "--on-gap skip" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 2  # and that it reads the partition
     assert lake.table().version() == version
+
+
+def test_records_deleted_while_it_was_suspended_stop_it(lake: Lake, topic: TopicMaker) -> None:
+    name = topic()
+    lake.config()
+    produce(lake.broker, numbers(name, range(10)))
+    process = start("sync-from", "kafka", "raw", "--topic", name, "--commit-every", "50ms", cwd=lake.folder)
+    try:
+        wait_until(lambda: lake.count() == 10)
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(0.5)  # what it had asked for last is answered by then (fetch.wait.max.ms)
+        produce(lake.broker, numbers(name, range(10, 30)))
+        delete_below(topic, name, 20)
+        process.send_signal(signal.SIGCONT)
+        assert process.wait(30) == 1
+    finally:
+        process.kill()
+    (log,) = lake.folder.glob("sync-from-*.log")
+    assert "offsets 10 to 19 were deleted before they were read" in log.read_text()
+    assert lake.offsets(name) == [*range(10)]
+    zync("verify", "raw", cwd=lake.folder)
 
 
 def test_on_gap_skip_goes_on_and_the_gap_is_on_record(lake: Lake, topic: TopicMaker) -> None:

@@ -796,7 +796,14 @@ def test_plain_avro_text_bytes_and_what_was_compressed(pipeline: Pipeline, regis
     file.write_text(json.dumps(order))
     pipeline.change(
         topics={
-            "a": Topic("value:txn", value="avro", avro_schema=file, schema="txn INT, n INT, x INT"),
+            "a": Topic(
+                "value:txn",
+                key="avro",
+                key_avro_schema=file,
+                value="avro",
+                avro_schema=file,
+                schema="txn INT, n INT, x INT",
+            ),
             "b": Topic("key", key="string", value="bytes", null_id="single"),
             "c": Topic("value:txn", compression="gzip"),
             "d": Topic("value", value="string"),
@@ -806,15 +813,16 @@ def test_plain_avro_text_bytes_and_what_was_compressed(pipeline: Pipeline, regis
         transactions=Transactions(done="count(*) = 5"),
     )
     pipeline.rules(
-        out="SELECT seqno, a.value.x, hex(b.value::binary) AS bytes, c.value:y::int AS y, d.value::string AS text, "
-        "e.value:x::int AS e FROM a JOIN b USING (seqno) JOIN c USING (seqno) JOIN d USING (seqno) JOIN e USING (seqno)"
+        out="SELECT seqno, a.value.x, a.key:x::int AS k, hex(b.value::binary) AS bytes, c.value:y::int AS y, "
+        "d.value::string AS text, e.value:x::int AS e FROM a "
+        "JOIN b USING (seqno) JOIN c USING (seqno) JOIN d USING (seqno) JOIN e USING (seqno)"
     )
     number = registry.register("plain-value", order)
     framed_order = framed(number, avro(order, {"txn": 1, "n": 4, "x": 5}))
     too_large = packed(b"\0" * (256 * 1024 * 1024 + 1))
     put(
         pipeline,
-        ("a", None, avro(order, {"txn": 1, "n": 4, "x": 3})),
+        ("a", avro(order, {"txn": 1, "n": 4, "x": 8}), avro(order, {"txn": 1, "n": 4, "x": 3})),
         ("b", "1", b"\xff\x00"),
         ("c", None, packed('{"txn":1,"y":9}')),
         ("c", None, b"\x1f\x8bno gzip"),
@@ -824,17 +832,19 @@ def test_plain_avro_text_bytes_and_what_was_compressed(pipeline: Pipeline, regis
         ("e", None, packed(framed_order[:-1])),
         ("e", None, packed(framed_order)),
         ("d", None, b"\xff\xfe"),
-        ("a", None, b"\x02"),
+        ("a", avro(order, {"txn": 1, "n": 4, "x": 8}), b"\x02"),
+        ("a", b"\x02", avro(order, {"txn": 9, "n": 4, "x": 3})),
         ("d", None, "1"),
     )
     pipeline.sync()
-    assert pipeline.values() == [{"x": 3, "bytes": "FF00", "y": 9, "text": "1", "e": 5}]
+    assert pipeline.values() == [{"x": 3, "k": 8, "bytes": "FF00", "y": 9, "text": "1", "e": 5}]
     assert reasons(pipeline) == [
         *[NO_GZIP] * 4,
         f"value is not Avro as schema {number} says",
         "value is not UTF-8",
         "value is not Avro as plain.avsc says",
     ]
+    assert [row["reason"] for row in pipeline.of("pending")] == ["key is not Avro as plain.avsc says"]
 
 
 ROW = record("bank.Row", id="int", balance="long")

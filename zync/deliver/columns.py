@@ -102,10 +102,10 @@ _EXACT_IN_DOUBLE = ("byte", "short", "integer")
 def is_wider(to: "DataType", was: "DataType", *, is_key: bool) -> bool:
     """Whether all values of type `was`, and how they are written, are the same in the type `to`, but for zeros.
 
-    So not float to double: 0.1 becomes 0.10000000149. A key's text has to be the same to the letter, for it is what
-    deleted rows are remembered by: no decimal of more decimals.
+    So not float to double: 0.1 becomes 0.10000000149. Structs may have more fields. A key's text has to be the same to
+    the letter, for it is what deleted rows are remembered by: no decimal of more decimals.
     """
-    from pyspark.sql.types import DecimalType  # noqa: PLC0415
+    from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType  # noqa: PLC0415
 
     def digits(kind: "DataType") -> tuple[int, int] | None:
         """How many before and after the point."""
@@ -113,6 +113,16 @@ def is_wider(to: "DataType", was: "DataType", *, is_key: bool) -> bool:
             return kind.precision - kind.scale, kind.scale
         return (_DIGITS[kind.typeName()], 0) if kind.typeName() in _DIGITS else None
 
+    def holds(to: "DataType", was: "DataType") -> bool:
+        return to == was or is_wider(to, was, is_key=False)
+
+    if isinstance(to, StructType) and isinstance(was, StructType):
+        fields = {one.name: one.dataType for one in to.fields}
+        return not is_key and all(one.name in fields and holds(fields[one.name], one.dataType) for one in was.fields)
+    if isinstance(to, ArrayType) and isinstance(was, ArrayType):
+        return holds(to.elementType, was.elementType)
+    if isinstance(to, MapType) and isinstance(was, MapType):
+        return to.keyType == was.keyType and holds(to.valueType, was.valueType)
     if to.typeName() == "double":
         return was.typeName() in _EXACT_IN_DOUBLE and not is_key
     more, less = digits(to), digits(was)

@@ -11,11 +11,13 @@ import pyarrow as pa
 from zync.deliver import left_out
 from zync.deliver.columns import changes
 from zync.deliver.target import APP, CLUSTERED_BY, Target
+from zync.etl.rules import JSON_OPTIONS
 from zync.lake import ensure_table, open_table
 from zync.sql import literal, name
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
 
 MANY = 64
@@ -47,7 +49,7 @@ class Writer:
         rows = self.spark.read.format("delta").load(target.location)
         wider, more, dropped = changes(target, rows.schema)
         if wider:
-            self._rewrite(rows.withColumns({column: rows[name(column)].cast(kind) for column, kind in wider.items()}))
+            self._rewrite(rows.withColumns({column: _as(rows[name(column)], kind) for column, kind in wider.items()}))
         if more:
             self._alter(f"ADD COLUMNS ({StructType(more).toDDL()})")
         return dropped
@@ -148,3 +150,13 @@ class Writer:
         finally:
             for key in settings:
                 self.spark.conf.unset(key)
+
+
+def _as(column: "Column", kind: "DataType") -> "Column":
+    """The column's values in a wider type: of nested ones as they were read from JSON, as a cast adds no fields."""
+    from pyspark.sql import functions as sf  # noqa: PLC0415
+    from pyspark.sql.types import ArrayType, MapType, StructType  # noqa: PLC0415
+
+    if isinstance(kind, StructType | ArrayType | MapType):
+        return sf.from_json(sf.to_json(column, JSON_OPTIONS), kind.json(), JSON_OPTIONS)
+    return column.cast(kind)

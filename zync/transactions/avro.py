@@ -28,6 +28,7 @@ _OF_DEBEZIUM = {
 """Avro's logical types by Connect's name and Avro's type; without a zone, as the columns in the database are."""
 _END = bytes.fromhex("5a1f9c44e03b47d28b6ed0a791c3f86d")
 """By chance in no value."""
+_SAID_MOST = 200
 _OF_AVRO = ("org.apache.avro.", "org.apache.spark.sql.avro.")
 """Where errors about a schema come from; others are of the surroundings."""
 
@@ -123,5 +124,6 @@ def avro(spark: "SparkSession", data: str, schema: Schema) -> "Column":
     except Py4JJavaError as error:
         if not error.java_exception.getClass().getName().startswith(_OF_AVRO):
             raise
-        raise UsageError(error.java_exception.getMessage().strip().splitlines()[0].rstrip(":")) from error
+        said = " ".join(error.java_exception.getMessage().split())  # of several lines, the schema at last
+        raise UsageError(said[:_SAID_MOST]) from error
     return found

@@ -57,9 +57,9 @@ def _decoded(spark: "SparkSession", rows: "DataFrame", config: Config, part: Par
     connect: list[str] = []
     for number, (topic, one) in enumerate(config.topics.items()):
         kind, avro = config.format(one, part), f"found_{number}"
-        if kind == "avro" and part == "value" and one.avro_schema:
-            rows = rows.withColumn(avro, avro_of_file(spark, column, one.avro_schema))
-            says = literal(f"value is not Avro as {one.avro_schema.name} says")
+        if kind == "avro" and (file := one.schema_file(part)):
+            rows = rows.withColumn(avro, avro_of_file(spark, column, file))
+            says = literal(f"{part} is not Avro as {file.name} says")
             decodings[topic] = _Decoding(
                 found=f"CASE WHEN {column} IS NOT NULL THEN {avro}.v END",
                 fault=f"CASE WHEN {column} IS NOT NULL AND {avro} IS NULL THEN {says} END",
