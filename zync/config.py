@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Literal
 
 from zync.errors import UsageError
+from zync.masking import masked
 
-_NO_SECRET = 3
 RESERVED_TOPIC = "__zync"
 """The topic of records that operators' commands append to raw."""
 PROGRESS_TOPIC = "__zync_progress"
@@ -226,16 +226,6 @@ class Limits:
         return int(given * settled) if isinstance(given, float) else given
 
 
-def _forms(value: str) -> list[str]:
-    """How a value may stand in an error: as it is, as Python, SQL or JSON quote it, and line by line."""
-    found = {value, *value.splitlines()}
-    for one in [*found]:
-        python = repr(f'"{one}')[2:-1]
-        sql = one.replace("\\", "\\\\")
-        found |= {python, python.replace("\\'", "'"), sql, sql.replace("'", "\\'"), json.dumps(one)[1:-1]}
-    return sorted((one for one in found if len(one) > _NO_SECRET), key=len, reverse=True)
-
-
 @dataclass(frozen=True)
 class Config:
     """The whole of `zync.yaml`. Paths are absolute; `${NAME}` and `${file:PATH}` have been read: `elsewhere`."""
@@ -257,14 +247,9 @@ class Config:
     def as_written(self, text: str) -> str:
         """`text` with what was read from the environment or a file as the config has it, `${NAME}`: it may be secret.
 
-        (Of three letters or less it is none, and they would be all over the text; nor is it where Kafka and the lake
-        are, which errors have to say.)
+        (It is none where Kafka and the lake are, which errors have to say.)
         """
-        places = (self.lake, self.kafka.get("bootstrap.servers"))
-        for value in sorted(self.elsewhere, key=len, reverse=True):
-            for form in _forms(value) if value not in places else ():
-                text = text.replace(form, self.elsewhere[value])
-        return text
+        return masked(text, self.elsewhere, but=(self.lake, self.kafka.get("bootstrap.servers")))
 
     @property
     def base(self) -> Path:

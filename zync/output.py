@@ -5,7 +5,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
@@ -115,6 +115,12 @@ def printable(text: str) -> str:
 def amount(count: int, one: str, many: str | None = None) -> str:
     """`1 record`, `2,000 records`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """`a, b, c and 2 more`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 def byte_size(count: float) -> str:

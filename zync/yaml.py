@@ -17,7 +17,6 @@ from zync.transactions.debezium import preset
 _TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 """A name that Kafka takes for a topic."""
 _SCHEMA_FILES: tuple[tuple[Literal["key", "value"], str], ...] = (("key", "key_avro_schema"), ("value", "avro_schema"))
-_SENDERS = {"transactional.id", "enable.idempotence", "partitioner", "delivery.report.only.error"}
 
 
 def load(path: Path) -> Config:
@@ -110,7 +109,6 @@ def _checked(config: Config, reader: Reader, node: yaml.Node | None) -> Config:
     for number, rule in enumerate(config.outputs):
         _check_rule(rule, reader, outputs.value[number] if isinstance(outputs, yaml.SequenceNode) else outputs)
     _check_deliveries(config, reader, node)
-    _check_properties(config.kafka_delivery.properties, reader, find(node, "deliver", "kafka", "properties"))
     for name, lookup in config.lookups.items():
         _check_lookup(name, lookup, reader, find(node, "lookups", name))
     most = config.limits.max_quarantined
@@ -165,11 +163,6 @@ def _check_rule(rule: OutputRule, reader: Reader, node: yaml.Node | None) -> Non
         raise reader.fail(node, f"the output to {rule.topic!r} needs one of sql and python")
     if rule.sql and not _is_file(rule.sql):
         raise reader.fail(node, f"the rule {rule.sql} of output {rule.topic!r} is not there")
-
-
-def _check_properties(properties: dict[str, str], reader: Reader, node: yaml.Node | None) -> None:
-    for key in sorted(_SENDERS & properties.keys()):
-        raise reader.fail(find(node, key), f"deliver.kafka.properties: {key} is zync's own to set: take it out")
 
 
 def _check_deliveries(config: Config, reader: Reader, node: yaml.Node | None) -> None:

@@ -1,6 +1,7 @@
 """Records that are gone from Kafka before they were read: never skipped in silence."""
 
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -24,6 +25,22 @@ from zync.ingest.raw import Gap, stored_id
 
 def numbers(topic: str, numbers: range, partition: int = 0) -> list[tuple[str, int, bytes]]:
     return [(topic, partition, b"%d" % number) for number in numbers]
+
+
+def suspend(process: "subprocess.Popen[str]") -> None:
+    """Stops it until SIGCONT; what it had asked Kafka for last is answered when this returns (fetch.wait.max.ms)."""
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(0.5)
+
+
+def read_then_anew(lake: Lake, topic: TopicMaker, then: range) -> str:
+    """A topic of which five records were read, and then it was made anew, with others."""
+    name = topic()
+    produce(lake.broker, numbers(name, range(5)))
+    lake.sync_from(name)
+    make_anew(topic, name)
+    produce(lake.broker, numbers(name, then))
+    return name
 
 
 def test_records_deleted_before_they_were_read_stop_it_and_nothing_is_written(lake: Lake, topic: TopicMaker) -> None:
@@ -50,8 +67,7 @@ def test_records_deleted_while_it_was_suspended_stop_it(lake: Lake, topic: Topic
     process = start("sync-from", "kafka", "raw", "--topic", name, "--commit-every", "50ms", cwd=lake.folder)
     try:
         wait_until(lambda: lake.count() == 10)
-        process.send_signal(signal.SIGSTOP)
-        time.sleep(0.5)  # what it had asked for last is answered by then (fetch.wait.max.ms)
+        suspend(process)
         produce(lake.broker, numbers(name, range(10, 30)))
         delete_below(topic, name, 20)
         process.send_signal(signal.SIGCONT)
@@ -230,7 +246,7 @@ def test_a_topic_that_is_deleted_while_it_is_read_is_told_of(lake: Lake, topic: 
     process = start("sync-from", "kafka", "raw", *args, cwd=lake.folder)
     try:
         wait_until(lambda: lake.count() == 10)
-        process.send_signal(signal.SIGSTOP)
+        suspend(process)
         produce(lake.broker, numbers(gone, range(5, 9)))
         topic.admin.delete_topics([gone], operation_timeout=10)[gone].result(20)
         process.send_signal(signal.SIGCONT)
@@ -254,11 +270,7 @@ def test_a_topic_that_is_deleted_while_it_is_read_is_told_of(lake: Lake, topic: 
 
 def test_force_does_not_move_what_is_another_topic_now(lake: Lake, topic: TopicMaker) -> None:
     """What it would leave on record, offsets passed over, would be of neither the old topic nor the new."""
-    name = topic()
-    produce(lake.broker, numbers(name, range(5)))
-    lake.sync_from(name)
-    make_anew(topic, name)
-    produce(lake.broker, numbers(name, range(100, 108)))
+    name = read_then_anew(lake, topic, range(100, 108))
     for at in (5, 6):
         begin = Begin(offsets={Source(name, 0): at}, force=True)
         with pytest.raises(UsageError, match=f"{name}' was deleted and made anew: .*/0 below offset 5"):
@@ -268,11 +280,7 @@ def test_force_does_not_move_what_is_another_topic_now(lake: Lake, topic: TopicM
 
 
 def test_verify_sees_what_is_there_twice_also_after_reading_went_back(lake: Lake, topic: TopicMaker) -> None:
-    name = topic()
-    produce(lake.broker, numbers(name, range(5)))
-    lake.sync_from(name)
-    make_anew(topic, name)
-    produce(lake.broker, numbers(name, range(100, 103)))
+    name = read_then_anew(lake, topic, range(100, 103))
     lake.sync_from(name, on_gap="skip")
     assert zync("verify", "raw", cwd=lake.folder).returncode == 0
     newest = rows(Path(lake.raw))[-1]["kafka"]

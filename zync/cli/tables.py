@@ -75,7 +75,7 @@ def diff(
 def verify(
     raw: Annotated[str, typer.Argument(help="The raw table.")] = "raw",
     staging: Annotated[
-        str | None, typer.Argument(help="The staging table; beside raw default staging, if it is there.")
+        str | None, typer.Argument(help="The staging table; where RAW is raw, and it is there: staging.")
     ] = None,
     every_version: Annotated[bool, typer.Option("--every-version", help="Staging as it ever was, too.")] = False,
     kafka: Annotated[bool, typer.Option("--kafka", help="Raw's positions against the broker, too.")] = False,

@@ -21,7 +21,7 @@ from zync.deliver.encoder import Encoder
 from zync.deliver.events import with_events
 from zync.deliver.progress import Progress
 from zync.deliver.progress_topic import ProgressTopic
-from zync.deliver.sender import AgainError, Message, Sender
+from zync.deliver.sender import AgainError, Message, Sender, check_properties
 from zync.deliver.staged import staged
 from zync.deliver.topics import Topics
 from zync.errors import ZyncError
@@ -91,6 +91,7 @@ def sync_to_kafka(
         OwnedError: another deliverer took over.
         ZyncError: Kafka or the table failed. All that was committed is in Kafka, once; the rest is in staging.
     """
+    check_properties(delivery.config.kafka_delivery.properties)
     with not_collecting():
         return _Run(delivery, stop or threading.Event(), on_commit, metrics).run()
 

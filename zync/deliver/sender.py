@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from zync.errors import OwnedError, ZyncError
-from zync.ingest.broker import bad_property, reason
+from zync.ingest.broker import bad_property, check_ours, reason
 
 _ITS_LOG = logging.getLogger("librdkafka")
 _STOPPING_SECONDS = 5.0
@@ -51,8 +51,14 @@ _DEFAULTS = {
     "queue.buffering.max.kbytes": "65536",
     "log_level": "0",
 }
-_OURS = {"partitioner": "murmur2_random", "delivery.report.only.error": True, "enable.idempotence": "true"}
-"""Partitions as the Java clients choose them, so that topics written by either can be joined by partition."""
+_OURS = {
+    # As the Java clients choose them, so that topics written by either can be joined by partition.
+    "partitioner": "murmur2_random",
+    "delivery.report.only.error": True,
+    "enable.idempotence": "true",
+    # Else one that was deleted is made anew by the brokers, in silence, as soon as it is sent to.
+    "allow.auto.create.topics": "false",
+}
 
 T = TypeVar("T")
 Headers = list[tuple[str, bytes]]
@@ -62,6 +68,11 @@ Message = tuple[str, str | bytes | None, str | bytes | None, Headers]
 
 class AgainError(Exception):
     """The transaction under way came to nothing, or nobody knows: begin anew from what is committed."""
+
+
+def check_properties(properties: Mapping[str, str]) -> None:
+    """UsageError where the config sets what is zync's own to set."""
+    check_ours(properties, (*_OURS, "transactional.id"), "deliver.kafka.properties")
 
 
 class Sender:

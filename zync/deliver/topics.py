@@ -82,7 +82,7 @@ class Topics:
     def check_same(self) -> bool:
         """Whether the topic of the progress is the one that it was; UsageError where one of the others is not.
 
-        Brokers may make one anew by themselves, in silence, when the producer asks for it (auto.create.topics.enable).
+        Brokers may make one anew by themselves, in silence, when somebody asks for it (auto.create.topics.enable).
         """
         until = time.monotonic() + _PATIENCE_SECONDS
         while True:

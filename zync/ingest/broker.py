@@ -54,6 +54,13 @@ class RefusedError(ZyncError):
     """Brokers are there, and do not let us in."""
 
 
+def check_ours(given: Iterable[str], ours: Iterable[str], where: str) -> None:
+    """UsageError where the config sets what is zync's own to set, among the properties `where`."""
+    for key in sorted({*given} & {*ours}):
+        msg = f"{where}.{key} in the config is zync's own to set: take it out"
+        raise UsageError(msg)
+
+
 class AwayError(ZyncError):
     """No broker answers, or none that can; or none did in the moment that is left where all is to end."""
 

@@ -32,7 +32,7 @@ from zync.ingest.group import Group, check_properties
 from zync.ingest.lag import Lag
 from zync.ingest.raw import check_newest, ensure_raw
 from zync.lake import refresh
-from zync.output import byte_size, event
+from zync.output import byte_size, event, listed
 
 if TYPE_CHECKING:
     from zync.metrics import IngestMetrics
@@ -47,8 +47,6 @@ _WARN_SECONDS = 60
 _LOOK_SECONDS = 0.5
 _ASKING_SECONDS = 1.0
 _PATIENCE_SECONDS = 30.0
-_NAMED = 3
-"""So many partitions are named in a line for people; programs get all."""
 _ENDS = (
     KafkaError._FATAL,  # noqa: SLF001 - an error may be of this code and not say that it is `fatal()`
     KafkaError._AUTHENTICATION,  # noqa: SLF001
@@ -324,8 +322,7 @@ class _Run:
         """A line of the log, but for the partitions that it ends with."""
         if partitions and not self.closing:
             names = list(map(str, sorted(_sources(partitions))))
-            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-            log.info("%s: %s%s", what, ", ".join(names[:_NAMED]), more, extra=event(name, partitions=names))
+            log.info("%s: %s", what, listed(names), extra=event(name, partitions=names))
 
     def begin(self, sources: list[Source]) -> list[TopicPartition]:
         """Where reading of those partitions begins, as raw says; nothing is in hand of them then."""

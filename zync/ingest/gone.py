@@ -13,7 +13,7 @@ from zync.errors import GapError, ZyncError
 from zync.ingest.broker import Brokers, RefusedError
 from zync.ingest.raw import positions
 from zync.lake import refresh
-from zync.output import amount, event
+from zync.output import amount, event, listed
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,6 @@ OnGap = Literal["stop", "skip"]
 _ASKING_SECONDS = 1.0
 _GONE_SECONDS = 10.0
 """So long a topic is not there before it is gone: a broker that has just started may not know of all yet."""
-_NAMED = 3
 
 
 def pass_over(on_gap: OnGap, message: str, how: str = "leaves the gap on record", **place: str | int) -> None:
@@ -90,12 +89,10 @@ def tell_of_gone(table: DeltaTable, brokers: Brokers, regexes: Iterable[str], th
     read = {source.topic for source in positions(table).next} - {RESERVED_TOPIC, *there}
     gone = sorted(one for one in read if any(re.search(regex, one) for regex in regexes))
     if gone:
-        more = f" and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
         log.warning(
-            "%s of which raw has records: gone from %s, with whatever was not read by then: %s%s",
+            "%s of which raw has records: gone from %s, with whatever was not read by then: %s",
             amount(len(gone), "topic"),
             brokers.servers,
-            ", ".join(gone[:_NAMED]),
-            more,
+            listed(gone),
             extra=event("topics_gone", topics=gone),
         )

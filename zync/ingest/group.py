@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from deltalake import DeltaTable
 
-from zync.errors import UsageError, ZyncError
+from zync.errors import ZyncError
 from zync.ingest.assignment import Assignment
-from zync.ingest.broker import Brokers, bad_property
+from zync.ingest.broker import Brokers, bad_property, check_ours
 from zync.ingest.gone import OnGap
 from zync.output import event
 
@@ -46,9 +46,7 @@ _DEFAULTS = {
 
 def check_properties(kafka: Mapping[str, str]) -> None:
     """UsageError where the config sets what is zync's own to set."""
-    for key in sorted((_OURS.keys() | {"group.id"}) & kafka.keys()):
-        msg = f"kafka.{key} in the config is zync's own to set: take it out"
-        raise UsageError(msg)
+    check_ours(kafka, (*_OURS, "group.id"), "kafka")
 
 
 class Group:
