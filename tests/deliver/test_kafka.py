@@ -19,7 +19,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.conftest import TopicMaker, start, zync
 from tests.deliver.conftest import Seen, Staging, assert_all_there, assert_whole, committed, row
-from tests.kafka.conftest import get, wait_until
+from tests.kafka.conftest import connections, get, wait_until
 from zync.deliver.kafka import Delivered, Delivery, sync_to_kafka
 from zync.deliver.sender import AgainError, Sender
 from zync.devkafka import DevKafka, free_port
@@ -385,6 +385,7 @@ def test_it_is_named_by_whatever_call_hears_of_it_first(
     name = names[0]
     topic.create(name, max_message_bytes="1000")
     sender = Sender({"bootstrap.servers": staging.broker}, name, threading.Event())
+    sender.take_over()
     sender.send([(name, '{"id":1}', "x" * 5000, [])])
     time.sleep(1)  # the broker has refused it, and nobody asked yet
     with pytest.raises(ZyncError, match=rf'topic {name}, key {{"id":1}}.*too large .*message.max.bytes'):
@@ -454,6 +455,7 @@ def test_while_kafka_takes_nothing_it_is_not_ready_and_behind(tmp_path: Path, na
         wait_until(lambda: len(committed(staging.broker, *names)) == 30)
         wait_until(lambda: "zync_delivery_sync 1.0" in get(port, "/metrics")[1])
         assert get(port, "/readyz")[0] == 200
+        before = connections(process.pid)
         os.kill(kafka.pid() or 0, signal.SIGKILL)
         staging.sync(transfers(names, 10, first=10))
         wait_until(lambda: get(port, "/readyz")[0] == 503, 60)
@@ -461,6 +463,8 @@ def test_while_kafka_takes_nothing_it_is_not_ready_and_behind(tmp_path: Path, na
         assert "zync_delivery_lag_syncs 1.0" in get(port, "/metrics")[1]
         staging.sync(transfers(names, 10, first=20))
         wait_until(lambda: "zync_delivery_lag_syncs 2.0" in get(port, "/metrics")[1], 60)
+        # Each attempt's producer has ended: one that lives on would fence its successor once brokers are back.
+        assert connections(process.pid) <= before + 1
         kafka.start(int(staging.broker.rpartition(":")[2]))
         wait_until(lambda: get(port, "/readyz")[0] == 200, 60)
         wait_until(lambda: "zync_delivery_lag_syncs 0.0" in get(port, "/metrics")[1], 60)

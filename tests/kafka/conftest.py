@@ -126,6 +126,11 @@ def get(port: int, path: str) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
+def connections(pid: int) -> int:
+    """How many clients of librdkafka that process has, by the name of the thread that each has."""
+    return sum(one.read_text().strip() == "rdk:main" for one in Path(f"/proc/{pid}/task").glob("*/comm"))
+
+
 def figures(port: int) -> dict[tuple[str, ...], float]:
     """Each sample by its name, topic and partition; none while nobody answers yet."""
     try:

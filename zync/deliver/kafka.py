@@ -169,9 +169,9 @@ class _Run:
         """
         self.kept.read_for(table, read_cursor(table), final=False)
         while True:
-            sender = None
+            sender = Sender(self.delivery.kafka, self.kept.name, self.stop)
             try:
-                sender = Sender(self.delivery.kafka, self.kept.name, self.stop)
+                sender.take_over()
                 self.begin(table)
                 self.send_all(table, sender)
             except AgainError as error:
@@ -182,8 +182,7 @@ class _Run:
             else:
                 return
             finally:
-                if sender:
-                    sender.close()
+                sender.close()
 
     def again(self, error: AgainError, table: DeltaTable) -> None:
         """Waits a moment; ZyncError where it has been so often enough, or nobody lets us in."""

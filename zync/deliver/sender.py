@@ -1,6 +1,7 @@
 """A transactional producer: what it sends is seen when it commits, all of it or nothing; and there is one of a name."""
 
 import contextlib
+import gc
 import logging
 import threading
 import time
@@ -76,7 +77,7 @@ def check_properties(properties: Mapping[str, str]) -> None:
 
 
 class Sender:
-    """The producer of that transactional id. Making it fences all before it, and ends what they left open.
+    """The producer of that transactional id, to be closed before another of that name is made here.
 
     All methods raise OwnedError where another came after it, AgainError where a new Sender may have more luck, and
     ZyncError where none would.
@@ -94,6 +95,9 @@ class Sender:
             )
         except KafkaException as error:
             raise bad_property(error) from error
+
+    def take_over(self) -> None:
+        """Fences all before it, and ends what they left open. To be called first."""
         self._wait(self._producer.init_transactions, lambda: None)
 
     def send(self, messages: Iterable[Message]) -> None:
@@ -129,11 +133,17 @@ class Sender:
         self._open = False  # even where what is done meanwhile fails
 
     def close(self) -> None:
-        """Ends the transaction under way, if there is one, as if it had not been."""
+        """Ends the transaction under way, if there is one, as if it had not been; and the producer.
+
+        One that lived on would, once brokers are back, go on to take over from its successor. It ends with the last
+        reference to it, those of errors that were caught among them; its own close() waits for brokers that are away.
+        """
         if self._open:
             with contextlib.suppress(KafkaException):  # then the next Sender does, or transaction.timeout.ms
                 self._producer.abort_transaction(_ABORT_SECONDS)
         self._producer.purge()
+        del self._producer
+        gc.collect()
 
     def _wait(self, call: Callable[[], Any], meanwhile: Callable[[], T]) -> tuple[T, float]:
         """Calls what waits for the brokers, in another thread, for this one to do something else and to hear signals.

@@ -1,5 +1,6 @@
 """Questions to the Kafka brokers: which partitions there are, where they begin and end, which topic that really is."""
 
+import gc
 import re
 import threading
 import time
@@ -93,6 +94,7 @@ class Brokers:
             self.admin = AdminClient({**self._properties, "log_level": "0", "error_cb": self._on_error})
         except KafkaException as error:
             raise bad_property(error) from error
+        gc.collect()  # the one before, whose threads go on while an error that was caught refers to it
 
     def topics(self, *, patient: bool = True) -> dict[str, int]:
         """All topics but Kafka's own, with their number of partitions. ZyncError when none answers, or lets us in.
