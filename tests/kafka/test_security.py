@@ -1,5 +1,6 @@
 """TLS and SASL reach librdkafka, and the password reaches nobody else."""
 
+import json
 import os
 import subprocess
 import threading
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from tests import certificates
 from tests.certificates import PASSWORD
@@ -106,6 +108,43 @@ def test_passwords_may_be_in_files_and_explain_does_not_show_them(
         assert (f"${{file:{secret}}}" in done.stdout) == (command[0] in ("explain", "check"))
     written = b"".join(path.read_bytes() for path in lake.folder.rglob("*") if path.is_file())
     assert PASSWORD.encode() not in written
+
+
+def test_a_password_is_in_no_table_topic_or_log_of_the_whole_pipeline(
+    lake: Lake, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Nor in what is said of records whose id, which has the password in it, or rule fails."""
+    topic, secret = TopicMaker(lake.broker)(), tmp_path_factory.mktemp("elsewhere") / "password"
+    secret.write_text(f"{PASSWORD}\n")
+    it, out = f"${{file:{secret}}}", f"out-{topic}"
+    (lake.folder / "out.sql").write_text("SELECT seqno, value:n::int AS n, value:text::int AS number FROM t")
+    config = lake.folder / "zync.yaml"
+    config.write_text(
+        config.read_text().replace("${KAFKA_PASSWORD}", it)
+        + f"topics: {{{topic}: {{as: t, id: \"if(value:n::int = 2, raise_error('{it}'), value:n::string)\"}}}}\n"
+        + f"transactions: {{done: \"count(*) = 1 AND first(value:text::string) != '{it}'\"}}\n"
+        + f"outputs: [{{topic: {out}, sql: out.sql, key: [n]}}]\n"
+    )
+    produce(lake.broker, [(topic, 0, {"n": n, "text": "1" if n < 3 else "one"}) for n in (1, 2, 3)])
+    said = [
+        zync(*command, cwd=lake.folder)
+        for command in (
+            ("sync-from", "kafka", "raw", "--until-caught-up", "--debug"),
+            ("sync", "raw", "staging", "--debug"),
+            ("dlq", "list", "--json"),
+            ("sync-to", "kafka", "staging", "--until-caught-up", "--debug"),
+            ("sync-to", "tables", "staging", "--until-caught-up", "--debug"),
+            ("verify", "--kafka", "--debug"),
+        )
+    ]
+    assert ("the id expression fails" in said[2].stdout, "cannot be cast" in said[2].stdout) == (True, True)
+    assert json.loads(zync("status", "--json", cwd=lake.folder).stdout)["set_aside"] == {"quarantined": 2}
+    assert not [one.args for one in said if PASSWORD in one.stdout + one.stderr]
+    files = [path for path in lake.folder.rglob("*") if path.is_file()]
+    assert not [path for path in files if PASSWORD.encode() in path.read_bytes()]
+    tables = [DeltaTable(log.parent) for log in lake.folder.rglob("_delta_log")]  # whose files are compressed
+    assert len(tables) >= 3  # raw, staging, and what sync-to tables makes
+    assert not [one.table_uri for one in tables if PASSWORD in str(one.to_pyarrow_table().to_pylist())]
 
 
 def test_a_wrong_password_is_named_as_such_and_not_shown(lake: Lake) -> None:

@@ -41,6 +41,8 @@ from zync.ingest.broker import Brokers
 from zync.ingest.raw import INGESTED, Gap, stored_id, stored_position
 
 SECONDS = float(os.environ.get("ZYNC_TEST_SOAK_SECONDS", "20"))
+LONG = 300
+"""Seconds in which all kinds of harm are met."""
 SEED = int(os.environ.get("ZYNC_TEST_SOAK_SEED", time.time() if "ZYNC_TEST_SOAK_SECONDS" in os.environ else 836))
 """Of the short form one whose first harms are of many kinds, and quick."""
 SHORT, ANEW = Source("short", 0), Source("anew", 0)
@@ -81,14 +83,17 @@ class Soak:
         self._produce_anew()
         undo.callback(self.end)
 
-    def harms(self) -> Iterator[Callable[[], None]]:
-        """All of them in random order, and again."""
+    def kinds(self) -> list[Callable[[], None]]:
+        """All harms that can be done here."""
         harms = [self.kill, self.stop, self.interrupt_twice, self.suspend, self.kill_broker, self.suspend_broker]
         harms += [self.maintain, self.add_a_partition, self.set_the_clock_back, self.take_unread, self.make_anew]
-        harms += [self.fill_the_disk, self.make_it_read_only] if self.has_disk else []
+        return harms + ([self.fill_the_disk, self.make_it_read_only] if self.has_disk else [])
+
+    def harms(self) -> Iterator[Callable[[], None]]:
+        """All of them in random order, and again."""
         order = random.Random(SEED)
         while True:
-            yield from order.sample(harms, len(harms))
+            yield from order.sample(self.kinds(), len(self.kinds()))
 
     # Processes: three run all the time
 
@@ -327,5 +332,7 @@ def test_whatever_happens_every_record_is_there_once(tmp_path: Path) -> None:
                 soak.ends(one)
             soak.assert_all_that_remained_is_there_once()
             done.append(soak.figures())
+            met = {one.split()[0] for one in done[1:-1]}
+            assert len(met) == len(soak.kinds()) if SECONDS >= LONG else len(met) >= 3
         finally:
             print(*done)
