@@ -41,6 +41,8 @@ _AGAIN_SECONDS = 1.0
 _SAY_SECONDS = 1.0
 _WARN_SECONDS = 60.0
 _LOOK_AT_TOPICS_SECONDS = 1.0
+_BATCH_BYTES = 1_000_000
+"""librdkafka's own batch.size."""
 _ATTEMPTS = 5
 """In a row without a commit, while brokers answer, before what stands in the way is taken for lasting."""
 
@@ -167,9 +169,12 @@ class _Run:
 
         What is refused is refused before the first, which ends the delivery of who has that name now.
         """
-        self.kept.read_for(table, read_cursor(table), final=False)
+        cursor = read_cursor(table)
+        self.kept.read_for(table, cursor, final=False)
+        batch = self.topics.batch_bytes(cursor.offsets)
+        properties = {**({"batch.size": str(min(batch, _BATCH_BYTES))} if batch else {}), **self.delivery.kafka}
         while True:
-            sender = Sender(self.delivery.kafka, self.kept.name, self.stop)
+            sender = Sender(properties, self.kept.name, self.stop)
             try:
                 sender.take_over()
                 self.begin(table)

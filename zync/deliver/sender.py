@@ -169,6 +169,8 @@ class Sender:
         finally:
             while thread.is_alive():
                 thread.join(0.1)
+                if self._refused and self._refused[0].code() in _LASTING:
+                    self._producer.purge()  # or messages after it are tried again until transaction.timeout.ms
                 if self._stopped_long_ago():
                     raise AgainError(_NO_ANSWER)
             if failed:

@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException
@@ -78,6 +79,19 @@ class Topics:
             self._ids.update(self._brokers.topic_ids([name]))
             self._there[output] = name
         return self._there[output]
+
+    def batch_bytes(self, outputs: Iterable[str]) -> int | None:
+        """The size of a batch that the topics of those outputs and of the config's take; None where that is not known.
+
+        Brokers compare max.message.bytes with a batch, which librdkafka does not divide when it is refused.
+        """
+        names = {*map(self._said.target, outputs), *self._ids}
+        asked = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        found = []
+        for answer in self._brokers.admin.describe_configs(asked, request_timeout=_TIMEOUT).values():
+            with suppress(KafkaException):  # one that is not there, or that this user may not look at
+                found.append(int(answer.result(_TIMEOUT + 5)["max.message.bytes"].value))
+        return min(found, default=None)
 
     def check_same(self) -> bool:
         """Whether the topic of the progress is the one that it was; UsageError where one of the others is not.
