@@ -61,6 +61,9 @@ _OURS = {
     "allow.auto.create.topics": "false",
 }
 
+_BY_KEY_NOW = (-1, None, None, 0)
+"""Partition, callbacks, timestamp: librdkafka's to choose. With them headers go by place, quicker than by name."""
+
 T = TypeVar("T")
 Headers = list[tuple[str, bytes]]
 Message = tuple[str, str | bytes | None, str | bytes | None, Headers]
@@ -109,7 +112,7 @@ class Sender:
         for topic, key, value, headers in messages:
             while True:
                 try:
-                    produce(topic, value, key, headers=headers)
+                    produce(topic, value, key, *_BY_KEY_NOW, headers)
                     break
                 except BufferError:
                     poll(0.05)
