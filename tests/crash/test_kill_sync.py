@@ -1,12 +1,15 @@
-"""kill -9 of sync at random moments, and two syncs at once: each transaction is there once, and whole."""
+"""kill -9 of sync at random moments, two at once, maintenance under it: each transaction is there once, and whole."""
 
 import json
+import os
 import random
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,8 @@ from deltalake import DeltaTable
 
 from tests.conftest import BRISK, ZYNC, TopicMaker, start, zync
 from tests.invariants import assert_staging_is_what_raw_says
+from tests.kafka.conftest import wait_until
+from tests.kafka.harms import Clock
 from tests.model import Record
 
 _KILLS = 20
@@ -122,6 +127,77 @@ def test_a_sync_killed_at_any_moment_neither_loses_nor_repeats(folder: Path, end
     assert len(state.done) > 100
     assert killed_at >= _KILLS // 2, "too few syncs got as far as a commit before they were killed"
     assert len(state.outputs) == _IN_TRANSACTION * len(state.done)
+    zync("verify", "--kafka", cwd=folder)
+
+
+def maintain(folder: Path, table: str, how: str, **options: Any) -> dict[str, Any]:
+    """What `zync maintain`, a process of its own, says that it did."""
+    done = subprocess.run(
+        [*ZYNC, "maintain", table, how, "--json"], cwd=folder, capture_output=True, text=True, check=False, **options
+    )
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+@contextmanager
+def at_work(folder: Path) -> Iterator[None]:
+    """With sync-from and sync following, both processes of their own, that end as they are asked to."""
+    both = [
+        start("sync-from", "kafka", "raw", "--commit-every", "200ms", cwd=folder),
+        start("sync", "raw", "staging", "--follow", cwd=folder),
+    ]
+    before = version(folder / "lake" / "staging")
+    try:
+        wait_until(lambda: version(folder / "lake" / "staging") > before + 2, 120)
+        yield
+    finally:
+        for one in both:
+            one.send_signal(signal.SIGTERM)
+        ended = [one.wait(60) for one in both]
+    assert ended == [0, 0]
+
+
+@pytest.mark.timeout(600)
+def test_tables_that_are_maintained_under_writers_and_readers_stay_whole(
+    folder: Path, end_traffic: Callable[[], None]
+) -> None:
+    tables, clock = ("raw", "staging"), Clock(folder)
+    with at_work(folder):
+        pass
+    clock.set(-8 * 24 * 3600)  # what is replaced now is old enough for vacuum, then
+    for table in tables:
+        assert maintain(folder, table, "--compact", env=clock.env)["compacted"] > 1
+        for path in (folder / "lake" / table).rglob("*.parquet"):
+            os.utime(path, (time.time() - 8 * 24 * 3600,) * 2)
+    stop, counts = threading.Event(), {table: [0] for table in tables}
+
+    def read() -> None:
+        while not stop.is_set():
+            for table in tables:
+                done = subprocess.run([*ZYNC, "cat", table], cwd=folder, capture_output=True, check=False)
+                assert done.returncode == 0, done.stderr
+                counts[table].append(done.stdout.count(b"\n"))
+
+    compacted = 0
+    with ThreadPoolExecutor(1) as aside, at_work(folder):
+        reading = aside.submit(read)
+        try:
+            assert all(maintain(folder, table, "--vacuum")["deleted"] > 1 for table in tables)
+            for _ in range(3):
+                before = version(folder / "lake" / "staging")
+                compacted += sum(maintain(folder, table, "--compact")["compacted"] for table in tables)
+                wait_until(lambda before=before: version(folder / "lake" / "staging") > before + 1)
+        finally:
+            stop.set()
+        reading.result()
+    assert compacted
+    assert all(len(one) > 3 and one == sorted(one) for one in counts.values()), counts
+    end_traffic()
+    zync("sync-from", "kafka", "raw", "--until-caught-up", cwd=folder)
+    zync("sync", "raw", "staging", cwd=folder)
+    topics = dict.fromkeys((folder / "topics").read_text().split(), 1)
+    assert not assert_staging_is_what_raw_says(folder / "lake", whole, rule, topics).in_flight
+    zync("verify", "--kafka", cwd=folder)
 
 
 def test_of_two_syncs_started_together_one_works_and_the_other_exits_3(

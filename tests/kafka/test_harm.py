@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.conftest import ZYNC, TopicMaker, produce, start, zync
 from tests.kafka.conftest import Lake, batch, figures, get, wait_until
-from tests.kafka.harms import MB, disk, frozen, full, kill_and_start_again, paused, read_only
+from tests.kafka.harms import MB, Clock, disk, frozen, full, kill_and_start_again, paused, read_only
 from zync.devkafka import DevKafka, free_port
 from zync.errors import ZyncError
 from zync.ingest import broker, group
@@ -35,22 +35,32 @@ from zync.serving import serving
 @pytest.fixture
 def small(tmp_path: Path, broker: str) -> Iterator[Lake]:
     """A lake on a small disk of its own."""
+    yield from on_a_disk(tmp_path, broker, 100 * MB)
+
+
+@pytest.fixture
+def roomy(tmp_path: Path, broker: str) -> Iterator[Lake]:
+    """A lake on a disk of its own that has room for what `stall` sends in large messages."""
+    yield from on_a_disk(tmp_path, broker, 800 * MB)
+
+
+def on_a_disk(tmp_path: Path, broker: str, size: int) -> Iterator[Lake]:
     with ExitStack() as mounted:
         try:
-            mounted.enter_context(disk(tmp_path / "lake", 100 * MB))
+            mounted.enter_context(disk(tmp_path / "lake", size))
         except OSError as error:
             pytest.skip(f"no disk can be mounted here: {error}")
         yield Lake(tmp_path, broker)
 
 
-def stall(lake: Lake, name: str, port: int | None = None) -> None:
+def stall(lake: Lake, name: str, port: int | None = None, size: int = 900_000) -> None:
     """Lets the disk stand still for twelve seconds, in which 60 records come that are more than may be in hand.
 
     `port`: of metrics, which say so meanwhile.
     """
     with frozen(lake.folder / "lake"):
         for _ in range(12):
-            produce(lake.broker, [(name, 0, value) for value in random(5, 900_000)])
+            produce(lake.broker, [(name, 0, value) for value in random(5, size)], **{"message.max.bytes": 6 * MB})
             time.sleep(1)
         if port:
             wait_until(lambda: figures(port)["zync_ingest_lag_offsets", name, "0"] == 60)
@@ -123,6 +133,22 @@ def test_while_the_disk_stalls_nothing_more_is_read_and_the_group_is_kept(small:
     committed = [int(line.split()[1]) for line in lines if line.startswith("committed")]
     assert max(committed) <= 25, committed  # of 60 that came meanwhile, in a commit a dozen
     assert_whole(small, name, 70)
+
+
+def test_while_the_disk_stalls_memory_stays_near_what_is_asked_for(roomy: Lake, topic: TopicMaker) -> None:
+    """Of messages that together are more than that."""
+    name, most = topic(max_message_bytes=str(6 * MB)), 300 * MB
+    roomy.config(max_poll_interval_ms=6000, session_timeout_ms=6000)
+    produce(roomy.broker, [(name, 0, b"first")])
+    running = begin(roomy, name, "--max-memory", "300MB")
+    try:
+        wait_until(lambda: roomy.count() == 1)
+        stall(roomy, name, size=5 * MB)
+        wait_until(lambda: roomy.count() == 61)
+        assert 100 * MB < most_memory(running.pid) < 1.2 * most
+    finally:
+        end(roomy, running)
+    assert_whole(roomy, name, 61)
 
 
 def test_while_the_disk_stalls_partitions_may_go_and_come_back(small: Lake, topic: TopicMaker) -> None:
@@ -369,6 +395,36 @@ def produce_slowly(servers: str) -> None:
         producer.produce("t", str(number), partition=number % 2)
         producer.poll(0.005)
     assert producer.flush(60) == 0
+
+
+def test_a_clock_that_is_set_back_under_a_writer_and_before_the_next_costs_nothing(
+    lake: Lake, topic: TopicMaker
+) -> None:
+    """By ten minutes, and ten more; `ingested` stands still till the clock is there again."""
+    name, clock = topic(), Clock(lake.folder)
+    lake.config()
+    words = ["sync-from", "kafka", "raw", "--topic", name]
+
+    def more() -> None:
+        produce(lake.broker, [(name, 0, b"%d" % number) for number in range(10)])
+
+    running = start(*words, "--commit-every", "50ms", cwd=lake.folder, env=clock.env)
+    try:
+        for number, seconds in enumerate((0, -600), 1):
+            clock.set(seconds)
+            more()
+            wait_until(lambda number=number: lake.count() == 10 * number)
+    finally:
+        end(lake, running)
+    for seconds in (-1200, 600):
+        clock.set(seconds)
+        more()
+        zync(*words, "--until-caught-up", cwd=lake.folder, env=clock.env)
+    assert_whole(lake, name, 40)
+    stamps = [row["ingested"] for row in lake.rows()]
+    assert len(set(stamps[:30])) < len(set(stamps))
+    assert stamps[29] - stamps[0] < timedelta(minutes=1)
+    assert stamps[30] - stamps[29] > timedelta(minutes=9)
 
 
 def test_a_log_entry_that_was_cut_off_is_refused_and_nothing_is_written(lake: Lake, topic: TopicMaker) -> None:

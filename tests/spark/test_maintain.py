@@ -386,6 +386,28 @@ def test_its_entry_of_the_log_that_was_cut_off_is_refused_and_nothing_is_written
     assert_sound(pipeline)
 
 
+def test_a_syncs_entry_of_the_log_that_was_cut_off_is_refused_and_nothing_is_written(
+    pipeline: Pipeline, txn: Any
+) -> None:
+    in_steps(pipeline, txn, 2)
+    entry = max((pipeline.staging / "_delta_log").glob("*.json"))
+    lines = entry.read_bytes().splitlines(keepends=True)
+    assert any(b'"txn"' in line for line in lines)
+    pipeline.load(("a", txn("more", 1, x=1)))
+    for cut in range(len(lines)):
+        entry.write_bytes(b"".join(lines[:cut]) or lines[0][:20])
+        before = sorted(pipeline.folder.rglob("*"))
+        for command in (["maintain", "staging"], ["verify"], ["status"], ["cat", "staging"]):
+            done = zync(*command, cwd=pipeline.folder, check=False)
+            assert (done.returncode, "lake/staging" in done.stderr) == (1, True), (command, cut, done.stderr)
+        with pytest.raises(ZyncError):
+            pipeline.sync()
+        assert sorted(pipeline.folder.rglob("*")) == before
+    entry.write_bytes(b"".join(lines))
+    assert pipeline.sync().transactions == 1
+    assert_sound(pipeline)
+
+
 def test_the_command_by_itself_does_both_and_says_so(pipeline: Pipeline, txn: Any) -> None:
     in_steps(pipeline, txn, 2)
     done = zync("maintain", "staging", "--json", cwd=pipeline.folder)
