@@ -1,28 +1,33 @@
 """The proof: TPC-B on PostgreSQL, through Debezium, Kafka and `zync run`, into tables and on to Kafka.
 
-Each process is killed with -9 in turn: zync's, the broker, Debezium; and PostgreSQL crashes (pg_ctl -m immediate). No
-snapshot of the tables, and no prefix of what a read_committed consumer gets, is a bank whose sums differ; and at the
-end all is as PostgreSQL has it.
+Each process is killed with -9 in turn, while it is at work: zync's, the broker, Debezium; and PostgreSQL crashes
+(pg_ctl -m immediate). No snapshot of the tables is a bank whose sums differ, nor is what is in Kafka after any of the
+source's transactions, of which each is in one of Kafka's; and at the end tables and Kafka are as PostgreSQL has it, row
+by row.
 """
 
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
 import time
+from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
 from tests.conftest import start, zync
-from tests.deliver.conftest import committed
+from tests.deliver.conftest import Seen, committed
 from tests.kafka.conftest import get, wait_until
 from tests.kafka.harms import kill_and_start_again
+from zync.config import PROGRESS_TOPIC
 from zync.demo.bank import KEYS, SUMS, PostgresBank, consistent_sums
 from zync.devkafka import DevKafka, free_port
 from zync.ingest.raw import next_seqno
@@ -81,12 +86,19 @@ def test_no_reader_ever_sees_a_broken_bank(folder: Path, kafka: DevKafka) -> Non
     try:
         bank.start()
         wait_until(lambda: transfers() > 0, 400)
+        done = {
+            "sync-from kafka": head,
+            "sync raw": lambda: DeltaTable(folder / "lake" / "staging").version(),
+            "sync-to kafka": lambda: len(committed(broker, PROGRESS_TOPIC)),
+            "sync-to tables": lambda: len(snapshots(folder)),
+        }
         for words in PARTS:
+            assert_at_work(done[words])
             killed = part(running, words)
             assert killed
             os.kill(killed, signal.SIGKILL)
             wait_until(lambda words=words, killed=killed: part(running, words) not in (None, killed))
-            time.sleep(2)
+            assert_at_work(done[words])
         wait_until(lambda: get(port, "/readyz")[0] == 200, 120)
         restarts = [line for line in get(port, "/metrics")[1].splitlines() if "zync_run_restarts_total{" in line]
         assert sorted(line.split()[-1] for line in restarts) == ["1.0"] * 4
@@ -104,15 +116,25 @@ def test_no_reader_ever_sees_a_broken_bank(folder: Path, kafka: DevKafka) -> Non
         wait_until(lambda: set((consistent_sums(folder) or ({},))[0].values()) == {truth}, 400)
         running.send_signal(signal.SIGINT)
         assert running.wait(120) == 0
+        zync("sync-to", "kafka", "staging", "--until-caught-up", cwd=folder)
         assert_no_snapshot_is_broken(folder)
-        assert_no_prefix_is_broken(broker)
-        assert_as_postgres_has_it(folder, bank)
+        seen = committed(broker, *SUMS)
+        assert_no_prefix_is_broken(list(seen))
+        assert_none_is_in_two_transactions_of_kafka(folder, seen, committed(broker, PROGRESS_TOPIC))
+        assert_as_postgres_has_it(folder, seen, bank)
     finally:
         running.terminate()
         bank.close()
         running.wait(120)
     zync("sync-from", "kafka", "raw", "--until-caught-up", cwd=folder)
     zync("verify", cwd=folder)
+
+
+def assert_at_work(done: Callable[[], int]) -> None:
+    """Returns in the middle of what it does, a moment after something of it was done."""
+    before = done()
+    wait_until(lambda: done() > before, 200)
+    time.sleep(random.uniform(0, 0.5))
 
 
 def crash(bank: PostgresBank) -> None:
@@ -147,9 +169,8 @@ def assert_no_snapshot_is_broken(folder: Path) -> None:
     assert len(set(map(str, sums))) >= 4  # it was looked at while it moved
 
 
-def assert_no_prefix_is_broken(broker: str) -> None:
+def assert_no_prefix_is_broken(seen: list[Seen]) -> None:
     """What is committed in Kafka: the snapshot's rows, and then a transaction of the source after the other."""
-    seen = committed(broker, *SUMS)
     lanes: dict[Any, list[bool]] = defaultdict(list)
     for one in seen:
         lanes[one.topic, one.partition, one.key].append("zync.txn" in one.headers)
@@ -167,9 +188,30 @@ def assert_no_prefix_is_broken(broker: str) -> None:
             assert len(set(sums.values())) == 1, (one.seqno, sums)
 
 
-def assert_as_postgres_has_it(folder: Path, bank: PostgresBank) -> None:
+def assert_none_is_in_two_transactions_of_kafka(folder: Path, seen: list[Seen], progress: list[Seen]) -> None:
+    """In each of Kafka's is what comes after the progress of the one before, up to its own, and all of it.
+
+    Where one ends its partitions have a marker, which takes an offset.
+    """
+    staging = DeltaTable(folder / "lake" / "staging").to_pyarrow_table(columns=["kind", "sync", "head", "seqno"])
+    rows = staging.filter(pc.equal(staging["kind"], "output")).to_pylist()
+    places = {row["seqno"]: (row["sync"], row["head"] or row["seqno"], row["seqno"]) for row in rows}
+    said = [json.loads(one.value or b"") for one in progress]
+    upto = [(one["sync"], one["turn"], one["seqno"]) for one in said]
+    assert upto == sorted(upto)
+    by_partition: dict[Any, list[Seen]] = defaultdict(list)
+    for one in seen:
+        by_partition[one.topic, one.partition].append(one)
+    for partition, mine in by_partition.items():
+        numbers = [bisect_left(upto, places[one.seqno]) for one in mine]
+        for before, after, number, following in zip(mine, mine[1:], numbers, numbers[1:], strict=False):
+            assert (following > number) == (after.offset > before.offset + 1), (partition, before.offset)
+
+
+def assert_as_postgres_has_it(folder: Path, seen: list[Seen], bank: PostgresBank) -> None:
     newest = snapshots(folder)[-1]
     for name, columns in COLUMNS.items():
-        there = bank.postgres.sql(f"SELECT {', '.join(columns)} FROM pgbench_{name}")
-        ours = [[str(row[column]) for column in columns] for row in delivered(folder, name, newest[name])]
-        assert sorted(ours) == sorted(there), name
+        there = sorted(bank.postgres.sql(f"SELECT {', '.join(columns)} FROM pgbench_{name}"))
+        sent = {one.key or index: json.loads(one.value or b"") for index, one in enumerate(seen) if one.topic == name}
+        for rows in (delivered(folder, name, newest[name]), sent.values()):
+            assert sorted([str(row[column]) for column in columns] for row in rows) == there, name
