@@ -56,6 +56,7 @@ soak: setup
 	ZYNC_TEST_SOAK_SECONDS=600 $(BIN)/pytest -n 0 --timeout 1200 -s tests/kafka/test_soak.py
 
 bench: setup
+	@sh scripts/postgres.sh
 	$(BIN)/python -m bench
 
 # Pins with hashes, and without the hosts they came from.

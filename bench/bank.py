@@ -1,4 +1,4 @@
-"""The demo's bank through a plain row-by-row pipeline, and through zync: how often do readers see it broken?
+"""A bank on PostgreSQL, by Debezium through a plain row-by-row pipeline, and through zync: how often is it seen broken?
 
 The plain pipeline is what is usually built: a Spark structured stream for each topic, with a MERGE of the newest row of
 each key in each micro-batch (history is appended). Each is looked at five times a second, while transfers go on.
@@ -20,13 +20,15 @@ from deltalake import DeltaTable
 from bench.harness import ZYNC, Result, broker, log
 from bench.sync_from_spark import KAFKA_SOURCE
 from zync import jars
-from zync.demo.bank import KEYS, SUMS, consistent_sums
-from zync.demo.simulated import SimulatedBank
+from zync.demo.bank import KEYS, SUMS, PostgresBank, consistent_sums
 from zync.places import data_folder
 from zync.spark import session
 
 SECONDS = 60.0
+RATE = 50
+"""Transfers a second."""
 _EVERY = 0.2
+_PATIENCE = 120.0
 _COLUMNS = {
     "accounts": "aid INT, bid INT, abalance INT",
     "tellers": "tid INT, bid INT, tbalance INT",
@@ -50,8 +52,11 @@ def _shown(what: str, goal: float | None, looks: int, broken: int) -> Result:
     return Result(f"looks at a broken bank: {what}", share, "%", goal, details={"looks": looks, "broken": broken})
 
 
-def _watched(sums: Callable[[], Sums]) -> tuple[int, int]:
-    """How often it was looked at from when there is something to see, and how often the sums differed."""
+def _watched(sums: Callable[[], Sums], bank: PostgresBank) -> tuple[int, int]:
+    """How often it was looked at from when there is something to see, and how often the sums differed.
+
+    RuntimeError where they are not the bank's in the end.
+    """
     while not any((sums() or {}).values()):
         time.sleep(_EVERY)
     looks = broken = 0
@@ -59,23 +64,30 @@ def _watched(sums: Callable[[], Sums]) -> tuple[int, int]:
     while time.monotonic() < until:
         looks, broken = looks + 1, broken + (len(set((sums() or {}).values())) > 1)
         time.sleep(_EVERY)
+    bank.end()
+    truth, until = bank.truth(), time.monotonic() + _PATIENCE
+    while set((sums() or {}).values()) != {truth}:
+        if time.monotonic() > until:
+            msg = f"the bank says {truth}, and after {_PATIENCE:.0f} s without transfers its copy says {sums()}"
+            raise RuntimeError(msg)
+        time.sleep(_EVERY)
     return looks, broken
 
 
 def _through_zync(folder: Path) -> tuple[int, int]:
     shutil.copytree(data_folder("demo") / "bank", folder)
     with broker() as servers:
-        bank = SimulatedBank(servers)
+        bank = PostgresBank(folder, servers, RATE)
         bank.start()
         command = [*ZYNC, "run", "--commit-every", "500ms", "--bootstrap-servers", servers]
         with (folder / "run.log").open("w") as out:
             running = subprocess.Popen(command, cwd=folder, stdout=out, stderr=out)
         try:
-            return _watched(lambda: (consistent_sums(folder) or (None,))[0])
+            return _watched(lambda: (consistent_sums(folder) or (None,))[0], bank)
         finally:
-            bank.end()
             running.send_signal(signal.SIGINT)
             running.wait(120)
+            bank.close()
 
 
 def _through_rows(folder: Path) -> tuple[int, int]:
@@ -84,7 +96,7 @@ def _through_rows(folder: Path) -> tuple[int, int]:
     for name, columns in _COLUMNS.items():
         spark.sql(f"CREATE TABLE delta.`{folder / name}` ({columns}) USING DELTA")
     with broker() as servers:
-        bank = SimulatedBank(servers)
+        bank = PostgresBank(folder, servers, RATE)
         bank.start()
         queries = []
         for name, columns in _COLUMNS.items():
@@ -99,12 +111,12 @@ def _through_rows(folder: Path) -> tuple[int, int]:
             writer = made.writeStream.foreachBatch(partial(_write, name, folder / name))
             queries.append(writer.option("checkpointLocation", str(folder / f"{name}-checkpoint")).start())
         try:
-            return _watched(partial(_sums, folder))
+            return _watched(partial(_sums, folder), bank)
         finally:
             for query in queries:
                 query.stop()
-            bank.end()
             spark.stop()
+            bank.close()
 
 
 def _write(name: str, location: Path, rows: Any, _number: int) -> None:

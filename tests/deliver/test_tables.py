@@ -770,10 +770,17 @@ def test_the_commands(lake: Lake, warm: Any) -> None:
     assert json.loads(warm("snapshot", "--at", "1", "--json", cwd=folder).stdout)["versions"]["accounts"] == 1
     assert json.loads(warm("snapshot", "--json", cwd=folder).stdout)["sync"] == 2
     assert warm("snapshot", "--at", "2001-01-01", cwd=folder, check=False).returncode == 2
-    (view, *_) = warm("snapshot", "--sql", cwd=folder).stdout.splitlines()
-    assert view in json.loads(warm("snapshot", "--sql", "--json", cwd=folder).stdout)["sql"]
-    lake.spark.sql(view.replace("CREATE OR REPLACE VIEW", "CREATE OR REPLACE TEMPORARY VIEW").rstrip(";"))
-    assert lake.spark.table("accounts").count() == 5
+    first = json.loads(warm("snapshot", "--at", "1", "--json", cwd=folder).stdout)
+    assert json.loads(warm("snapshot", "--at", first["at"], "--json", cwd=folder).stdout) == first
+    views = warm("snapshot", "--sql", cwd=folder).stdout.splitlines()
+    assert views == json.loads(warm("snapshot", "--sql", "--json", cwd=folder).stdout)["sql"]
+    for number, kind in itertools.product(range(2), ("VIEW", "TEMPORARY VIEW")):
+        for view in views if number else warm("snapshot", "--sql", "--at", "1", cwd=folder).stdout.splitlines():
+            lake.spark.sql(view.replace("VIEW", kind, 1).rstrip(";"))
+        joined = lake.spark.sql("SELECT count(DISTINCT a.id), sum(delta) FROM accounts a, history")
+        assert joined.collect() == [(5, 5 * 15) if number else (3, 3 * 3)]
+        for name in ("accounts", "history"):
+            lake.spark.sql(f"DROP VIEW {name}")
     query = warm("query", "--consistent", "--json", "SELECT sum(delta) AS total FROM history", cwd=folder)
     assert json.loads(query.stdout) == {"total": 15.0}
     for file in (lake.folder / "history").glob("*.parquet"):
