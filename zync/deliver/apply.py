@@ -180,7 +180,7 @@ class _Apply:
             self.remember_deleted(arrived.groupBy("key", "place.seqno").agg(*map(expr, last)))
         noted = self.noted(some=some)
         more = [left_out.COLUMN] if noted else []
-        self.bind_kept(arrived, [*self.columns, *PLACE, *more])
+        self.bind_kept(arrived, ends, [*self.columns, *PLACE, *more])
         of_key = f"from_json(key, {self.types['key_type']}, {self.types['options']})"
         in_key = {one: f"{of_key}.{name(one)}" for one in self.target.key}
         text = statement(
@@ -209,8 +209,8 @@ class _Apply:
         """`may_be_left_out`, if the table has a column that says which are, or gets it as `some` are now; or none."""
         return self.may_be_left_out if self.may_be_left_out and self.writer.notes_left_out(some=some) else {}
 
-    def bind_kept(self, arrived: "DataFrame", columns: list[str]) -> None:
-        """The table's rows of the keys that arrived, as the view `kept`."""
+    def bind_kept(self, arrived: "DataFrame", ends: list[Any], columns: list[str]) -> None:
+        """The table's rows of the keys that arrived, which have those `ends`, as the view `kept`."""
         keys = select(arrived, *aliased({one: self.value(one) for one in self.target.key})).distinct()
         kept = local(
             self.spark,
@@ -218,7 +218,8 @@ class _Apply:
             f"{self.target.columns.toDDL()}, _position BIGINT, _seqno BIGINT, {left_out.COLUMN} {left_out.TYPE}",
         )
         if not self.is_new:
-            rows = self.spark.read.format("delta").load(self.target.location)
+            rows = self.spark.read.format("delta").load(self.target.location).alias("t")
+            rows = rows.where(" AND ".join(key_range.between(self.target, ends) or ["true"]))
             same = [rows[name(one)].eqNullSafe(keys[name(one)]) for one in self.target.key]
             kept = rows.join(keys, same, "left_semi")
         kept.select(*map(name, columns)).createOrReplaceTempView("kept")

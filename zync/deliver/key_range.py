@@ -1,4 +1,4 @@
-"""Which of a table's files may have the keys that arrived: a MERGE reads no others."""
+"""Which of a table's files may have the keys that arrived: no others are read."""
 
 from collections.abc import Callable
 from typing import Any
