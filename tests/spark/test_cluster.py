@@ -100,12 +100,13 @@ def rule(records):
 """
 
 
-def test_an_executor_that_is_killed_costs_time_and_sets_nothing_aside(tmp_path: Path, cluster: Cluster) -> None:
+def killed_in_a_rule(tmp_path: Path, cluster: Cluster, spark: str) -> tuple[int, list[str]]:
+    """How a sync whose executors are killed while they run a rule ends, and what it says."""
     mark = tmp_path / "it runs"
     (tmp_path / "rule.py").write_text(RULE.format(mark=str(mark)))
     (tmp_path / "zync.yaml").write_text(
         'topics: {a: {id: "value:txn"}}\ntransactions: {done: "count(*) = 1"}\n'
-        f"outputs: [{{topic: out, python: rule.py}}]\n{_SPARK}"
+        f"outputs: [{{topic: out, python: rule.py}}]\n{spark}"
     )
     lines = [json.dumps({"topic": "a", "value": {"txn": n, "x": n}}) for n in range(3)]
     zync("load", "raw", "-", cwd=tmp_path, input="\n".join(lines))
@@ -116,13 +117,36 @@ def test_an_executor_that_is_killed_costs_time_and_sets_nothing_aside(tmp_path: 
         assert killed
         for pid in killed:
             os.kill(pid, signal.SIGKILL)
-        assert running.wait(120) == 0
+        code = running.wait(120)
     finally:
         running.kill()
     (log,) = tmp_path.glob("sync-raw-*.log")
-    outcome = json.loads(log.read_text().splitlines()[-1])
+    return code, log.read_text().splitlines()
+
+
+def assert_all_is_out(said: str, folder: Path) -> None:
+    outcome = json.loads(said)
     assert (outcome["transactions"], outcome["outputs"], outcome["set_aside"]) == (3, {"out": 3}, {})
-    zync("verify", cwd=tmp_path)
+    zync("verify", cwd=folder)
+
+
+def test_an_executor_that_is_killed_costs_time_and_sets_nothing_aside(tmp_path: Path, cluster: Cluster) -> None:
+    code, said = killed_in_a_rule(tmp_path, cluster, _SPARK)
+    assert code == 0
+    assert_all_is_out(said[-1], tmp_path)
+
+
+def test_a_task_that_fails_for_good_with_its_executor_stops_the_sync_and_sets_nothing_aside(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    code, said = killed_in_a_rule(tmp_path, cluster, _SPARK.replace("{", "{spark.task.maxFailures: 1, ", 1))
+    assert code == 1
+    (line,) = said
+    assert line.startswith("zync: ")
+    assert "ExecutorLostFailure" in line
+    assert not [row for row in zync("cat", "staging", cwd=tmp_path).stdout.splitlines() if row]
+    again = zync("sync", "raw", "staging", "--master", cluster.url, "--json", cwd=tmp_path)
+    assert_all_is_out(again.stdout, tmp_path)
 
 
 def executors(work: Path) -> list[int]:
