@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal, localcontext
 from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from google.protobuf import json_format
@@ -614,6 +614,28 @@ def test_json_with_a_registrys_header_is_json(pipeline: Pipeline, registry: Runn
     ]
 
 
+@pytest.mark.parametrize("kind", ["json", "json-schema"])
+def test_json_may_be_large_and_exact_and_is_set_aside_where_it_cannot_be(
+    pipeline: Pipeline, registry: RunningRegistry, kind: Literal["json", "json-schema"]
+) -> None:
+    head = framed(registry.register("large-value", JSON_SCHEMA, "JSON"), b"") if kind == "json-schema" else b""
+    pipeline.change(registry=RegistryAccess(registry.url), formats=Formats(value=kind))
+    pipeline.rules(
+        out="SELECT seqno, value:low::bigint AS low, value:high::bigint AS high, "
+        "value:digits::decimal(38, 0) AS digits, length(value:note::string) AS n FROM a"
+    )
+    digits, deep = b"9" * 38, b"[" * 1001 + b"]" * 1001
+    ends = (-(2**63), 2**63 - 1, digits, b"z" * 5_000_000)
+    good = b'{"txn":0,"n":1,"low":%d,"high":%d,"digits":%s,"note":"%s"}' % ends
+    wrong = (deep, digits + b"9", b"1e400", b"-Infinity")
+    bad = [b'{"txn":%d,"n":1,"x":%s}' % pair for pair in enumerate(wrong, 1)]
+    put(pipeline, *(("a", None, head + one) for one in (good, *bad)))
+    pipeline.sync()
+    assert pipeline.values() == [{"low": -(2**63), "high": 2**63 - 1, "digits": int(digits), "n": 5_000_000}]
+    no_json, not_exact = "value is not one JSON value", "value has a number that cannot be kept exactly"
+    assert reasons(pipeline) == [no_json, not_exact, not_exact, no_json]
+
+
 def test_json_evolves_within_one_sync_and_its_schemas_may_refer_to_others(
     pipeline: Pipeline, registry: RunningRegistry
 ) -> None:
@@ -773,6 +795,10 @@ def test_connect_json_that_is_not_as_its_schema_says_is_set_aside_and_others_go_
         of_connect(schema, {"txn": 1.5}): "value is not as the schema beside it says",
         of_connect(schema, {"txn": 1, "x": 128}): "value is not as the schema beside it says",
         of_connect(schema, [1]): "value is not as the schema beside it says",
+        of_connect(struct(txn=connect("int64")), {"txn": 2**63}): "value is not as the schema beside it says",
+        of_connect(struct(txn=connect("int32"), x=connect("string")), {"txn": 1, "x": "?"})
+        .encode()
+        .replace(b"?", b"\xff"): "value is not as the schema beside it says",
         of_connect(struct(x=logical("bytes", "Decimal", scale="2")), {"x": "A" * 100}): "value is not as the schema",
     }
     put(
@@ -780,10 +806,11 @@ def test_connect_json_that_is_not_as_its_schema_says_is_set_aside_and_others_go_
         *(("a", None, value) for value in bad),
         ("a", None, of_connect(schema, {"txn": 7, "x": -128})),
         ("a", None, of_connect(struct(txn=connect("int32"), x=connect("string")), {"txn": 8, "x": "z" * 5_000_000})),
+        ("a", None, of_connect(struct(txn=connect("int32"), x=connect("int64")), {"txn": 9, "x": -(2**63)})),
     )
     pipeline.rules(out="SELECT seqno, length(value:x::string) AS x FROM a")
     pipeline.sync()
-    assert pipeline.values() == [{"x": 4}, {"x": 5_000_000}]
+    assert pipeline.values() == [{"x": 4}, {"x": 5_000_000}, {"x": 20}]
     found = reasons(pipeline)
     assert len(found) == len(bad)
     for reason, expected in zip(found, bad.values(), strict=True):

@@ -221,17 +221,18 @@ def test_bad_bytes_are_set_aside_each_with_its_reason_and_others_go_on(
         ("a", None, framed(tree, b"\2\2" + deep.SerializeToString())),
         ("a", None, framed(tree, b"\2\2" + strange.SerializeToString())),
         ("a", None, b"\0\0"),
+        ("a", None, b"\1" + framed(number, b"\0" + good)[1:]),
         ("a", None, framed(987_654, b"\0")),
         ("a", None, framed(other, b"{}")),
         ("a", b"\xff", None),
         ("a", None, framed(number, b"\0" + every(txn="2").SerializeToString())),
     )
-    assert pipeline.sync().set_aside == {"quarantined": len(bad) + 5}
+    assert pipeline.sync().set_aside == {"quarantined": len(bad) + 6}
     assert reasons(pipeline) == [
         *[f"value is not protobuf as schema {number} says"] * len(bad),
         f"value is not protobuf as schema {tree} says",
         f"value is not protobuf as schema {tree} says",
-        "value does not begin with a zero byte and a schema's id, as a schema registry's clients write it",
+        *["value does not begin with a zero byte and a schema's id, as a schema registry's clients write it"] * 2,
         "the schema registry knows no schema 987654",
         f"schema {other} is one of JSON, not PROTOBUF",
     ]
