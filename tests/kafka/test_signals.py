@@ -100,7 +100,8 @@ def test_after_two_ctrl_c_amid_commits_nothing_is_lost_or_doubled(lake: Lake, to
             process.send_signal(signal.SIGINT)
             time.sleep(wait)
             process.send_signal(signal.SIGINT)
-            assert process.wait(30) in (0, 130)
+            # that of a process which ends by the signal, too, as Python does at its very end: shells say 130 of both
+            assert process.wait(30) in (0, 130, -signal.SIGINT)
         finally:
             process.kill()
     zync("sync-from", "kafka", "raw", "--topic", name, "--until-caught-up", cwd=lake.folder)
