@@ -51,7 +51,8 @@ class IngestMetrics(Metrics, Collector):
     def __init__(self, stuck_after: float = 60) -> None:
         super().__init__(stuck_after)
         self._done: Ingested | None = None
-        self._away = True  # until one was reached
+        self._away: bool | None = None  # until statistics say, which takes some seconds
+        self._has_committed = False
         self._behind: dict[Source, int] = {}
         self._waiting: dict[Source, float] = {}
         self._location = ""
@@ -73,7 +74,8 @@ class IngestMetrics(Metrics, Collector):
 
     def stuck(self) -> str | None:
         """Why the work does not get on: Kafka is away, or as for all."""
-        return "stuck: no Kafka broker answers" if self._away else super().stuck()
+        away = not self._has_committed if self._away is None else self._away  # what is committed came from one
+        return "stuck: no Kafka broker answers" if away else super().stuck()
 
     def behind(self, offsets: "dict[Source, int]", waiting: "dict[Source, float]") -> None:
         """Takes of each partition the offsets not in raw yet, and the time of the first record that waits for that."""
@@ -81,6 +83,7 @@ class IngestMetrics(Metrics, Collector):
 
     def committed(self, one: "Appended") -> None:
         """Counts a commit."""
+        self._has_committed = True
         self._seconds.observe(one.seconds)
         if one.rows:
             self._rows.observe(one.rows)
