@@ -1,13 +1,15 @@
--- In: `settling`: every record with its fate, and those gathered; `set_aside`: transactions (by seqno) that go to
---     quarantine instead of out; `decided`: operators' decisions, the seqno of the transaction that each `settles`,
---     and what a redrive `revisits` (zync.transactions.set_aside), as JSON.
+-- In: `settling`: every record with its fate, and those gathered (fate earlier: where they are the row of their
+--     transaction says, which is `carried`); `set_aside`: transactions (by seqno) that go to quarantine instead of out;
+--     `decided`: operators' decisions, the seqno of the transaction that each `settles`, and what a redrive `revisits`
+--     (zync.transactions.set_aside), as JSON.
 -- Out: of each transaction that is settled now its row in staging.
 WITH whole AS (
-  SELECT txn, completes_at, count(*) AS count,
-    CAST(arrays_zip(sort_array(collect_list(CASE WHEN opens_range THEN seqno END)),
-                    sort_array(collect_list(CASE WHEN closes_range THEN seqno END)))
-         AS array<struct<first: bigint, last: bigint>>) AS records
-  FROM settling WHERE fate = 'whole' AND NOT carried GROUP BY txn, completes_at
+  SELECT txn, completes_at, count_if(NOT carried) + coalesce(sum(earlier_count), 0) AS count,
+    concat(flatten(collect_list(earlier)),
+      CAST(arrays_zip(sort_array(collect_list(CASE WHEN NOT carried AND opens_range THEN seqno END)),
+                      sort_array(collect_list(CASE WHEN NOT carried AND closes_range THEN seqno END)))
+           AS array<struct<first: bigint, last: bigint>>)) AS records
+  FROM settling WHERE fate = 'whole' GROUP BY txn, completes_at
 )
 SELECT CASE WHEN q.seqno IS NOT NULL THEN 'quarantined'
             WHEN d.action = 'discard' THEN 'discarded'

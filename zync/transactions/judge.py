@@ -55,7 +55,7 @@ def judge(sync: Sync) -> Sync:
         sync = replace(sync, earlier=sync.earlier + records_in(in_flight))
         pace(sync.spark, sync.config.spark, sync.records)
         earlier = gather(sync.spark, sync.raw, wanted, sync.decoder)
-        earlier = sync.keeper.keep(select(earlier, "*", "'whole' AS fate"))
+        earlier = sync.keeper.keep(select(earlier, "*", "'earlier' AS fate"))
         sync = replace(sync, settling=settling.unionByName(earlier, allowMissingColumns=True))
     if sync.tiny:
         sync = replace(sync, settling=there(sync.settling).coalesce(1))
@@ -94,6 +94,8 @@ def _in_turn(sync: Sync) -> Sync:
             f"CASE WHEN {late} THEN 'held' ELSE fate END AS fate",
             f"CASE WHEN NOT coalesce({late}, false) THEN completes_at END AS completes_at",
         )
+    if going.num_rows:
+        settling = settling.unionByName(_carried(sync, going), allowMissingColumns=True)
     firsts = zip(going["txn"].to_pylist(), going["seqno"].to_pylist(), places(going).to_pylist(), strict=True)
     bad = zip(places(going).to_pylist(), going["reason"].to_pylist(), strict=True)
     summary = replace(
@@ -113,6 +115,29 @@ def _in_turn(sync: Sync) -> Sync:
     return replace(sync, assembled=replace(assembled, summary=summary), settling=settling)
 
 
+def _carried(sync: Sync, going: pa.Table) -> "DataFrame":
+    """The rows of transactions that were held and go out now: what is known of their records."""
+    by_decision = {one.seqno for one in decided(going)}  # sql/whole.sql puts its record where it was, at the end
+    records = [
+        [one for one in ranges if one["first"] not in by_decision or one["first"] < one["last"]]
+        for ranges in going["records"].to_pylist()
+    ]
+    rows = pa.table(
+        {
+            "txn": going["txn"],
+            "seqno": going["seqno"],
+            "completes_at": places(going),
+            "earlier": pa.array(records, going.schema.field("records").type),
+            "earlier_count": going["count"],
+        }
+    )
+    columns = (
+        "txn string, seqno bigint, completes_at bigint, "
+        "earlier array<struct<first: bigint, last: bigint>>, earlier_count bigint"
+    )
+    return select(local(sync.spark, rows, columns), "*", "'whole' AS fate", "true AS carried", "false AS alone")
+
+
 def _with_met(sync: Sync) -> "DataFrame":
     """The new records with what is in flight of their transactions: as one row with its state, or record by record."""
     met, identified = there(sync.met), there(sync.identified)
@@ -127,7 +152,7 @@ def _records_of(sync: Sync, in_flight: pa.Table) -> "DataFrame":
     """The records of those transactions that are in flight, read again."""
     wanted = _wanted(in_flight, pa.nulls(in_flight.num_rows, pa.int64()))
     earlier = gather(sync.spark, sync.raw, wanted, sync.decoder)
-    return earlier.drop("completes_at", "opens_range", "closes_range")
+    return earlier.drop("completes_at")
 
 
 def _assemble(sync: Sync, rows: "DataFrame", read_again: int, *, by_run: bool = False) -> Assembled:
@@ -180,7 +205,7 @@ def _look_again(sync: Sync, assembled: Assembled) -> Assembled:
         waiting = waiting.filter(pc.is_in(waiting["txn"], txns))
         wanted = pa.concat_tables([wanted, _wanted(waiting, places(waiting)).select(wanted.column_names)])
     earlier = gather(sync.spark, sync.raw, wanted, sync.decoder)
-    earlier = earlier.drop("completes_at", "opens_range", "closes_range")
+    earlier = earlier.drop("completes_at")
     return look_again(sync.spark, assembled, earlier, sync.config, sync.done, sync.keeper, tasks=sync.tasks())
 
 
