@@ -48,7 +48,7 @@ def run(folder: Path) -> list[Result]:
             "CAST(txn AS BIGINT) AS seqno", "seqno AS record_seqno", "txn", "topic", "kafka", "key", "value", "headers"
         )
         with Keeper(spark) as keeper:
-            out, _ = transform(spark, decoded, pipeline, {}, (), None, keeper=keeper, spread=True, tiny=False)
+            out, _ = transform(spark, decoded, pipeline, {}, (), None, keeper=keeper, spread=True, one_task=False)
             if out is None:
                 raise AssertionError
             staging = ensure_staging(str(folder / f"plain-{number}"))

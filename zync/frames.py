@@ -90,9 +90,9 @@ def together(rows: "DataFrame", column: str, tasks: int) -> "DataFrame":
     return rows.repartition(tasks, column) if tasks > 1 else rows.coalesce(1)
 
 
-def beside(rows: "DataFrame", *, tiny: bool) -> "DataFrame":
-    """The rows, few enough for each task to have them all; `tiny`: for the one task that there is."""
-    return rows.coalesce(1).hint("shuffle_hash") if tiny else rows.hint("broadcast")
+def beside(rows: "DataFrame", *, one_task: bool) -> "DataFrame":
+    """The rows, few enough for each task to have them all; `one_task`: for the one task that there is."""
+    return rows.coalesce(1).hint("shuffle_hash") if one_task else rows.hint("broadcast")
 
 
 def read_parquet(spark: "SparkSession", files: list[str], schema: "str | StructType") -> "DataFrame":

@@ -64,7 +64,7 @@ def recall(sync: Sync) -> Sync:
     newest = settled.group_by("txn").aggregate([("seqno", "max")]).rename_columns({"seqno_max": "settled_at"})
     settled_rows = local(sync.spark, newest.select(["txn", "settled_at"]), "txn string, settled_at bigint")
     if newest.num_rows <= SMALL:
-        settled_rows = beside(settled_rows, tiny=sync.tiny)
+        settled_rows = beside(settled_rows, one_task=sync.one_task)
     return replace(sync, identified=identified, met=in_flight, settled=settled_rows)
 
 
@@ -136,7 +136,7 @@ def _outputs(sync: Sync, records: "DataFrame") -> "tuple[DataFrame | None, str, 
         slots = {"body": BODY, "last_row": LAST_ROW if acting else "CAST(NULL AS BIGINT)"}
         placed = result_of(sync.spark, statement("places", in_order=str(sync.in_order).lower(), **slots))
         if there(sync.assembled).summary.completed <= _FEW_TRANSACTIONS:
-            placed = beside(placed, tiny=sync.tiny)
+            placed = beside(placed, one_task=sync.one_task)
     lookups = bind_lookups(sync.spark, sync.config)  # behind our own views, whose names they may have
     outputs, columns = transform(
         sync.spark,
@@ -147,7 +147,7 @@ def _outputs(sync: Sync, records: "DataFrame") -> "tuple[DataFrame | None, str, 
         placed,
         keeper=sync.keeper,
         spread=spread,
-        tiny=sync.tiny,
+        one_task=sync.one_task,
     )
     return outputs, columns, lookups
 

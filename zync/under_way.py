@@ -11,7 +11,7 @@ from zync.config import Config
 from zync.etl.failures import Failure
 from zync.frames import Keeper
 from zync.ingest.raw import DECISIONS, stored_position
-from zync.pace import SMALL, TINY
+from zync.pace import ONE_TASK, SMALL
 from zync.staging.commit import Written
 from zync.transactions.assemble import Assembled
 from zync.transactions.decode import Decoder
@@ -81,13 +81,13 @@ class Sync:
         return self.records <= SMALL
 
     @property
-    def tiny(self) -> bool:
-        """Whether they are so few that one task does each thing."""
-        return self.small and self.records <= TINY
+    def one_task(self) -> bool:
+        """Whether they are so few that one task does each thing but to decode."""
+        return self.small and self.records <= ONE_TASK
 
     def tasks(self, more: int = 0) -> int:
         """How many tasks put the records, and so many `more`, together; so many files of bookkeeping there are, too."""
-        if self.tiny and more <= TINY:
+        if self.one_task and more <= ONE_TASK:
             return 1
         return max(2, (self.records + more) // _RECORDS_A_TASK)
 

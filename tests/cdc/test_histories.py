@@ -225,7 +225,7 @@ def test_an_end_that_counts_more_than_there_can_be_is_waited_for(
     """In a sync as large ones are done, where Spark evaluates what is decoded by itself."""
     for module in (pace, under_way):
         monkeypatch.setattr(module, "SMALL", 0)
-        monkeypatch.setattr(module, "TINY", 0)
+        monkeypatch.setattr(module, "ONE_TASK" if module is under_way else "TINY", 0)
     last = end(1, t=by_table)
     last["value"]["event_count"] = 10**15
     sync_small_files(tmp_path, [row(1, "A", 1, "t", 1), last, row(2, "A", 1, "t", 1), end(2, t=1)], {2}, spark)
@@ -238,7 +238,7 @@ def test_what_has_no_number_where_one_belongs_is_said_to_be_bad(
 ) -> None:
     for module in (pace, under_way):
         monkeypatch.setattr(module, "SMALL", 0)
-        monkeypatch.setattr(module, "TINY", 0)
+        monkeypatch.setattr(module, "ONE_TASK" if module is under_way else "TINY", 0)
     odd, null = row(1, "A", 1, "t", 1), row(3, "A", 1, "t", 1)
     odd["value"]["transaction"]["total_order"], null["value"]["transaction"]["total_order"] = "one", None
     uncounted = end(4, t=1)

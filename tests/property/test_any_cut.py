@@ -165,7 +165,7 @@ def test_staging_is_what_one_pass_over_raw_says(
         given_=RECORDS,
         cuts=st.sets(st.integers(1, 80), min_size=1, max_size=3),
         restart=st.booleans(),
-        sizes=st.lists(st.sampled_from(["tiny", "small", "large"]), min_size=4, max_size=4),
+        sizes=st.lists(st.sampled_from(["one task", "small", "large"]), min_size=4, max_size=4),
         recent=st.lists(st.sampled_from([0, 5, 20, 1000]), min_size=4, max_size=4),
     )
     def check(
@@ -189,7 +189,7 @@ def test_staging_is_what_one_pass_over_raw_says(
             for start, end, size, reread in zip(bounds, bounds[1:], sizes, recent, strict=False):
                 monkeypatch.setattr(gather, "RECENT", reread)
                 monkeypatch.setattr(under_way, "SMALL", 0 if size == "large" else len(given_))
-                monkeypatch.setattr(under_way, "TINY", len(given_) if size == "tiny" else 0)
+                monkeypatch.setattr(under_way, "ONE_TASK", len(given_) if size == "one task" else 0)
                 monkeypatch.setattr(gather, "TINY", 0 if size == "large" else len(given_))
                 load(str(folder / "raw"), [str(write(folder / "in.jsonl", given_[start:end]))])
                 if restart:

@@ -204,16 +204,16 @@ def ranges(*seqnos: int) -> list[dict[str, int]]:
     return [{"first": seqno, "last": seqno} for seqno in seqnos]
 
 
-@pytest.mark.parametrize("tiny", [pace.TINY, 0])
+@pytest.mark.parametrize("most", [pace.TINY, 0])
 def test_a_part_of_a_transaction_is_not_redriven_as_if_it_were_all_of_it(
-    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, tiny: int
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     """Records had no id, by a mistake in the config; by the mended one they are of transactions with other records.
 
     Spark plans more than a few otherwise, and what says why they are not redriven was not to be planned so.
     """
     for module in (pace, under_way):
-        monkeypatch.setattr(module, "TINY", tiny)
+        monkeypatch.setattr(module, "ONE_TASK" if module is under_way else "TINY", most)
     config, raw = tmp_path / "zync.yaml", str(tmp_path / "lake" / "raw")
     staging = str(tmp_path / "lake" / "staging")
     (tmp_path / "out.sql").write_text("SELECT seqno, value:k::string AS k FROM records")

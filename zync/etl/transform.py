@@ -41,14 +41,14 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
     *,
     keeper: Keeper,
     spread: bool,
-    tiny: bool,
+    one_task: bool,
 ) -> "tuple[DataFrame | None, str]":
     """Staging's output rows of the whole transactions in `records`, numbered by topic from `offsets` on.
 
     In order of transaction, `_order`, rule, and their JSON. Transactions in `left_out` have none. `places`: of
     transactions (seqno) their position in the source, and when those come that wait (turn; sql/places.sql). `spread`:
     several tasks number them, each its run of turns; how many rows come before each run has to be counted first.
-    `tiny`: one task does all.
+    `one_task`: one task does all.
 
     Returns None for them where the config has no outputs; and their columns, on record (zync/etl/columns.py).
     UsageError where a rule is no rule.
@@ -57,7 +57,7 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
     numbered: DataFrame | None = None
     rules = run_rules(spark, config)
     for made in made_alike(rules):
-        rows = _placed(made.coalesce(1) if tiny else made, places)
+        rows = _placed(made.coalesce(1) if one_task else made, places)
         rows = select(rows, "*", f"{f'turn DIV {_BUCKET}' if spread else '0L'} AS bucket")
         (rows.repartition("bucket") if spread else rows).createOrReplaceTempView("made")
         rows = result_of(spark, statement("number"))

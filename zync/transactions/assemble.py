@@ -101,7 +101,7 @@ def assemble(  # noqa: PLR0913 - each is a thing known by now
         one = _assemble_once(spark, rows, settled, config, done, decided=decided, tasks=tasks, by_run=by_run)
         one = _unpacked(keeper.keep(one, adaptive=False))
         rounds.append(one)
-        summary, again = summarize(spark, one, config, tiny=tasks == 1)
+        summary, again = summarize(spark, one, config, one_task=tasks == 1)
         summaries.append(summary)
         if again:
             settled = settled.limit(0)
@@ -116,7 +116,7 @@ def instead(spark: "SparkSession", assembled: Assembled, others: Assembled, conf
     """`assembled`, where the transactions that are torn are as `others` says."""
     torn = local(spark, [(txn,) for txn in assembled.summary.torn], "txn string").hint("broadcast")
     rest = assembled.rows.join(torn, "txn", "left_anti")
-    summary, _ = summarize(spark, rest, config, tiny=False)
+    summary, _ = summarize(spark, rest, config, one_task=False)
     return Assembled(rest.unionByName(others.rows, allowMissingColumns=True), total([summary, others.summary]))
 
 

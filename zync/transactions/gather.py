@@ -51,7 +51,7 @@ def gather(spark: "SparkSession", raw: DeltaTable, wanted: pa.Table, decoder: De
     decoder.decode(rows).createOrReplaceTempView("identified")
     finishing = local(spark, wanted.select(["txn", "completes_at"]), "txn string, completes_at bigint")
     if _count(ranges) <= TINY:
-        finishing = beside(finishing, tiny=True)
+        finishing = beside(finishing, one_task=True)
     finishing.createOrReplaceTempView("finishing")
     return result_of(spark, statement("gather"))
 

@@ -57,7 +57,7 @@ def judge(sync: Sync) -> Sync:
         earlier = gather(sync.spark, sync.raw, wanted, sync.decoder)
         earlier = sync.keeper.keep(select(earlier, "*", "'earlier' AS fate"))
         sync = replace(sync, settling=settling.unionByName(earlier, allowMissingColumns=True))
-    if sync.tiny:
+    if sync.one_task:
         sync = replace(sync, settling=there(sync.settling).coalesce(1))
     discarded = set(summary.discarded)
     failures = tuple(Failure(seqno, reason) for seqno, reason in summary.tainted if seqno not in discarded)

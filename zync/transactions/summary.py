@@ -86,19 +86,19 @@ class Summary:
         return [one.settles for one in self.decisions if one.acts and one.settles and one.action in ("discard", "drop")]
 
 
-def summarize(spark: "SparkSession", rows: "DataFrame", config: Config, *, tiny: bool) -> tuple[Summary, int]:
+def summarize(spark: "SparkSession", rows: "DataFrame", config: Config, *, one_task: bool) -> tuple[Summary, int]:
     """The summary of records with their fates (sql/judge.sql), and how many are to be assembled once more.
 
-    `tiny`: they are so few that to ask once is quicker than to ask for what is seldom there only when it is.
+    `one_task`: they are so few that to ask once is quicker than to ask for what is seldom there only when it is.
     """
     rows.createOrReplaceTempView("assembled")
     in_order = config.transactions.order == "commit"
     listed = _LISTED + (" OR completing" if in_order else "")
     lists = statement("lists", in_order=str(in_order).lower())
     row = _NONE_LISTED | _only_row(
-        result_of(spark, statement("counts", listed=listed, lists=f",\n{lists}" if tiny else ""))
+        result_of(spark, statement("counts", listed=listed, lists=f",\n{lists}" if one_task else ""))
     )
-    if row["listed"] and not tiny:
+    if row["listed"] and not one_task:
         row |= _only_row(result_of(spark, f"SELECT\n{lists}FROM assembled WHERE {listed}"))
     return Summary(
         flying=row["flying"],
