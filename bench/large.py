@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +15,8 @@ from zync.sync import Outcome, Syncer
 
 OTHERS = 100_000
 SYNCS = 50
-WARM_UP = 30
-"""Syncs as large as those that are measured: the JVM compiles what a sync runs for a minute or two."""
+WARM_UPS = 3
+"""Rounds of what is measured then, each a minute and more: the JVM compiles for minutes what a sync runs."""
 DRIVER_GB = 2
 
 
@@ -23,17 +24,15 @@ def run(folder: Path) -> list[Result]:
     """Seconds of all the syncs by seconds of the one, in a driver of 2 GB."""
     pipeline = config(folder)
     spark = session("local[2]", {"spark.driver.memory": f"{DRIVER_GB}g"})
-    large, others = RECORDS // SYNCS * WARM_UP, OTHERS // SYNCS * WARM_UP
-    for name, syncs in (("warm-up-1", WARM_UP), ("warm-up-2", 1)):
-        _syncs(folder / name, pipeline, spark, scattered(large, others), large + others, syncs)
-    once, (done,) = _syncs(folder / "once", pipeline, spark, scattered(RECORDS, OTHERS), RECORDS + OTHERS, 1)
-    many, outcomes = _syncs(folder / "many", pipeline, spark, scattered(RECORDS, OTHERS), RECORDS + OTHERS, SYNCS)
+    for number in range(WARM_UPS + 1):
+        once, (done,) = _syncs(folder / f"once-{number}", pipeline, spark, 1)
+        many, outcomes = _syncs(folder / f"many-{number}", pipeline, spark, SYNCS)
+        for one in (done, outcomes[-1]):
+            if one.in_flight or one.cursor != RECORDS + OTHERS:
+                msg = f"the last sync left {one}"
+                raise RuntimeError(msg)
+        log(f"at once {sum(once):.1f} s, over {SYNCS} syncs {sum(many):.1f} s, the last of them {many[-1]:.1f} s")
     spark.stop()
-    for one in (done, outcomes[-1]):
-        if one.in_flight or one.cursor != RECORDS + OTHERS:
-            msg = f"the last sync left {one}"
-            raise RuntimeError(msg)
-    log(f"at once {sum(once):.1f} s, over {SYNCS} syncs {sum(many):.1f} s, the last of them {many[-1]:.1f} s")
     details = {"once": once, "many": many, "stages": [one.seconds for one in (done, *outcomes)]}
     return [
         Result(f"a transaction of {RECORDS:,} records, in a driver of {DRIVER_GB} GB", sum(once), "s"),
@@ -53,10 +52,9 @@ def scattered(count: int, others: int) -> Iterator[bytes]:
         yield next((large, small)[which])
 
 
-def _syncs(
-    folder: Path, pipeline: Config, spark: object, records: Iterator[bytes], count: int, syncs: int
-) -> tuple[list[float], list[Outcome]]:
-    raw, each = Raw(folder / "raw"), -(-count // syncs)
+def _syncs(folder: Path, pipeline: Config, spark: object, syncs: int) -> tuple[list[float], list[Outcome]]:
+    """The seconds of each, and what it did; they are taken away then."""
+    raw, records, each = Raw(folder / "raw"), scattered(RECORDS, OTHERS), -(-(RECORDS + OTHERS) // syncs)
     syncer = Syncer(pipeline, raw.location, str(folder / "staging"), spark)  # type: ignore[arg-type]
     seconds, outcomes = [], []
     for _ in range(syncs):
@@ -64,4 +62,5 @@ def _syncs(
         started = time.monotonic()
         outcomes.append(syncer.sync())
         seconds.append(time.monotonic() - started)
+    shutil.rmtree(folder)
     return seconds, outcomes
