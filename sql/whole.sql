@@ -1,6 +1,6 @@
--- In: `settling`: every record with its fate, and those gathered (fate earlier: where they are the row of their
---     transaction says, which is `carried`); `set_aside`: transactions (by seqno) that go to quarantine instead of out;
---     `decided`: operators' decisions, the seqno of the transaction that each `settles`, and what a redrive `revisits`
+-- In: `settling`: every new record with its fate, and what is known of the earlier ones of their transactions, a row
+--     each (`carried`); `set_aside`: transactions (by seqno) that go to quarantine instead of out; `decided`:
+--     operators' decisions, the seqno of the transaction that each `settles`, and what a redrive `revisits`
 --     (zync.transactions.set_aside), as JSON.
 -- Out: of each transaction that is settled now its row in staging.
 WITH whole AS (
