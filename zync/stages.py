@@ -70,7 +70,7 @@ def recall(sync: Sync) -> Sync:
 
 def transform_and_write(sync: Sync) -> Sync:
     """The rules' rows and the bookkeeping, as files; transactions that a rule fails on are found, and set aside."""
-    records = sync.going.where("fault IS NULL AND NOT carried")
+    records = there(sync.going).where("fault IS NULL AND NOT carried")
     if discarded := there(sync.assembled).summary.discarded:
         gone = local(sync.spark, [(seqno,) for seqno in discarded], "completes_at bigint")
         records = records.join(gone.hint("broadcast"), "completes_at", "left_anti")
@@ -132,7 +132,7 @@ def _outputs(sync: Sync, records: "DataFrame") -> "tuple[DataFrame | None, str, 
     offsets, spread = sync.known.cursor.offsets, not sync.small
     placed = None
     if sync.done.preset:
-        sync.going.createOrReplaceTempView("going")
+        there(sync.going).createOrReplaceTempView("going")
         acting = any(one.acts for one in there(sync.assembled).summary.decisions)
         slots = {"body": BODY, "last_row": LAST_ROW if acting else "CAST(NULL AS BIGINT)"}
         placed = result_of(sync.spark, statement("places", in_order=str(sync.in_order).lower(), **slots))

@@ -33,7 +33,7 @@ class Sync:
     trimmed: of the new seqnos those whose records raw has no more, as ranges.
     reread: what was in flight and is judged anew with the new records; `known.in_flight` is the rest. identified: the
     records of both. met: of `known.in_flight`, those that the new records may belong to. settling: the new records with
-    their fate, and what is known of earlier ones; gathered: those themselves, of transactions that are settled now.
+    their fate, and what is known of earlier ones; going: the records of what is settled now, earlier ones among them.
     earlier: how many records of earlier syncs are read again. columns: what outputs have, on record
     (zync/etl/columns.py).
     """
@@ -55,7 +55,7 @@ class Sync:
     settled: "DataFrame | None" = None
     assembled: Assembled | None = None
     settling: "DataFrame | None" = None
-    gathered: "DataFrame | None" = None
+    going: "DataFrame | None" = None
     failures: tuple[Failure, ...] = ()
     written: Written | None = None
     columns: str = ""
@@ -87,12 +87,6 @@ class Sync:
     def one_task(self) -> bool:
         """Whether they are so few that one task does each thing but to decode."""
         return self.small and self.records <= ONE_TASK
-
-    @property
-    def going(self) -> "DataFrame":
-        """The records of what is settled now, those of earlier syncs among them."""
-        rows = there(self.settling).where("completes_at IS NOT NULL")
-        return rows if self.gathered is None else rows.unionByName(self.gathered, allowMissingColumns=True)
 
     def tasks(self, more: int = 0) -> int:
         """How many tasks put the records, and so many `more`, together; so many files of bookkeeping there are, too."""

@@ -225,7 +225,7 @@ def test_an_end_that_counts_more_than_there_can_be_is_waited_for(
     """In a sync as large ones are done, where Spark evaluates what is decoded by itself."""
     for module in (pace, under_way):
         monkeypatch.setattr(module, "SMALL", 0)
-        monkeypatch.setattr(module, "ONE_TASK" if module is under_way else "TINY", 0)
+    monkeypatch.setattr(pace, "TINY", 0)
     last = end(1, t=by_table)
     last["value"]["event_count"] = 10**15
     sync_small_files(tmp_path, [row(1, "A", 1, "t", 1), last, row(2, "A", 1, "t", 1), end(2, t=1)], {2}, spark)
@@ -238,7 +238,7 @@ def test_what_has_no_number_where_one_belongs_is_said_to_be_bad(
 ) -> None:
     for module in (pace, under_way):
         monkeypatch.setattr(module, "SMALL", 0)
-        monkeypatch.setattr(module, "ONE_TASK" if module is under_way else "TINY", 0)
+    monkeypatch.setattr(pace, "TINY", 0)
     odd, null = row(1, "A", 1, "t", 1), row(3, "A", 1, "t", 1)
     odd["value"]["transaction"]["total_order"], null["value"]["transaction"]["total_order"] = "one", None
     uncounted = end(4, t=1)
@@ -409,7 +409,11 @@ def test_what_waits_for_its_turn_is_written_once_though_it_is_read_again(tmp_pat
     assert sorted(pending) == [("1", 1), ("2", 1), ("2", 2), ("3", 1), ("3", 5)]
 
 
-def test_what_was_released_waits_for_its_turn_too(tmp_path: Path, spark: Any) -> None:
+@pytest.mark.parametrize("recent", [gather.RECENT, 0], ids=["read again", "known"])
+def test_what_was_released_waits_for_its_turn_too(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, recent: int
+) -> None:
+    monkeypatch.setattr(gather, "RECENT", recent)
     records = [row(2, "A", 1, "t", 1), end(1, t=1), end(2, t=2), end(3, t=1), row(3, "A", 1, "t", 3), by_itself(9)]
     syncer = sync_small_files(tmp_path, records, set(), spark, ", order: commit")
     raw, staging = str(tmp_path / "raw"), str(tmp_path / "staging")
@@ -433,6 +437,8 @@ def test_what_was_released_waits_for_its_turn_too(tmp_path: Path, spark: Any) ->
         ("done", 4, "3", None),
         ("released", 3, "2", "ann: one row is lost"),
     ]
+    released = next(one for one in found if one["kind"] == "released")
+    assert (members(released), released["count"]) == ([1, 3, 7], 2)
     out = sorted((one["kafka"]["offset"], one["seqno"]) for one in found if one["kind"] == "output")
     assert out == [(0, 6), (1, 2), (2, 3), (3, 4)]
     assert violations(tmp_path, ", order: commit") == []

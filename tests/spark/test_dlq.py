@@ -212,8 +212,8 @@ def test_a_part_of_a_transaction_is_not_redriven_as_if_it_were_all_of_it(
 
     Spark plans more than a few otherwise, and what says why they are not redriven was not to be planned so.
     """
-    for module in (pace, under_way):
-        monkeypatch.setattr(module, "ONE_TASK" if module is under_way else "TINY", most)
+    monkeypatch.setattr(pace, "TINY", most)
+    monkeypatch.setattr(under_way, "ONE_TASK", most)
     config, raw = tmp_path / "zync.yaml", str(tmp_path / "lake" / "raw")
     staging = str(tmp_path / "lake" / "staging")
     (tmp_path / "out.sql").write_text("SELECT seqno, value:k::string AS k FROM records")

@@ -84,7 +84,8 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every sync is done as a large one is."""
     for module in (under_way, pace, gathering):
         monkeypatch.setattr(module, "SMALL", 0)
-        monkeypatch.setattr(module, "ONE_TASK" if module is under_way else "TINY", 0)
+    for module in (pace, gathering):
+        monkeypatch.setattr(module, "TINY", 0)
     monkeypatch.setattr(gathering, "RECENT", 0)
 
 

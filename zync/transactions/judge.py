@@ -46,6 +46,7 @@ def judge(sync: Sync) -> Sync:
     if sync.in_order:
         sync = _in_turn(sync)
     summary, settling = there(sync.assembled).summary, there(sync.settling)
+    going = settling.where("completes_at IS NOT NULL")
     finishing = {one.txn: one.completes_at for one in summary.finishing}
     if finishing:
         in_flight = sync.known.in_flight
@@ -54,14 +55,14 @@ def judge(sync: Sync) -> Sync:
         wanted = _wanted(in_flight, completes_at)
         sync = replace(sync, earlier=sync.earlier + records_in(in_flight))
         pace(sync.spark, sync.config.spark, sync.records)
-        gathered = gather(sync.spark, sync.raw, wanted, sync.decoder)
-        sync = replace(sync, gathered=sync.keeper.keep(gathered))
+        gathered = sync.keeper.keep(gather(sync.spark, sync.raw, wanted, sync.decoder))
+        going = going.unionByName(gathered, allowMissingColumns=True)
     if sync.one_task:
-        sync = replace(sync, settling=settling.coalesce(1))
+        settling, going = settling.coalesce(1), going.coalesce(1)
     discarded = set(summary.discarded)
     failures = tuple(Failure(seqno, reason) for seqno, reason in summary.tainted if seqno not in discarded)
     check_limit(sync.limit, failures, summary.faulty, lambda: _first_faulty(there(sync.assembled)))
-    return replace(sync, failures=failures)
+    return replace(sync, settling=settling, going=going, failures=failures)
 
 
 def _first_faulty(assembled: Assembled) -> Failure:
