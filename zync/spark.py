@@ -28,6 +28,8 @@ _SESSION = {
     "spark.sql.legacy.createHiveTableByDefault": "false",
     "spark.sql.caseSensitive": "false",
     "spark.sql.execution.pythonUDF.arrow.enabled": "false",
+    # A file of less than twice that is read by one task, by default of less than 8 MB: seconds of decoding.
+    "spark.sql.files.openCostInBytes": "16k",
     # What is unpacked in Python may be a thousand times as large.
     "spark.sql.execution.arrow.maxBytesPerBatch": "1m",
     # What Spark infers of kept rows may name columns that they do not have, on which it fails ("key not found").

@@ -34,7 +34,9 @@ _WRITER = WriterProperties(
     compression="ZSTD",
     compression_level=1,
     column_properties={"seqno": _UNIQUE, "kafka.offset": _UNIQUE, "key": _BYTES, "value": _BYTES},
+    max_row_group_size=4096,
 )
+"""Spark has one task read a row group: of files with several each core has some, where there is but one file."""
 
 
 @dataclass

@@ -73,8 +73,6 @@ def read_with(spark: "SparkSession", raw: DeltaTable, in_flight: pa.Table, head:
         return few
     files = data_files(raw, "seqno", above=head, upto=upto)
     rows = read_parquet(spark, [one.uri for one in files], RAW_COLUMNS)
-    if len(files) == 1 and upto - head <= SMALL:  # Spark would have one task decode them, as they are of one row group
-        rows = rows.repartition(2)
     if files and (files[0].lowest <= head or files[-1].highest > upto):
         rows = rows.where(f"seqno > {head} AND seqno <= {upto}")
     return rows.unionByName(_only(spark, raw, flying)) if in_flight.num_rows else rows
