@@ -128,8 +128,10 @@ def _write(sync: Sync, records: "DataFrame", folder: str) -> tuple[str, dict[str
 
 
 def _outputs(sync: Sync, records: "DataFrame") -> "tuple[DataFrame | None, str, dict[str, str]]":
-    """The output rows, if there are outputs; what columns they have; the lookups' digests."""
-    offsets, spread = sync.known.cursor.offsets, not sync.small
+    """The output rows, if there are outputs and transactions for them; what columns they have; the lookups' digests."""
+    cursor = sync.known.cursor
+    if not there(sync.assembled).summary.completed and cursor.columns and cursor.with_rules_of(sync.config):
+        return None, cursor.columns, cursor.lookups
     placed = None
     if sync.done.preset:
         there(sync.going).createOrReplaceTempView("going")
@@ -143,11 +145,11 @@ def _outputs(sync: Sync, records: "DataFrame") -> "tuple[DataFrame | None, str, 
         sync.spark,
         records,
         sync.config,
-        offsets,
+        cursor.offsets,
         sync.failures,
         placed,
         keeper=sync.keeper,
-        spread=spread,
+        spread=not sync.small,
         one_task=sync.one_task,
     )
     return outputs, columns, lookups
@@ -171,7 +173,7 @@ def _bookkeeping(sync: Sync) -> "DataFrame":
     if refused:
         local(spark, refused, "seqno bigint, reason string").hint("broadcast").createOrReplaceTempView("refused")
     needed = {
-        "whole": True,
+        "whole": summary.completed > 0,
         "in_flight": summary.flying > 0,  # as the first of what is a duplicate there is, too
         "single": summary.single > 0,
         "dropped": any(one.action == "drop" for one in summary.decisions),
@@ -185,7 +187,8 @@ def _bookkeeping(sync: Sync) -> "DataFrame":
         "refused": "LEFT JOIN refused r ON single.seqno = r.seqno" if refused else "",
         "why_refused": "r.reason" if refused else "NULL",
     }
-    rows = [result_of(spark, statement(part, **slots)) for part, there_are in needed.items() if there_are]
+    parts = [part for part, there_are in needed.items() if there_are] or ["whole"]
+    rows = [result_of(spark, statement(part, **slots)) for part in parts]
     return reduce(lambda some, more: some.unionByName(more, allowMissingColumns=True), rows)
 
 
@@ -208,7 +211,7 @@ def conclude_and_commit(sync: Sync) -> Sync:
             "raw": {"id": str(sync.raw.metadata().id), "version": sync.raw.version()},
             "nonce": nonce,
             "state": sync.columns,
-            "digests": {**sync.config.digests(), **{f"lookup {k}": v for k, v in sync.lookups.items()}},
+            "digests": {**sync.config.digests(), **sync.lookups},
         },
     )
     rows = pa.concat_tables([concluded.rows, _trimmed(sync)])

@@ -752,6 +752,29 @@ def test_lookups_are_joined_and_a_missing_one_stops_the_sync(pipeline: Pipeline,
     assert len(pipeline.of("cursor")) == 1
 
 
+def test_where_nothing_goes_out_no_rule_runs_and_what_is_on_record_stays(pipeline: Pipeline, txn: Any) -> None:
+    names = pipeline.folder / "names.csv"
+    names.write_text("x,name\n1,one\n2,two\n")
+    pipeline.change(lookups={"names": Lookup(csv=names)})
+    pipeline.rules(out="SELECT seqno, n.name FROM records r JOIN names n ON n.x = r.value:x::int")
+    pipeline.load(("a", txn(1, x=2)))
+    pipeline.sync()
+    names.rename(pipeline.folder / "away.csv")  # who asked for it would fail
+    pipeline.load(("a", txn(2, 2, x=1)))
+    assert pipeline.sync().in_flight == 1
+    first, second = sorted(pipeline.of("cursor"), key=lambda row: row["sync"])
+    assert first["digests"] == second["digests"]
+    assert first["state"] == second["state"] != '{"columns":{}}'
+    (pipeline.folder / "away.csv").rename(names)
+    pipeline.load(("a", txn(2, 2, x=2)))
+    pipeline.sync()
+    assert sorted(one["name"] for one in pipeline.values()) == ["one", "two", "two"]
+    pipeline.rules(out="SELECT seqno, no_such FROM records")
+    pipeline.load(("a", txn(3, 2, x=1)))
+    with pytest.raises(UsageError, match="no_such"):  # a changed rule is looked at all the same
+        pipeline.sync()
+
+
 def test_a_sync_that_lost_the_race_says_that_it_did_not_land(
     pipeline: Pipeline, txn: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,10 +95,10 @@ def _text(path: Path) -> str:
 
 
 def bind_lookups(spark: "SparkSession", config: Config) -> dict[str, str]:
-    """Makes a view of each lookup table, pinned to what it holds now; returns a digest of each."""
+    """Makes a view of each lookup table, pinned to what it holds now; returns a digest of each (`lookup <name>`)."""
     from zync.etl.lookups import bind  # noqa: PLC0415
 
-    return {lookup: bind(spark, lookup, one) for lookup, one in config.lookups.items()}
+    return {f"lookup {lookup}": bind(spark, lookup, one) for lookup, one in config.lookups.items()}
 
 
 def run_rules(spark: "SparkSession", config: Config) -> "list[tuple[OutputRule, DataFrame]]":

@@ -66,6 +66,7 @@ def conclude(  # noqa: PLR0913 - each is a thing known by now
         raw_version=cursor["raw"]["version"],
         nonce=cursor["nonce"],
         digests=cursor["digests"],
+        columns=cursor["state"],
     )
     settled = known.settled.filter(pc.greater(known.settled["seqno"], head - remember))
     mine = [{name: _pairs(value) for name, value in one.items()} for one in mine]

@@ -32,7 +32,10 @@ IN_FLIGHT_COLUMNS = (
 
 @dataclass(frozen=True)
 class Cursor:
-    """The newest cursor row: `seqno` is the cursor; all zero before the first sync."""
+    """The newest cursor row: `seqno` is the cursor; all zero before the first sync.
+
+    `columns`: what outputs have, on record (zync/etl/columns.py).
+    """
 
     seqno: int = 0
     head: int = 0
@@ -43,6 +46,17 @@ class Cursor:
     raw_version: int = -1
     nonce: str = ""
     digests: dict[str, str] = field(default_factory=dict)
+    columns: str | None = None
+
+    @property
+    def lookups(self) -> dict[str, str]:
+        """The digests of lookup tables."""
+        return {name: digest for name, digest in self.digests.items() if name.startswith("lookup ")}
+
+    def with_rules_of(self, config: Config) -> bool:
+        """Whether that sync ran with the same rules and lookup tables, whatever those held."""
+        lookups = {f"lookup {one}" for one in config.lookups}
+        return lookups == self.lookups.keys() and self.digests == {**config.digests(), **self.lookups}
 
     def judged_otherwise(self, config: Config) -> bool:
         """Whether ids or `done` are not what they were, so that all that is in flight is to be judged anew."""
@@ -97,6 +111,7 @@ def read_cursor(table: DeltaTable) -> Cursor:
         raw_version=row["raw"]["version"],
         nonce=row["nonce"],
         digests=dict(row["digests"] or []),
+        columns=row["state"],
     )
 
 
