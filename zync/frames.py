@@ -136,4 +136,5 @@ def _local(spark: "SparkSession", rows: "pa.Table | list[tuple[Any, ...]]", sche
         struct = StructType.fromDDL(schema) if isinstance(schema, str) else schema
         arrow = to_arrow_schema(cast("StructType", struct), timezone="UTC")
         rows = pa.Table.from_pylist([dict(zip(arrow.names, row, strict=True)) for row in rows], schema=arrow)
-    return spark.createDataFrame(rows, schema)
+    # In one chunk: Spark takes one that is empty for the end, and what comes after it is lost in silence.
+    return spark.createDataFrame(rows.combine_chunks(), schema)

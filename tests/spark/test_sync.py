@@ -775,6 +775,15 @@ def test_where_nothing_goes_out_no_rule_runs_and_what_is_on_record_stays(pipelin
         pipeline.sync()
 
 
+def test_what_is_in_flight_is_found_wherever_in_a_file_it_is(pipeline: Pipeline, txn: Any) -> None:
+    """Its file has several row groups, most of them without any of it."""
+    pipeline.load(*[("a", txn(one, 2 if one > 8900 else 1, x=one)) for one in range(1, 9001)])
+    assert pipeline.sync().in_flight == 100
+    pipeline.load(*[("b", txn(one, 2, x=one + 100)) for one in range(8901, 9001)])
+    assert pipeline.sync().outputs == {"out": 200}
+    assert sorted(row["x"] for row in pipeline.values()) == list(range(1, 9101))
+
+
 def test_a_sync_that_lost_the_race_says_that_it_did_not_land(
     pipeline: Pipeline, txn: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
