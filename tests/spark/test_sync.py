@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -782,6 +783,19 @@ def test_what_is_in_flight_is_found_wherever_in_a_file_it_is(pipeline: Pipeline,
     pipeline.load(*[("b", txn(one, 2, x=one + 100)) for one in range(8901, 9001)])
     assert pipeline.sync().outputs == {"out": 200}
     assert sorted(row["x"] for row in pipeline.values()) == list(range(1, 9101))
+
+
+@pytest.mark.parametrize("count", [3, 6000])  # read by zync itself, and by Spark
+def test_a_raw_that_lacks_a_record_stops_the_sync(pipeline: Pipeline, txn: Any, count: int) -> None:
+    pipeline.load(*[("a", txn(one, x=one)) for one in range(count)])
+    (file,) = Path(pipeline.raw).glob("*.parquet")
+    there = pq.read_table(file)
+    pq.write_table(there.slice(1), file)
+    with pytest.raises(ZyncError, match=f"{count - 1:,} records came of the {count:,} that .*zync verify"):
+        pipeline.sync()
+    assert not pipeline.staging.exists() or not pipeline.of("cursor")
+    pq.write_table(there, file)
+    assert pipeline.sync().transactions == count
 
 
 def test_a_sync_that_lost_the_race_says_that_it_did_not_land(

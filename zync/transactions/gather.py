@@ -64,6 +64,11 @@ def recent(in_flight: pa.Table, head: int) -> pa.Array:
     return pc.and_not(pc.greater(in_flight["seqno"], head - RECENT), has_sent_again(in_flight))
 
 
+def places_in(in_flight: pa.Table) -> int:
+    """How many records of raw those transactions have, their decisions among them."""
+    return _count(_flat(in_flight["records"]))
+
+
 def read_with(spark: "SparkSession", raw: DeltaTable, in_flight: pa.Table, head: int, upto: int) -> "DataFrame":
     """The rows of raw after seqno `head` and up to `upto`, and those in flight, whatever they belong to by now."""
     flying, new = _flat(in_flight["records"]), pa.table({"first": [head + 1], "last": [upto]})

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zync.errors import UsageError
+from zync.errors import UsageError, ZyncError
 from zync.etl.failures import Failure, check_limit
 from zync.frames import local, select
 from zync.pace import pace
@@ -20,7 +20,7 @@ from zync.transactions.assemble import (
     with_state,
     without_state,
 )
-from zync.transactions.gather import gather
+from zync.transactions.gather import gather, places_in
 from zync.transactions.known import IN_FLIGHT_COLUMNS, read_settled, records_in
 from zync.transactions.order import decided, held, places
 from zync.transactions.revisit import REVISITING, revisit
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 def judge(sync: Sync) -> Sync:
     """Each record's fate; and the earlier records of transactions that complete now after having been in flight."""
     assembled = _assemble(sync, _with_met(sync), 0 if sync.stateful else records_in(there(sync.met)))
+    _check_all_came(sync, assembled)
     if assembled.summary.torn:
         assembled = _by_run(sync, assembled)
     if sync.done.preset and assembled.summary.late_before:
@@ -63,6 +64,19 @@ def judge(sync: Sync) -> Sync:
     failures = tuple(Failure(seqno, reason) for seqno, reason in summary.tainted if seqno not in discarded)
     check_limit(sync.limit, failures, summary.faulty, lambda: _first_faulty(there(sync.assembled)))
     return replace(sync, settling=settling, going=going, failures=failures)
+
+
+def _check_all_came(sync: Sync, assembled: Assembled) -> None:
+    """ZyncError unless each new record, and each that was to be read again, has a fate: what is not read is lost."""
+    if there(sync.met).num_rows and not sync.stateful:
+        return  # records of theirs come by their ids, which may have changed
+    wanted, found = sync.new + places_in(there(sync.reread)), assembled.summary.records
+    if found != wanted:
+        msg = (
+            f"{found:,} records came of the {wanted:,} that {sync.raw.table_uri} has after seqno "
+            f"{sync.known.cursor.head} or in flight: `zync verify` says whether it is damaged. Nothing was committed"
+        )
+        raise ZyncError(msg)
 
 
 def _first_faulty(assembled: Assembled) -> Failure:

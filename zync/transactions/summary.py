@@ -58,12 +58,13 @@ class Decision:
 class Summary:
     """Counts of records by fate, and what else decides how the sync goes on. `ingested` is in microseconds.
 
-    `flying`: in flight after this sync; `single`: those that have a row of their own in staging, unless ignored.
-    `late_before`: those of the late ones whose transaction an earlier sync settled. `torn`: transactions whose state is
-    not enough (see sql/runs.sql). `open`: where in the order of commit the first stands that is not whole; `turns`: of
-    those that are, where they do.
+    `records`: all that there are; `flying`: in flight after this sync; `single`: those that have a row of their own in
+    staging, unless ignored. `late_before`: those of the late ones whose transaction an earlier sync settled. `torn`:
+    transactions whose state is not enough (see sql/runs.sql). `open`: where in the order of commit the first stands
+    that is not whole; `turns`: of those that are, where they do.
     """
 
+    records: int = 0
     flying: int = 0
     single: int = 0
     late: int = 0
@@ -101,6 +102,7 @@ def summarize(spark: "SparkSession", rows: "DataFrame", config: Config, *, one_t
     if row["listed"] and not one_task:
         row |= _only_row(result_of(spark, f"SELECT\n{lists}FROM assembled WHERE {listed}"))
     return Summary(
+        records=row["records"],
         flying=row["flying"],
         single=row["single"],
         late=row["late"],
@@ -127,6 +129,7 @@ def _only_row(frame: "DataFrame") -> dict[str, Any]:
 def total(summaries: list[Summary]) -> Summary:
     """One summary of the records of all of them."""
     return Summary(
+        records=sum(one.records for one in summaries),
         flying=sum(one.flying for one in summaries),
         single=sum(one.single for one in summaries),
         late=sum(one.late for one in summaries),
