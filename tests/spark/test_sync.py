@@ -798,6 +798,21 @@ def test_a_raw_that_lacks_a_record_stops_the_sync(pipeline: Pipeline, txn: Any, 
     assert pipeline.sync().transactions == count
 
 
+def test_a_transaction_does_not_go_out_without_a_record_of_its_own(pipeline: Pipeline, txn: Any) -> None:
+    """One that came so long ago that only its state is known: by that it is whole."""
+    pipeline.load(("a", txn(1, 3, x=1)), ("a", txn(1, 3, x=2)), *[("a", txn(one)) for one in range(2, 1100)])
+    assert pipeline.sync().in_flight == 1
+    (file,) = Path(pipeline.raw).glob("*.parquet")
+    there = pq.read_table(file)
+    pq.write_table(there.slice(1), file)
+    pipeline.load(("b", txn(1, 3, x=3)))
+    with pytest.raises(ZyncError, match="1 records came of the 2 that .*zync verify"):
+        pipeline.sync()
+    assert len(pipeline.of("cursor")) == 1
+    pq.write_table(there, file)
+    assert pipeline.sync().transactions == 1
+
+
 def test_a_sync_that_lost_the_race_says_that_it_did_not_land(
     pipeline: Pipeline, txn: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

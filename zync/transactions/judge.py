@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 
 def judge(sync: Sync) -> Sync:
     """Each record's fate; and the earlier records of transactions that complete now after having been in flight."""
-    assembled = _assemble(sync, _with_met(sync), 0 if sync.stateful else records_in(there(sync.met)))
-    _check_all_came(sync, assembled)
+    read_again = 0 if sync.stateful else records_in(there(sync.met))
+    assembled = _assemble(sync, _with_met(sync), read_again)
+    _check_all_came(sync, assembled.summary.records, sync.new + places_in(there(sync.reread)) + read_again)
     if assembled.summary.torn:
         assembled = _by_run(sync, assembled)
     if sync.done.preset and assembled.summary.late_before:
@@ -57,6 +58,7 @@ def judge(sync: Sync) -> Sync:
         sync = replace(sync, earlier=sync.earlier + records_in(in_flight))
         pace(sync.spark, sync.config.spark, sync.records)
         gathered = sync.keeper.keep(gather(sync.spark, sync.raw, wanted, sync.decoder))
+        _check_all_came(sync, gathered.where("NOT judged").count(), records_in(in_flight))
         going = going.unionByName(gathered, allowMissingColumns=True)
     if sync.one_task:
         settling, going = settling.coalesce(1), going.coalesce(1)
@@ -66,15 +68,12 @@ def judge(sync: Sync) -> Sync:
     return replace(sync, settling=settling, going=going, failures=failures)
 
 
-def _check_all_came(sync: Sync, assembled: Assembled) -> None:
-    """ZyncError unless each new record, and each that was to be read again, has a fate: what is not read is lost."""
-    if there(sync.met).num_rows and not sync.stateful:
-        return  # records of theirs come by their ids, which may have changed
-    wanted, found = sync.new + places_in(there(sync.reread)), assembled.summary.records
+def _check_all_came(sync: Sync, found: int, wanted: int) -> None:
+    """ZyncError unless all records came that were to be read: those that did not would be lost without a word."""
     if found != wanted:
         msg = (
-            f"{found:,} records came of the {wanted:,} that {sync.raw.table_uri} has after seqno "
-            f"{sync.known.cursor.head} or in flight: `zync verify` says whether it is damaged. Nothing was committed"
+            f"{found:,} records came of the {wanted:,} that {sync.raw.table_uri} should have, new ones or of "
+            "transactions in flight: `zync verify` says whether it is damaged. Nothing was committed"
         )
         raise ZyncError(msg)
 
