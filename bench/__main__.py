@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
         print(json.dumps([asdict(one) for one in _run(arguments[1])]))
         return 0
     names = [one.replace("-", "_") for one in arguments] or list(NAMES)
-    unknown = [one for one in names if one not in NAMES]
+    unknown = [one for one in arguments if one.replace("-", "_") not in NAMES]
     if unknown:
         log(f"no benchmark {unknown[0]!r}: there are {', '.join(NAMES)}")
         return 2

@@ -17,7 +17,7 @@ from zync.frames import beside, local, result_of, select
 from zync.pace import SMALL, pace
 from zync.spark_errors import is_data_error, spark_errors
 from zync.sql import options, statement
-from zync.staging.commit import add_rows, commit, discard, read_back, write
+from zync.staging.commit import add_rows, commit, discard, read_back, write, write_here
 from zync.staging.cursor import conclude
 from zync.staging.table import STAGING_SCHEMA
 from zync.transactions.debezium.completion import LAST_ROW
@@ -115,8 +115,11 @@ def _write(sync: Sync, records: "DataFrame", folder: str) -> tuple[str, dict[str
     bookkeeping = _bookkeeping(sync)
     if sync.small:  # one file of all
         outputs, columns, lookups = _outputs(sync, records)
-        rows = bookkeeping if outputs is None else bookkeeping.unionByName(outputs, allowMissingColumns=True)
-        write(rows.coalesce(1), sync.staging, folder, sync.number)
+        if outputs is None:
+            write_here(bookkeeping, sync.staging, folder, sync.number)
+        else:
+            rows = bookkeeping.unionByName(outputs, allowMissingColumns=True)
+            write(rows.coalesce(1), sync.staging, folder, sync.number)
         return columns, lookups
     with ThreadPoolExecutor(1) as aside:  # Spark has something to do while it plans the rules
         writing = aside.submit(write, bookkeeping, sync.staging, f"{folder}/bookkeeping", sync.number)

@@ -91,6 +91,15 @@ def write(rows: "DataFrame", table: DeltaTable, folder: str, number: int) -> Non
     writer.parquet(f"{for_spark(table.table_uri)}/{folder}")
 
 
+def write_here(rows: "DataFrame", table: DeltaTable, folder: str, number: int) -> None:
+    """As `write`, by this process: where they are few, sooner than Spark has set up a job that writes."""
+    found = rows.toArrow()
+    found = found.append_column("sync", pa.repeat(pa.scalar(number, pa.int64()), found.num_rows))
+    schema = pa.schema([field for field in STAGING_SCHEMA if field.name in found.column_names])
+    table_files(table).create_dir(folder)
+    add_rows(table, folder, found.select(schema.names).cast(schema), name="bookkeeping")
+
+
 def _written(files: FileSystem, folder: str) -> list[FileInfo]:
     """What `write` and `add_rows` left in that folder."""
     found = files.get_file_info(FileSelector(folder, recursive=True))
@@ -118,10 +127,10 @@ def read_back(table: DeltaTable, folder: str) -> Written:
     return Written(folder, rows, dict(sorted(outputs.items())), offsets, stray)
 
 
-def add_rows(table: DeltaTable, folder: str, rows: pa.Table) -> None:
-    """Adds a file with the driver's own rows to the folder."""
+def add_rows(table: DeltaTable, folder: str, rows: pa.Table, *, name: str = "driver") -> None:
+    """Adds a file of that name with the driver's own rows to the folder, which is there."""
     files = table_files(table)
-    with files.open_output_stream(f"{folder}/driver.zstd.parquet") as target:
+    with files.open_output_stream(f"{folder}/{name}.zstd.parquet") as target:
         pq.write_table(rows, target, compression="zstd")
 
 
