@@ -73,8 +73,8 @@ def _check_all_came(sync: Sync, found: int, wanted: int) -> None:
     if found != wanted:
         msg = (
             f"{found:,} records came of the {wanted:,} that {sync.raw.table_uri} should have, new ones or of "
-            "transactions in flight: `zync verify` says whether it is damaged; if not, `zync replay` makes staging anew. "
-            "Nothing was committed"
+            "transactions in flight: `zync verify` says whether it is damaged; if not, `zync replay` makes staging "
+            "anew. Nothing was committed"
         )
         raise ZyncError(msg)
 
