@@ -1,6 +1,6 @@
 """Stages write and commit: all rows of a sync as files, then one Delta commit that makes them be.
 
-Spark writes the files into a folder of their own, where nobody sees them; the commit, by this process, adds
+The files are written into a folder of their own, where nobody sees them; the commit, by this process, adds
 them together with the sync's number. It is refused if anything at all was committed since the cursor was read.
 """
 
