@@ -1,7 +1,7 @@
 -- In: `assembled`. Out: one row that counts its records by what becomes of them, and those that are `listed`, which
 --     sql/lists.sql looks at, here (`lists`) or by itself; times are in microseconds.
 SELECT
-  count_if(NOT carried AND NOT judged AND fate <> 'again') AS records,
+  count_if(NOT carried AND fate <> 'again') AS records,
   count_if(fate = 'again') AS again,
   count_if(fate IN ('pending', 'held')) AS flying,
   count_if(fate IN ('alone', 'late', 'duplicate', 'said', 'void')) AS single,

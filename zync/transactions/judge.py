@@ -58,7 +58,7 @@ def judge(sync: Sync) -> Sync:
         sync = replace(sync, earlier=sync.earlier + records_in(in_flight))
         pace(sync.spark, sync.config.spark, sync.records)
         gathered = sync.keeper.keep(gather(sync.spark, sync.raw, wanted, sync.decoder))
-        _check_all_came(sync, gathered.where("NOT judged").count(), records_in(in_flight))
+        _check_all_came(sync, gathered.count(), records_in(in_flight))
         going = going.unionByName(gathered, allowMissingColumns=True)
     if sync.one_task:
         settling, going = settling.coalesce(1), going.coalesce(1)

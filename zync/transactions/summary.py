@@ -58,7 +58,7 @@ class Decision:
 class Summary:
     """Counts of records by fate, and what else decides how the sync goes on. `ingested` is in microseconds.
 
-    `records`: all but those that are there to compare with; `flying`: in flight after this sync; `single`: those that
+    `records`: all that there are; `flying`: in flight after this sync; `single`: those that
     have a row of their own in staging, unless ignored. `late_before`: those of the late ones whose transaction an
     earlier sync settled. `torn`: transactions whose state is not enough (see sql/runs.sql). `open`: where in the order
     of commit the first stands that is not whole; `turns`: of those that are, where they do.
