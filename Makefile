@@ -15,11 +15,11 @@ $(VENV)/.ready: requirements.lock pyproject.toml scripts/java.sh
 	@echo "installing what zync needs into $(VENV) (a few minutes the first time)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
-	@$(BIN)/python -m zync.jars
+	@$(BIN)/python -m zync.java
 	@touch $@
 
 $(VENV)/.archive: $(VENV)/.ready
-	@$(BIN)/python -m zync.startup || echo "no class archive could be made: all works, Spark only starts slower"
+	@$(BIN)/python -m zync.demo.class_archive || echo "no class archive could be made: all works, Spark only starts slower"
 	@touch $@
 
 # DEMO=postgres: on a real PostgreSQL and Debezium; DEMO=orders: two transactions, step by step.

@@ -19,10 +19,10 @@ from deltalake import DeltaTable
 
 from bench.harness import ZYNC, Result, broker, log
 from bench.sync_from_spark import KAFKA_SOURCE
-from zync import jars
+from zync import java
 from zync.demo.bank import KEYS, SUMS, PostgresBank, consistent_sums
-from zync.places import data_folder
-from zync.spark import session
+from zync.resources import data_folder
+from zync.spark.session import session
 
 SECONDS = 60.0
 RATE = 50
@@ -91,7 +91,7 @@ def _through_zync(folder: Path) -> tuple[int, int]:
 
 
 def _through_rows(folder: Path) -> tuple[int, int]:
-    found = [str(jar) for jar in (*jars.fetch(jars.DELTA), *jars.fetch(KAFKA_SOURCE))]
+    found = [str(jar) for jar in (*java.fetch(java.DELTA), *java.fetch(KAFKA_SOURCE))]
     spark = session("local[2]", {"spark.jars": ",".join(found), "spark.driver.extraClassPath": os.pathsep.join(found)})
     for name, columns in _COLUMNS.items():
         spark.sql(f"CREATE TABLE delta.`{folder / name}` ({columns}) USING DELTA")

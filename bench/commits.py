@@ -10,9 +10,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from bench.harness import Result, log, median, values
-from zync.ingest.append import Appender
-from zync.ingest.batch import RECORD_SCHEMA, Batch, Slice, Source
-from zync.ingest.raw import ensure_raw
+from zync.kafka.partition import Source
+from zync.raw.append import Appender
+from zync.raw.batch import RECORD_SCHEMA, Batch, Slice
+from zync.raw.table import ensure_raw
 
 COMMITS = 5_000
 ROWS = 10

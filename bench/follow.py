@@ -12,9 +12,10 @@ from typing import Any
 
 from bench.harness import Result, log, median, values
 from bench.pipeline import Raw, config
-from zync.config import Config
-from zync.spark import session
-from zync.sync import Outcome, Syncer
+from zync.config.model import Config
+from zync.spark.session import session
+from zync.sync.outcome import Outcome
+from zync.sync.syncer import Syncer
 
 NEW = 1_000
 SHORT, LONG = 10_000, 1_000_000

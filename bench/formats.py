@@ -15,17 +15,17 @@ from google.protobuf import json_format, message_factory
 
 from bench.harness import Result, alternately, answering, log, values
 from bench.pipeline import Raw, config
-from zync.config import RegistryAccess, Topic
-from zync.files import data_files
-from zync.frames import read_parquet
-from zync.lake import existing_table
-from zync.pace import pace
-from zync.registry import Schema
-from zync.spark import session
+from zync.config.model import RegistryAccess, Topic
+from zync.formats.decode.protobuf import pool_of
+from zync.formats.protoc import compiled
+from zync.formats.registry import Schema
+from zync.lake.files import data_files
+from zync.lake.table import existing_table
+from zync.spark.frames import read_parquet
+from zync.spark.session import session
+from zync.spark.tuning import pace
 from zync.transactions.decode import RAW_COLUMNS, Decoder
 from zync.transactions.done import take_apart
-from zync.transactions.protobuf import pool_of
-from zync.transactions.protoc import compiled
 
 COUNT = 200_000
 ROUNDS = 4

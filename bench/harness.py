@@ -19,7 +19,7 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from zync.devkafka import DevKafka
+from zync.kafka.dev_broker import DevKafka
 
 ZYNC = [sys.executable, "-m", "zync"]
 _MIB = 1024

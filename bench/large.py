@@ -10,9 +10,10 @@ from typing import Any
 
 from bench.harness import RECORDS, Result, log, values
 from bench.pipeline import Raw, config
-from zync.config import Config
-from zync.spark import session
-from zync.sync import Outcome, Syncer
+from zync.config.model import Config
+from zync.spark.session import session
+from zync.sync.outcome import Outcome
+from zync.sync.syncer import Syncer
 
 OTHERS = 100_000
 """Records of small transactions that arrive between those of the large one."""

@@ -17,11 +17,11 @@ import pyarrow.dataset as ds
 from confluent_kafka import Consumer
 
 from bench.harness import ZYNC, Result, broker, log
-from zync.deliver import snapshots
+from zync.deliver.tables import snapshots
 from zync.demo.simulated import SimulatedBank
-from zync.files import data_files, dataset
-from zync.lake import open_table
-from zync.places import data_folder
+from zync.lake.files import data_files, dataset
+from zync.lake.table import open_table
+from zync.resources import data_folder
 from zync.staging.table import STAGING_SCHEMA
 
 TRANSFERS = 250

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from bench.harness import ZYNC, Result, child, log, values
 from bench.pipeline import Raw, config
-from zync.files import data_files
-from zync.lake import existing_table
-from zync.spark import session
-from zync.sync import Syncer
+from zync.lake.files import data_files
+from zync.lake.table import existing_table
+from zync.spark.session import session
+from zync.sync.syncer import Syncer
 
 COMMITS = 24 * 3600 // 5
 ROWS = 20

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from zync.config import Config, OutputRule, Topic, Transactions
-from zync.ingest.append import Appender
-from zync.ingest.batch import RECORD_SCHEMA, TIMESTAMP, Batch, Slice, Source
-from zync.ingest.raw import ensure_raw
+from zync.config.model import Config, OutputRule, Topic, Transactions
+from zync.kafka.partition import Source
+from zync.lake.types import TIMESTAMP
+from zync.raw.append import Appender
+from zync.raw.batch import RECORD_SCHEMA, Batch, Slice
+from zync.raw.table import ensure_raw
 
 _COMMIT_ROWS = 100_000
 _RULE = """\

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from bench.harness import Result, alternately, log
 from bench.pipeline import Raw
-from zync.config import Config
-from zync.spark import session
-from zync.sync import Outcome, Syncer
-from zync.yaml import load
+from zync.config.model import Config
+from zync.project.load import load
+from zync.spark.session import session
+from zync.sync.outcome import Outcome
+from zync.sync.syncer import Syncer
 
 TRANSACTIONS = 100_000
 ROWS = 4

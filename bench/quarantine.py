@@ -8,9 +8,10 @@ from pathlib import Path
 
 from bench.harness import Result, alternately, log
 from bench.pipeline import Raw, config
-from zync.config import OutputRule
-from zync.spark import session
-from zync.sync import Outcome, Syncer
+from zync.config.model import OutputRule
+from zync.spark.session import session
+from zync.sync.outcome import Outcome
+from zync.sync.syncer import Syncer
 
 TRANSACTIONS = 5_000
 RECORDS = 3

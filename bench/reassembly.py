@@ -10,14 +10,15 @@ from pathlib import Path
 
 from bench.harness import RECORDS, Result, alternately, log, values
 from bench.pipeline import Raw, config
-from zync.etl.transform import transform
-from zync.files import data_files
-from zync.frames import Keeper, read_parquet
-from zync.lake import existing_table
-from zync.spark import session
+from zync.lake.files import data_files
+from zync.lake.table import existing_table
+from zync.rules.transform import transform
+from zync.spark.frames import Keeper, read_parquet
+from zync.spark.session import session
 from zync.staging.commit import commit, write
 from zync.staging.table import ensure_staging
-from zync.sync import Outcome, Syncer
+from zync.sync.outcome import Outcome
+from zync.sync.syncer import Syncer
 from zync.transactions.decode import RAW_COLUMNS, Decoder
 from zync.transactions.done import take_apart
 

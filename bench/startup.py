@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from bench.harness import ZYNC, Result, alternately, child, log
-from zync.places import data_folder
+from zync.resources import data_folder
 
 ROUNDS = 5
 COLD_ROUNDS = 3

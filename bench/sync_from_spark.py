@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 from bench.harness import RECORDS, ZYNC, Result, alternately, broker, child, log, produce, topic, values
-from zync import jars
-from zync.spark import session
+from zync import java
+from zync.spark.session import session
 
 PARTITIONS = 4
 ROUNDS = 6
@@ -33,7 +33,7 @@ _COLUMNS = (
 
 def run(folder: Path) -> list[Result]:
     """The ratio of the two best rates."""
-    found = [str(jar) for jar in (*jars.fetch(jars.DELTA), *jars.fetch(KAFKA_SOURCE))]
+    found = [str(jar) for jar in (*java.fetch(java.DELTA), *java.fetch(KAFKA_SOURCE))]
     spark = session("local[2]", {"spark.jars": ",".join(found), "spark.driver.extraClassPath": os.pathsep.join(found)})
     with broker() as servers:
         topic(servers, "t", PARTITIONS)

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from bench.harness import Result, log
 from bench.staged import Staged
-from zync.deliver.tables import Batch, sync_to_tables
-from zync.files import data_files
-from zync.frames import read_parquet
-from zync.lake import open_table
-from zync.spark import session
+from zync.deliver.tables.delivery import Batch, sync_to_tables
+from zync.lake.files import data_files
+from zync.lake.table import open_table
+from zync.project.load import load
+from zync.spark.frames import read_parquet
+from zync.spark.session import session
 from zync.staging.table import spark_schema
-from zync.yaml import load
 
 ROWS = 200_000
 WARM_UP, ROUNDS = 12, 5

@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from zync import jars
+from zync import java
 
 PASSWORD = "correct horse battery"  # noqa: S105 - of servers that live as long as a test
 
@@ -19,5 +19,5 @@ def make(folder: Path) -> tuple[Path, Path]:
 
 
 def _keytool(*args: str | Path) -> None:
-    program = Path(jars.java()).resolve().with_name("keytool")
+    program = Path(java.java()).resolve().with_name("keytool")
     subprocess.run([program, *args], check=True, capture_output=True)

@@ -23,11 +23,11 @@ from deltalake import DeltaTable
 
 from tests import shared
 from tests.registry import RunningRegistry
-from zync import jars
-from zync.places import data_folder
+from zync import java
+from zync.resources import data_folder
 
 ZYNC = [sys.executable, "-m", "zync"]
-QUICK = " ".join(jars.QUICK)
+QUICK = " ".join(java.QUICK)
 BRISK = f'spark: {{spark.driver.extraJavaOptions: "{QUICK}"}}\n'
 """Of a config whose processes live for a few seconds."""
 

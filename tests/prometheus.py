@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zync import jars
-from zync.devkafka import free_port
+from zync import java
+from zync.kafka.dev_broker import free_port
 
 
 def program(name: str) -> str:
     """`prometheus` or `promtool`: the one on the path, or of Debian's package, which is unpacked the first time."""
     if found := shutil.which(name):
         return found
-    folder = jars.cache_folder() / "prometheus"
+    folder = java.cache_folder() / "prometheus"
     if not folder.is_dir():
         assert shutil.which("apt-get"), "Prometheus is needed for the tests: put prometheus and promtool on the path"
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -17,11 +17,11 @@ import fastavro
 from google.protobuf import message_factory
 
 from tests import certificates
-from zync import jars
-from zync.devkafka import free_port
-from zync.registry import Schema
-from zync.transactions.protobuf import pool_of
-from zync.transactions.protoc import compiled
+from zync import java
+from zync.formats.decode.protobuf import pool_of
+from zync.formats.protoc import compiled
+from zync.formats.registry import Schema
+from zync.kafka.dev_broker import free_port
 
 _VERSION = "2.6.13.Final"
 _IVY = f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
@@ -36,11 +36,11 @@ _IVY = f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
 
 def _installed() -> Path:
     """The folder with the registry's jars, fetched the first time (142 MB)."""
-    folder = jars.cache_folder() / f"apicurio-registry-app-{_VERSION}"
+    folder = java.cache_folder() / f"apicurio-registry-app-{_VERSION}"
     if not folder.is_dir():
-        with tempfile.TemporaryDirectory(dir=jars.cache_folder(), prefix=".fetch-") as scratch:
+        with tempfile.TemporaryDirectory(dir=java.cache_folder(), prefix=".fetch-") as scratch:
             (Path(scratch) / "ivy.xml").write_text(_IVY)
-            jars.retrieve(["-ivy", f"{scratch}/ivy.xml"], f"{scratch}/[artifact].[ext]", cwd=Path(scratch))
+            java.retrieve(["-ivy", f"{scratch}/ivy.xml"], f"{scratch}/[artifact].[ext]", cwd=Path(scratch))
             with tarfile.open(f"{scratch}/apicurio-registry-app.tar.gz") as packed:
                 packed.extractall(f"{scratch}/app", filter="data")
             (Path(scratch) / "app").rename(folder)
@@ -66,7 +66,7 @@ class RunningRegistry:
     def start(self) -> None:
         store, self.ca = certificates.make(self.folder)
         runner = next(_installed().glob("*-runner.jar"))
-        command = [jars.java(), *jars.QUICK, "-Xmx384m", f"-Dquarkus.http.port={self.port}"]
+        command = [java.java(), *java.QUICK, "-Xmx384m", f"-Dquarkus.http.port={self.port}"]
         command += [f"-Dquarkus.http.ssl-port={self.secure_port}"]
         command += [f"-Dquarkus.http.ssl.certificate.key-store-file={store}"]
         command += [f"-Dquarkus.http.ssl.certificate.key-store-password={certificates.PASSWORD}"]

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from zync.devkafka import DevKafka
+from zync.kafka.dev_broker import DevKafka
 
 FOLDER = "ZYNC_TEST_RUN"
 
@@ -67,7 +67,7 @@ def spark() -> Any:
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
-    from zync.spark import session
+    from zync.spark.session import session
 
     names = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
     os.environ.update(zip(names, _found("spark"), strict=True))
@@ -118,7 +118,7 @@ def _kafka(folder: Path) -> Iterator[str]:
 def _spark(folder: Path) -> Iterator[tuple[str, str]]:
     from pyspark import SparkContext
 
-    from zync.spark import session
+    from zync.spark.session import session
 
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     made = session("local[2]", _SPARK)

@@ -17,10 +17,10 @@ import pytest
 from tests.conftest import rows, start, zync
 from tests.kafka.conftest import wait_until
 from zync.demo.postgres import Debezium, Postgres
-from zync.ingest.raw import next_seqno, positions
-from zync.lake import existing_table, open_table
-from zync.sync import Syncer
-from zync.yaml import load as load_config
+from zync.lake.table import existing_table, open_table
+from zync.project.load import load as load_config
+from zync.raw.table import next_seqno, positions
+from zync.sync.syncer import Syncer
 
 CLIENTS = 4
 EACH = int(os.environ.get("ZYNC_TEST_CDC_TRANSACTIONS", "50"))

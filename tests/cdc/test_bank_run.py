@@ -27,12 +27,12 @@ from tests.conftest import start, zync
 from tests.deliver.conftest import Seen, committed
 from tests.kafka.conftest import get, wait_until
 from tests.kafka.harms import kill_and_start_again
-from zync.config import PROGRESS_TOPIC
+from zync.config.model import PROGRESS_TOPIC
 from zync.demo.bank import KEYS, SUMS, PostgresBank, consistent_sums
-from zync.devkafka import DevKafka, free_port
-from zync.ingest.raw import next_seqno
-from zync.lake import existing_table
-from zync.places import data_folder
+from zync.kafka.dev_broker import DevKafka, free_port
+from zync.lake.table import existing_table
+from zync.raw.table import next_seqno
+from zync.resources import data_folder
 
 PARTS = ("sync-from kafka", "sync raw", "sync-to kafka", "sync-to tables")
 RATE = 30

@@ -12,10 +12,10 @@ import pytest
 
 from tests.cdc.captures import DATA, NAMES, SHORT, Capture, image, read, truth
 from tests.conftest import rows
-from zync.ingest.load import load
-from zync.sync import Syncer
+from zync.project.load import load as load_config
+from zync.raw.jsonl import load
+from zync.sync.syncer import Syncer
 from zync.transactions import gather
-from zync.yaml import load as load_config
 
 SEED = int(os.environ.get("ZYNC_TEST_SEED", "1"))
 """Of the interleaving and the cuts."""

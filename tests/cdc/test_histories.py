@@ -12,17 +12,18 @@ import pytest
 
 from tests.cdc.test_captures import SEED, pipeline
 from tests.conftest import rows
-from zync import pace, under_way
 from zync.errors import UsageError
-from zync.etl.explain import explain
-from zync.ingest.load import load
 from zync.operate.decide import SET_ASIDE, decide, undecided
-from zync.operate.listed import transactions
-from zync.operate.shown import show
-from zync.sync import Syncer
-from zync.transactions import gather, judge
-from zync.verify import verify
-from zync.yaml import load as read_config
+from zync.operate.explain import explain
+from zync.operate.txn import transactions
+from zync.operate.txn_show import show
+from zync.operate.verify import verify
+from zync.project.load import load as read_config
+from zync.raw.jsonl import load
+from zync.spark import tuning
+from zync.sync import context, judge
+from zync.sync.syncer import Syncer
+from zync.transactions import gather
 
 
 @dataclass
@@ -223,9 +224,9 @@ def test_an_end_that_counts_more_than_there_can_be_is_waited_for(
     tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, by_table: int
 ) -> None:
     """In a sync as large ones are done, where Spark evaluates what is decoded by itself."""
-    for module in (pace, under_way):
+    for module in (tuning, context):
         monkeypatch.setattr(module, "SMALL", 0)
-    monkeypatch.setattr(pace, "TINY", 0)
+    monkeypatch.setattr(tuning, "TINY", 0)
     last = end(1, t=by_table)
     last["value"]["event_count"] = 10**15
     sync_small_files(tmp_path, [row(1, "A", 1, "t", 1), last, row(2, "A", 1, "t", 1), end(2, t=1)], {2}, spark)
@@ -236,9 +237,9 @@ def test_an_end_that_counts_more_than_there_can_be_is_waited_for(
 def test_what_has_no_number_where_one_belongs_is_said_to_be_bad(
     tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (pace, under_way):
+    for module in (tuning, context):
         monkeypatch.setattr(module, "SMALL", 0)
-    monkeypatch.setattr(pace, "TINY", 0)
+    monkeypatch.setattr(tuning, "TINY", 0)
     odd, null = row(1, "A", 1, "t", 1), row(3, "A", 1, "t", 1)
     odd["value"]["transaction"]["total_order"], null["value"]["transaction"]["total_order"] = "one", None
     uncounted = end(4, t=1)

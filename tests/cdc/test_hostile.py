@@ -7,9 +7,9 @@ from typing import Any
 
 from tests.cdc.test_captures import pipeline
 from tests.conftest import rows
-from zync.ingest.load import load
-from zync.sync import Syncer
-from zync.verify import verify
+from zync.operate.verify import verify
+from zync.raw.jsonl import load
+from zync.sync.syncer import Syncer
 
 NO_JSON, NO_TEXT, NO_ENVELOPE = (
     "value is not one JSON value",

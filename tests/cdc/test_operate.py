@@ -13,16 +13,16 @@ from deltalake import write_deltalake
 from tests.cdc.captures import read
 from tests.cdc.test_captures import pipeline, sync_in_cuts
 from tests.conftest import rows, zync
-from zync.config import Config, Transactions
+from zync.config.model import Config, Transactions
+from zync.debezium.missing import Seen, missing
 from zync.errors import UsageError
-from zync.ingest.load import load
-from zync.lake import commit_properties
+from zync.lake.table import commit_properties
 from zync.operate.decide import decide, undecided
-from zync.operate.listed import transactions
-from zync.operate.shown import describe, show
+from zync.operate.txn import transactions
+from zync.operate.txn_show import describe, show
+from zync.raw.jsonl import load
 from zync.staging.table import STAGING_SCHEMA, SYNC
-from zync.sync import Syncer
-from zync.transactions.debezium.missing import Seen, missing
+from zync.sync.syncer import Syncer
 
 SHORT = "15023"
 

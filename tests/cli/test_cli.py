@@ -16,11 +16,12 @@ import pytest
 
 from tests.conftest import ZYNC, start, zync
 from tests.kafka.conftest import wait_until
-from zync.devkafka import DevKafka
+from zync.cli.output import Output
 from zync.errors import UsageError
-from zync.etl.explain import describe, explain
-from zync.output import Output, Verbatim, byte_size
-from zync.yaml import load
+from zync.kafka.dev_broker import DevKafka
+from zync.operate.explain import describe, explain
+from zync.project.load import load
+from zync.text import Verbatim, byte_size
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from zync.startup import jvm_options
+from zync.spark.class_archive import jvm_options
 
 
 def test_an_archive_that_was_cut_off_is_left_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,9 +18,10 @@ from tests.conftest import BRISK, start
 from tests.invariants import assert_staging_is_what_raw_says
 from tests.kafka.conftest import wait_until
 from tests.model import Record, State
-from zync.ingest.load import load
-from zync.sync import Outcome, sync_once
-from zync.yaml import load as read_config
+from zync.project.load import load as read_config
+from zync.raw.jsonl import load
+from zync.sync.outcome import Outcome
+from zync.sync.syncer import sync_once
 
 _CONFIG = f"""\
 topics: {{a: {{id: "value:txn"}}, b: {{id: "value:txn"}}}}

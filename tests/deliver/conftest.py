@@ -14,12 +14,12 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql.types import StructType
 
 from tests.conftest import zync
-from zync.deliver.kafka import Delivered, Delivery, sync_to_kafka
-from zync.lake import open_table
+from zync.deliver.kafka.delivery import Delivered, Delivery, sync_to_kafka
+from zync.lake.table import open_table
+from zync.project.load import load
+from zync.staging.bookkeeping import read_cursor
 from zync.staging.commit import add_rows, commit
 from zync.staging.table import STAGING_SCHEMA, ensure_staging
-from zync.transactions.known import read_cursor
-from zync.yaml import load
 
 Row = tuple[str, str | None, str | None]
 """Topic, key, value."""

@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.deliver.conftest import Row, Staging
-from zync.deliver import snapshots, tables
-from zync.yaml import load
+from zync.deliver.tables import delivery, snapshots
+from zync.project.load import load
 
 EXAMPLES = int(os.environ.get("ZYNC_TEST_HISTORIES", "3"))
 CONFIG = """\
@@ -162,7 +162,7 @@ def cut_short() -> Iterator[None]:
 
 def deliver(spark: Any, staging: Staging, folder: Path) -> None:
     config = load(staging.folder / "zync.yaml")
-    tables.sync_to_tables(spark, config, staging.path, str(folder), threading.Event(), until_caught_up=True)
+    delivery.sync_to_tables(spark, config, staging.path, str(folder), threading.Event(), until_caught_up=True)
 
 
 @settings(

@@ -10,10 +10,10 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.cdc.captures import Capture, read, truth
-from zync.deliver.tables import sync_to_tables
-from zync.ingest.load import load
-from zync.sync import Syncer
-from zync.yaml import load as load_config
+from zync.deliver.tables.delivery import sync_to_tables
+from zync.project.load import load as load_config
+from zync.raw.jsonl import load
+from zync.sync.syncer import Syncer
 
 LEFT_OUT = "__debezium_unavailable_value"
 CONFIG = """\

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.conftest import TopicMaker, rows
-from zync.deliver.kafka import Delivery, sync_to_kafka
+from zync.deliver.kafka.delivery import Delivery, sync_to_kafka
 from zync.ingest.consume import Ingest, sync_from_kafka
-from zync.ingest.load import load
-from zync.sync import Syncer
-from zync.yaml import load as read_config
+from zync.project.load import load as read_config
+from zync.raw.jsonl import load
+from zync.sync.syncer import Syncer
 
 FIRST = """\
 lake: lake

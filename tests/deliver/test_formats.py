@@ -15,17 +15,17 @@ from jsonschema import Draft7Validator
 from tests.conftest import rows, zync
 from tests.deliver.conftest import Seen, Staging, committed
 from tests.registry import RunningRegistry, classes
-from zync.config import RegistryAccess
-from zync.deliver.encoder import full_name
-from zync.devkafka import free_port
+from zync.config.model import RegistryAccess
+from zync.deliver.kafka.encoder import full_name
 from zync.errors import UsageError, ZyncError
-from zync.etl.explain import explain
+from zync.formats.registry import Schema
+from zync.formats.registry import registry as client
 from zync.ingest.consume import Ingest, sync_from_kafka
-from zync.ingest.load import load
-from zync.registry import Schema
-from zync.registry import registry as client
-from zync.sync import Syncer
-from zync.yaml import load as read_config
+from zync.kafka.dev_broker import free_port
+from zync.operate.explain import explain
+from zync.project.load import load as read_config
+from zync.raw.jsonl import load
+from zync.sync.syncer import Syncer
 
 CONFIG = """\
 lake: lake

@@ -20,13 +20,13 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from tests.conftest import TopicMaker, start, zync
 from tests.deliver.conftest import Seen, Staging, assert_all_there, assert_whole, committed, row
 from tests.kafka.conftest import connections, get, wait_until
-from zync.deliver.kafka import Delivered, Delivery, sync_to_kafka
-from zync.deliver.sender import AgainError, Sender
-from zync.devkafka import DevKafka, free_port
+from zync.deliver.kafka.delivery import Delivered, Delivery, sync_to_kafka
+from zync.deliver.kafka.producer import AgainError, Sender
 from zync.errors import OwnedError, UsageError, ZyncError
-from zync.ingest.raw import ensure_raw
-from zync.status import status
-from zync.yaml import load
+from zync.kafka.dev_broker import DevKafka, free_port
+from zync.operate.status import status
+from zync.project.load import load
+from zync.raw.table import ensure_raw
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from confluent_kafka.admin import (
 
 from tests.conftest import TopicMaker
 from tests.deliver.conftest import Staging, row
-from zync import devkafka
-from zync.devkafka import DevKafka
 from zync.errors import ZyncError
+from zync.kafka import dev_broker
+from zync.kafka.dev_broker import DevKafka
 
 _GUARDED = """
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
@@ -38,7 +38,7 @@ def rule(servers: str, kind: ResourceType, name: str, what: AclOperation, how: A
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A broker that has rules about who may do what."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(devkafka, "_PROPERTIES", devkafka._PROPERTIES + _GUARDED)  # noqa: SLF001
+        patch.setattr(dev_broker, "_PROPERTIES", dev_broker._PROPERTIES + _GUARDED)  # noqa: SLF001
         kafka = DevKafka(tmp_path_factory.mktemp("guarded") / "broker")
         servers = kafka.start()
     for kind in (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID):

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.deliver.conftest import Staging, row
-from zync.deliver import staged as engine
-from zync.deliver.staged import Place, staged
-from zync.lake import open_table
+from zync.lake.table import open_table
+from zync.staging import outputs as engine
+from zync.staging.outputs import Place, staged
 
 
 @pytest.mark.parametrize("seed", range(5))

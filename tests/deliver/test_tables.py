@@ -21,18 +21,18 @@ from deltalake import DeltaTable, write_deltalake
 from tests.conftest import BRISK, start, zync
 from tests.deliver.conftest import Row, Staging, row
 from tests.kafka.conftest import wait_until
-from zync.config import Config
-from zync.deliver import apply, key_range, snapshots, tables, writer
-from zync.deliver.columns import is_wider
-from zync.deliver.snapshots import Snapshot
+from zync.config.model import Config
+from zync.deliver.tables import apply, delivery, pruning, snapshots, writer
+from zync.deliver.tables.schema_changes import is_wider
+from zync.deliver.tables.snapshots import Snapshot
 from zync.errors import OwnedError, UsageError, ZyncError
-from zync.etl.explain import explain
-from zync.ingest.raw import ensure_raw
-from zync.lake import open_table
-from zync.maintain import maintain
-from zync.staging.commit import owned
-from zync.status import status
-from zync.yaml import load
+from zync.lake.lock import owned
+from zync.lake.table import open_table
+from zync.operate.explain import explain
+from zync.operate.maintain import maintain
+from zync.operate.status import status
+from zync.project.load import load
+from zync.raw.table import ensure_raw
 
 CONFIG = """\
 topics: {{records: {{id: "value:txn", as: arriving}}}}
@@ -67,7 +67,7 @@ class Lake:
 
     def deliver(self, **options: Any) -> Snapshot:
         config = load(self.staging.folder / "zync.yaml")
-        found = tables.sync_to_tables(
+        found = delivery.sync_to_tables(
             self.spark,
             config,
             self.staging.path,
@@ -199,7 +199,7 @@ def test_what_a_sync_made_of_another_type_is_refused_not_rounded(lake: Lake, mad
 def test_keys_are_looked_for_in_a_range_that_batches_alike_share(
     ends: tuple[int, int], bits: int, around: tuple[int, int]
 ) -> None:
-    assert key_range._around(*ends, bits) == around  # noqa: SLF001
+    assert pruning._around(*ends, bits) == around  # noqa: SLF001
 
 
 def test_of_a_file_that_holds_several_syncs_only_the_new_ones_are_delivered(lake: Lake) -> None:
@@ -334,14 +334,14 @@ def test_who_was_killed_in_between_goes_on_and_no_snapshot_is_half(
         if after == "all tables":
             patch.setattr(snapshots, "take", lambda *_: (_ for _ in ()).throw(KilledError()))
         else:
-            real = tables.deliver
+            real = delivery.deliver
 
             def once(spark: Any, target: Any, *rest: Any, **more: Any) -> int:
                 if target.topic == "history":
                     raise KilledError
                 return real(spark, target, *rest, **more)
 
-            patch.setattr(tables, "deliver", once)
+            patch.setattr(delivery, "deliver", once)
         lake.staging.sync(transfers(4, 4))
         with pytest.raises(KilledError):
             lake.deliver()
@@ -473,7 +473,7 @@ def test_what_others_did_to_a_table_is_recognised(lake: Lake) -> None:
 
 
 def test_what_others_did_is_recognised_without_a_new_sync(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "_LOOK_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(delivery, "_LOOK_AFTER_SECONDS", 0.0)
     lake.staging.sync(transfers(3, 0))
     lake.deliver()
     path = str(lake.folder / "accounts")
@@ -557,7 +557,7 @@ def test_what_others_did_meanwhile_is_recognised(lake: Lake, monkeypatch: pytest
         write_deltalake(table, table.to_pyarrow_table().slice(0, 1), mode="append")
         return count
 
-    monkeypatch.setattr(tables, "deliver", disturbed)
+    monkeypatch.setattr(delivery, "deliver", disturbed)
     with pytest.raises(ZyncError, match=r"somebody else changed the table .*history: its version \d+ is WRITE"):
         lake.deliver()
     monkeypatch.undo()
@@ -834,11 +834,11 @@ def test_the_commands(lake: Lake, warm: Any) -> None:
 
 
 def test_it_follows(lake: Lake) -> None:
-    stop, seen = threading.Event(), list[tables.Batch]()
+    stop, seen = threading.Event(), list[delivery.Batch]()
     config = load(lake.staging.folder / "zync.yaml")
 
     def follow() -> None:
-        tables.sync_to_tables(lake.spark, config, lake.staging.path, str(lake.folder), stop, seen.append)
+        delivery.sync_to_tables(lake.spark, config, lake.staging.path, str(lake.folder), stop, seen.append)
 
     thread = threading.Thread(target=follow)
     thread.start()

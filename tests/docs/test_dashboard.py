@@ -4,11 +4,13 @@ import json
 import re
 from pathlib import Path
 
-from zync.ingest.batch import Source
-from zync.ingest.consume import Ingested
-from zync.ingest.raw import ensure_raw
-from zync.metrics import IngestMetrics, KafkaDeliveryMetrics, SyncMetrics
-from zync.run.figures import RunMetrics
+from zync.deliver.metrics import KafkaDeliveryMetrics
+from zync.ingest.metrics import IngestMetrics
+from zync.ingest.outcome import Ingested
+from zync.kafka.partition import Source
+from zync.raw.table import ensure_raw
+from zync.run.scrape import RunMetrics
+from zync.sync.metrics import SyncMetrics
 
 DASHBOARD = Path(__file__).parents[2] / "deploy" / "grafana" / "zync.json"
 ENDINGS = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}

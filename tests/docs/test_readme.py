@@ -21,10 +21,10 @@ import yaml
 from tests.conftest import TopicMaker, produce, rows
 from tests.kafka.conftest import wait_until
 from zync.cli import app
-from zync.config import Config, Topic, Transactions
-from zync.devkafka import DevKafka
+from zync.config.model import Config, Topic, Transactions
 from zync.ingest.consume import Ingest
-from zync.yaml import load as read_config
+from zync.kafka.dev_broker import DevKafka
+from zync.project.load import load as read_config
 
 CHECKOUT = Path(__file__).parents[2]
 README = (CHECKOUT / "README.md").read_text()

@@ -51,7 +51,7 @@ def run(environment: Path, tmp_path: Path) -> Run:
 
 def test_what_runs_is_the_wheel_and_not_the_checkout(environment: Path, run: Run) -> None:
     code = (
-        "import sys, zync, zync.places as s; from importlib.metadata import distribution as d; "
+        "import sys, zync, zync.resources as s; from importlib.metadata import distribution as d; "
         "print(zync.__file__, s.data_folder('sql'), s.data_folder('demo'), d('zync').locate_file(''), sep='\\n'); "
         "print(*sys.path, sep='\\n')"
     )
@@ -74,7 +74,7 @@ def test_the_wheel_syncs_the_demo(run: Run, tmp_path: Path) -> None:
     run("zync", "init", "new")
     assert (tmp_path / "new" / "zync.yaml").exists()
 
-    code = "import shutil, zync.places as s; shutil.copytree(s.data_folder('demo'), '.', dirs_exist_ok=True)"
+    code = "import shutil, zync.resources as s; shutil.copytree(s.data_folder('demo'), '.', dirs_exist_ok=True)"
     run("python", "-c", code)
     assert run("zync", "load", "raw", "consume-1.jsonl") == "loaded 3 records, seqno 1 to 3\n"
     assert run("zync", "sync", "raw", "staging").startswith("sync 1: 1 transaction of 3 records; output rows: order 1;")

@@ -16,10 +16,12 @@ from deltalake import DeltaTable
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conftest import rows
-from zync.ingest.batch import RECORD_SCHEMA, Batch, Slice, Source
-from zync.ingest.consume import Ingest, Ingested, sync_from_kafka
-from zync.ingest.raw import Positions, ensure_raw, next_seqno, positions
-from zync.lake import open_table
+from zync.ingest.consume import Ingest, sync_from_kafka
+from zync.ingest.outcome import Ingested
+from zync.kafka.partition import Source
+from zync.lake.table import open_table
+from zync.raw.batch import RECORD_SCHEMA, Batch, Slice
+from zync.raw.table import Positions, ensure_raw, next_seqno, positions
 
 
 @dataclass(frozen=True)

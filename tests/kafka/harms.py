@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition
 
 from tests.conftest import TopicMaker
 from tests.kafka.conftest import wait_until
-from zync.devkafka import DevKafka
+from zync.kafka.dev_broker import DevKafka
 
 MB = 1_000_000
 

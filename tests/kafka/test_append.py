@@ -16,15 +16,16 @@ from deltalake.exceptions import DeltaError
 
 from tests.conftest import TopicMaker, produce, rows
 from tests.kafka.conftest import Lake, batch, value
-from zync.config import Config
+from zync.config.model import Config
 from zync.errors import UsageError
-from zync.ingest import append as protocol
-from zync.ingest.append import Appender
-from zync.ingest.batch import Batch, Slice, Source
-from zync.ingest.load import load
-from zync.ingest.raw import Gap, ensure_raw, stored_position
-from zync.lake import refresh
-from zync.verify import verify
+from zync.kafka.partition import Source
+from zync.lake.table import refresh
+from zync.operate.verify import verify
+from zync.raw import append as protocol
+from zync.raw.append import Appender
+from zync.raw.batch import Batch, Slice
+from zync.raw.jsonl import load
+from zync.raw.table import Gap, ensure_raw, stored_position
 
 A, B, C = Source("a", 0), Source("a", 1), Source("b", 0)
 
@@ -184,7 +185,7 @@ def test_a_clock_that_is_set_back_does_not_make_ingested_fall(plain: Lake, monke
     """By ten minutes, between two commits of one process and of another; it stands still till the clock is there."""
     now = time.time_ns()
     for minute, begin in ((10, None), (0, 2), (11, 4)):
-        monkeypatch.setattr("zync.ingest.append.time.time_ns", lambda minute=minute: now + minute * 60 * 10**9)
+        monkeypatch.setattr("zync.raw.append.time.time_ns", lambda minute=minute: now + minute * 60 * 10**9)
         Appender(plain.raw).append(batch((A, begin, (begin or 0) + 2)))
     stamps = [row["ingested"] for row in plain.rows()]
     assert stamps[0] == stamps[3]

@@ -10,9 +10,9 @@ from confluent_kafka import Producer
 from tests.conftest import TopicMaker, produce, zync
 from tests.kafka.conftest import Lake, transaction
 from zync.errors import UsageError
-from zync.ingest.batch import Source
-from zync.ingest.begin import Begin
-from zync.ingest.raw import Gap
+from zync.ingest.start_position import Begin
+from zync.kafka.partition import Source
+from zync.raw.table import Gap
 
 TEN = [b"%d" % number for number in range(10)]
 

@@ -9,9 +9,9 @@ import pytest
 
 from tests.conftest import TopicMaker, produce, rows
 from tests.kafka.conftest import Lake
-from zync.places import data_folder
-from zync.sync import Syncer
-from zync.yaml import load as read_config
+from zync.project.load import load as read_config
+from zync.resources import data_folder
+from zync.sync.syncer import Syncer
 
 
 @pytest.fixture

@@ -21,12 +21,13 @@ from confluent_kafka.admin import AdminClient
 
 from tests.conftest import TopicMaker, produce, start, zync
 from tests.kafka.conftest import Lake, get, records, value, wait_until
-from zync.devkafka import free_port
 from zync.ingest import group
-from zync.ingest.append import Appended, Appender
-from zync.ingest.batch import Batch, Slice, Source
 from zync.ingest.consume import Ingest, sync_from_kafka
-from zync.ingest.raw import stored_id, stored_position
+from zync.kafka.dev_broker import free_port
+from zync.kafka.partition import Source
+from zync.raw.append import Appended, Appender
+from zync.raw.batch import Batch, Slice
+from zync.raw.table import stored_id, stored_position
 
 
 @contextmanager

@@ -12,15 +12,16 @@ import pytest
 from tests.conftest import TopicMaker, produce, rows, start, zync
 from tests.kafka.conftest import Lake, wait_until
 from tests.kafka.harms import delete_below, make_anew
-from zync.devkafka import DevKafka
 from zync.errors import GapError, UsageError
-from zync.ingest import broker
-from zync.ingest.append import Appended, Appender
-from zync.ingest.batch import RECORD_SCHEMA, Batch, Slice, Source
-from zync.ingest.begin import Begin
-from zync.ingest.broker import Brokers
 from zync.ingest.committer import Committer
-from zync.ingest.raw import Gap, stored_id
+from zync.ingest.start_position import Begin
+from zync.kafka import admin
+from zync.kafka.admin import Brokers
+from zync.kafka.dev_broker import DevKafka
+from zync.kafka.partition import Source
+from zync.raw.append import Appended, Appender
+from zync.raw.batch import RECORD_SCHEMA, Batch, Slice
+from zync.raw.table import Gap, stored_id
 
 
 def numbers(topic: str, numbers: range, partition: int = 0) -> list[tuple[str, int, bytes]]:
@@ -189,7 +190,7 @@ def test_what_was_read_lands_only_once_it_is_known_of_which_topic_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """No broker answers when what was read of two topics is to be committed, of which one was made anew meanwhile."""
-    monkeypatch.setattr(broker, "_TIMEOUT", 1.0)
+    monkeypatch.setattr(admin, "_TIMEOUT", 1.0)
     kafka = DevKafka(tmp_path / "broker")
     lake = Lake(tmp_path, kafka.start())
     topic, stop, there, anew = TopicMaker(lake.broker), threading.Event(), Source("there", 0), Source("anew", 0)

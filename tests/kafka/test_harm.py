@@ -20,16 +20,17 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.conftest import ZYNC, TopicMaker, produce, start, zync
 from tests.kafka.conftest import Lake, batch, figures, get, wait_until
 from tests.kafka.harms import MB, Clock, disk, frozen, full, kill_and_start_again, paused, read_only
-from zync.devkafka import DevKafka, free_port
 from zync.errors import ZyncError
-from zync.ingest import broker, group
-from zync.ingest.append import Appender
-from zync.ingest.batch import Source
-from zync.ingest.broker import Brokers
+from zync.ingest import group
 from zync.ingest.consume import Ingest, sync_from_kafka
-from zync.ingest.raw import stored_position
-from zync.metrics import IngestMetrics
-from zync.serving import serving
+from zync.ingest.metrics import IngestMetrics
+from zync.kafka import admin
+from zync.kafka.admin import Brokers
+from zync.kafka.dev_broker import DevKafka, free_port
+from zync.kafka.partition import Source
+from zync.metrics.server import serving
+from zync.raw.append import Appender
+from zync.raw.table import stored_position
 
 
 @pytest.fixture
@@ -373,7 +374,7 @@ def test_questions_that_nobody_answers_are_asked_anew_on_another_connection(
         return AdminClient({"bootstrap.servers": f"localhost:{free_port()}", "log_level": 0})
 
     with monkeypatch.context() as hasty:
-        hasty.setattr(broker, "_TIMEOUT", 1.0)
+        hasty.setattr(admin, "_TIMEOUT", 1.0)
         brokers.admin = deaf()
         assert brokers.topic_ids([name], patience=20)
         brokers.admin = deaf()
@@ -382,7 +383,7 @@ def test_questions_that_nobody_answers_are_asked_anew_on_another_connection(
     for ask in (brokers.topics, brokers.cluster, lambda: brokers.bounds([Source(name, 0)])):
         brokers.admin = deaf()
         with monkeypatch.context() as hasty:
-            hasty.setattr(broker, "_TIMEOUT", 1.0)
+            hasty.setattr(admin, "_TIMEOUT", 1.0)
             with pytest.raises(ZyncError, match="answer"):
                 ask()
         assert ask()

@@ -13,9 +13,9 @@ import pytest
 from tests.conftest import zync
 from tests.kafka.conftest import Lake
 from zync.errors import UsageError
-from zync.ingest.append import Appended
-from zync.ingest.batch import Source
-from zync.ingest.load import load
+from zync.kafka.partition import Source
+from zync.raw.append import Appended
+from zync.raw.jsonl import load
 
 DATA = Path(__file__).parent.parent / "data"
 

@@ -9,9 +9,10 @@ from confluent_kafka import Producer
 
 from tests.conftest import TopicMaker, produce, start, zync
 from tests.kafka.conftest import Lake, figures, get, transaction, wait_until
-from zync.devkafka import free_port
-from zync.metrics import Metrics, SyncMetrics
-from zync.serving import serving
+from zync.kafka.dev_broker import free_port
+from zync.metrics.base import Metrics
+from zync.metrics.server import serving
+from zync.sync.metrics import SyncMetrics
 
 
 def test_sync_froms_figures_are_so_while_it_runs(lake: Lake, topic: TopicMaker) -> None:

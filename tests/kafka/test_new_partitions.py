@@ -6,8 +6,8 @@ from confluent_kafka.admin import NewPartitions
 
 from tests.conftest import TopicMaker, produce, start
 from tests.kafka.conftest import Lake, wait_until
-from zync.ingest.batch import Source
-from zync.lake import open_table
+from zync.kafka.partition import Source
+from zync.lake.table import open_table
 
 
 def test_new_partitions_and_newly_matching_topics_are_picked_up_while_running(lake: Lake, topic: TopicMaker) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.conftest import TopicMaker, produce, start
 from tests.kafka.conftest import Lake, get, wait_until
 from tests.prometheus import RunningPrometheus, program
-from zync.devkafka import free_port
+from zync.kafka.dev_broker import free_port
 
 DASHBOARD = Path(__file__).parents[2] / "deploy" / "grafana" / "zync.json"
 CONFIG = """lake: lake

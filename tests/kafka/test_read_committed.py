@@ -8,8 +8,8 @@ from confluent_kafka import Consumer, Message, Producer
 from tests.conftest import TopicMaker, produce, zync
 from tests.kafka.conftest import Lake, transaction
 from zync.ingest import group
-from zync.ingest.batch import Source
-from zync.ingest.broker import Bounds, Brokers
+from zync.kafka.admin import Bounds, Brokers
+from zync.kafka.partition import Source
 
 
 def test_nothing_aborted_lands_and_everything_committed_does(lake: Lake, topic: TopicMaker) -> None:

@@ -17,10 +17,10 @@ from tests.cdc.test_bank_run import part
 from tests.conftest import BRISK, ZYNC, TopicMaker, produce, start, zync
 from tests.deliver.conftest import Staging
 from tests.kafka.conftest import Lake, get, wait_until
-from zync.devkafka import free_port
-from zync.run import pipeline
-from zync.run.pipeline import Part, parts
-from zync.yaml import load
+from zync.kafka.dev_broker import free_port
+from zync.project.load import load
+from zync.run import supervisor
+from zync.run.supervisor import Part, parts
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def test_what_nothing_waits_for_lets_the_others_go_first_once_it_is_warm(
     monkeypatch.setenv("ZYNC_CONFIG", str(tmp_path / "zync.yaml"))
     (behind,) = [one for one in parts(load(tmp_path / "zync.yaml"), str(tmp_path / "lake"), {}) if one.behind]
     made = (Part("ahead", ("status", "--watch", "--lake", str(tmp_path))), behind)
-    runner = pipeline.Pipeline(made, threading.Event(), lambda *_: None)
+    runner = supervisor.Pipeline(made, threading.Event(), lambda *_: None)
 
     def nice() -> dict[str, set[int]]:
         """Of each part that of all its threads, and of its session where Linux weighs those."""
@@ -180,14 +180,14 @@ def test_what_nothing_waits_for_lets_the_others_go_first_once_it_is_warm(
     ours = os.nice(0)
     not_yet = {"ahead": {ours}, behind.name: {ours}}
     try:
-        monkeypatch.setattr(pipeline, "_COLD_SECONDS", 0.0)
+        monkeypatch.setattr(supervisor, "_COLD_SECONDS", 0.0)
         for _ in range(2):
             assert nice() == not_yet  # it has delivered nothing
         staging.sync([[("t", None, '{"x":1}')]])
-        monkeypatch.setattr(pipeline, "_COLD_SECONDS", 600.0)
+        monkeypatch.setattr(supervisor, "_COLD_SECONDS", 600.0)
         wait_until(lambda: behind.delivered, 120)
         assert nice() == not_yet
-        monkeypatch.setattr(pipeline, "_COLD_SECONDS", 0.0)
+        monkeypatch.setattr(supervisor, "_COLD_SECONDS", 0.0)
         assert nice() == {"ahead": {ours}, behind.name: {ours + 5}}
         assert behind.process
         os.setpriority(os.PRIO_PGRP, behind.process.pid, ours + 9)  # as an operator may
@@ -201,7 +201,7 @@ def test_the_wait_before_a_part_is_started_again_grows_and_starts_anew_when_it_w
     waits: list[str] = []
     say: Callable[..., None] = lambda part, level, text, values: waits.append(text.rpartition(" in ")[2])  # noqa: E731
     one = Part("p", ())
-    runner = pipeline.Pipeline((one,), threading.Event(), say)
+    runner = supervisor.Pipeline((one,), threading.Event(), say)
     for _ in range(8):
         one.began = time.monotonic()
         runner._again(one, 1)  # noqa: SLF001

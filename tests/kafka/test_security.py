@@ -14,13 +14,13 @@ from tests import certificates
 from tests.certificates import PASSWORD
 from tests.conftest import TopicMaker, produce, zync
 from tests.kafka.conftest import Lake
-from zync import devkafka
-from zync.deliver.kafka import Delivery, _Run
-from zync.deliver.sender import AgainError
-from zync.devkafka import DevKafka, free_port
+from zync.deliver.kafka.delivery import Delivery, _Run
+from zync.deliver.kafka.producer import AgainError
 from zync.errors import ZyncError
+from zync.kafka import dev_broker
+from zync.kafka.dev_broker import DevKafka, free_port
+from zync.project.load import load
 from zync.staging.table import ensure_staging
-from zync.yaml import load
 
 _SECURE = """\
 listeners=PLAINTEXT://localhost:{{port}},CONTROLLER://localhost:{{controller}},SASL_SSL://localhost:{port}
@@ -42,9 +42,9 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str,
     store, certificate = certificates.make(folder)
     port = free_port()
     own = _SECURE.format(port=port, password=PASSWORD, store=store)
-    plain = [line for line in devkafka._PROPERTIES.splitlines() if "listeners=" not in line]  # noqa: SLF001
+    plain = [line for line in dev_broker._PROPERTIES.splitlines() if "listeners=" not in line]  # noqa: SLF001
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(devkafka, "_PROPERTIES", "\n".join([*plain, own]))
+        patch.setattr(dev_broker, "_PROPERTIES", "\n".join([*plain, own]))
         kafka = DevKafka(folder / "broker")
         servers = kafka.start()
     yield servers, f"localhost:{port}", certificate

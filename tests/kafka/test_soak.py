@@ -34,11 +34,11 @@ from tests.kafka.harms import (
     paused,
     read_only,
 )
-from zync.devkafka import DevKafka
 from zync.errors import INTERRUPTED
-from zync.ingest.batch import Source
-from zync.ingest.broker import Brokers
-from zync.ingest.raw import INGESTED, Gap, stored_id, stored_position
+from zync.kafka.admin import Brokers
+from zync.kafka.dev_broker import DevKafka
+from zync.kafka.partition import Source
+from zync.raw.table import INGESTED, Gap, stored_id, stored_position
 
 SECONDS = float(os.environ.get("ZYNC_TEST_SOAK_SECONDS", "20"))
 LONG = 300

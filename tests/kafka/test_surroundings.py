@@ -12,11 +12,11 @@ import pytest
 from tests.conftest import TopicMaker, produce, start, zync
 from tests.kafka.conftest import Lake, get, wait_until
 from tests.kafka.harms import kill_and_start_again
-from zync.config import Transactions
-from zync.devkafka import DevKafka, free_port
+from zync.config.model import Transactions
 from zync.errors import UsageError
-from zync.ingest.batch import Source
-from zync.ingest.broker import Bounds, Brokers
+from zync.kafka.admin import Bounds, Brokers
+from zync.kafka.dev_broker import DevKafka, free_port
+from zync.kafka.partition import Source
 
 
 def refused(lake: Lake, *args: str, code: int) -> str:
@@ -102,7 +102,7 @@ def test_a_port_that_was_taken_meanwhile_is_left_for_another(tmp_path: Path, mon
         taken.bind(("localhost", 0))
         taken.listen()
         ports = [free_port(), taken.getsockname()[1]]
-        monkeypatch.setattr("zync.devkafka.free_port", lambda *_: ports.pop(0) if ports else free_port())
+        monkeypatch.setattr("zync.kafka.dev_broker.free_port", lambda *_: ports.pop(0) if ports else free_port())
         try:
             TopicMaker(kafka.start()).create("t")
         finally:
@@ -113,13 +113,13 @@ def test_a_port_that_was_taken_meanwhile_is_left_for_another(tmp_path: Path, mon
 def test_a_server_does_not_get_one_port_for_two_things(monkeypatch: pytest.MonkeyPatch) -> None:
     one, another = free_port(), free_port()
     drawn = [one, another]
-    monkeypatch.setattr("zync.devkafka.random.SystemRandom.randrange", lambda *_: drawn.pop(0))
+    monkeypatch.setattr("zync.kafka.dev_broker.random.SystemRandom.randrange", lambda *_: drawn.pop(0))
     assert free_port(one) == another
 
 
 def test_a_broker_that_goes_and_comes_back_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "zync.devkafka.uuid.uuid4", lambda: UUID(int=0xFB << 120)
+        "zync.kafka.dev_broker.uuid.uuid4", lambda: UUID(int=0xFB << 120)
     )  # an id of the cluster with - in front
     kafka = DevKafka(tmp_path / "broker")
     lake = Lake(tmp_path, kafka.start())

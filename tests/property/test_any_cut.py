@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from tests import model
 from tests.conftest import rows
-from zync import under_way
-from zync.config import Config, Limits, OutputRule, Topic, Transactions
-from zync.etl import transform
-from zync.ingest.load import load
-from zync.sync import Syncer
+from zync.config.model import Config, Limits, OutputRule, Topic, Transactions
+from zync.raw.jsonl import load
+from zync.rules import transform
+from zync.sync import context
+from zync.sync.syncer import Syncer
 from zync.transactions import gather
 
 REMEMBER = 5
@@ -151,7 +151,7 @@ def test_staging_is_what_one_pass_over_raw_says(
     done, holds = DONES[name]
     monkeypatch.setattr(transform, "_BUCKET", 16)
     if (name, record_id) != ("mergeable", False):  # compiling takes most of the time, and one of the four shows that
-        monkeypatch.setattr("zync.pace._LARGE", _NOT_COMPILED)
+        monkeypatch.setattr("zync.spark.tuning._LARGE", _NOT_COMPILED)
 
     @settings(
         max_examples=5,
@@ -188,8 +188,8 @@ def test_staging_is_what_one_pass_over_raw_says(
             state = model.State()
             for start, end, size, reread in zip(bounds, bounds[1:], sizes, recent, strict=False):
                 monkeypatch.setattr(gather, "RECENT", reread)
-                monkeypatch.setattr(under_way, "SMALL", 0 if size == "large" else len(given_))
-                monkeypatch.setattr(under_way, "ONE_TASK", len(given_) if size == "one task" else 0)
+                monkeypatch.setattr(context, "SMALL", 0 if size == "large" else len(given_))
+                monkeypatch.setattr(context, "ONE_TASK", len(given_) if size == "one task" else 0)
                 monkeypatch.setattr(gather, "TINY", 0 if size == "large" else len(given_))
                 load(str(folder / "raw"), [str(write(folder / "in.jsonl", given_[start:end]))])
                 if restart:

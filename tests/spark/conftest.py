@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from tests.conftest import rows
-from zync.config import Config, OutputRule, Topic, Transactions
-from zync.ingest.load import load
-from zync.sync import Outcome, Syncer
+from zync.config.model import Config, OutputRule, Topic, Transactions
+from zync.raw.jsonl import load
+from zync.sync.outcome import Outcome
+from zync.sync.syncer import Syncer
 
 COUNTED = "count(*) = max(value:n::int)"
 

@@ -15,14 +15,15 @@ from deltalake import DeltaTable
 
 from tests.conftest import rows, zync
 from tests.spark.conftest import Pipeline
-from zync.again import diff, replay
-from zync.config import Config, Limits, OutputRule
+from zync.config.model import Config, Limits, OutputRule
 from zync.errors import UsageError
-from zync.files import dataset
-from zync.ingest.load import load
-from zync.sync import Syncer
-from zync.verify import verify
-from zync.yaml import load as load_config
+from zync.lake.files import dataset
+from zync.operate.diff import diff
+from zync.operate.replay import replay
+from zync.operate.verify import verify
+from zync.project.load import load as load_config
+from zync.raw.jsonl import load
+from zync.sync.syncer import Syncer
 
 
 @pytest.fixture
@@ -175,7 +176,7 @@ def test_verify_reads_each_file_once_for_all_versions(lake: Path, demo: Path, mo
         read.extend(paths)
         return dataset(table, paths, schema)
 
-    monkeypatch.setattr("zync.verify.claim.dataset", noted)
+    monkeypatch.setattr("zync.operate.verify.claim.dataset", noted)
     assert broken(lake, demo) == []
     there = [str(path.relative_to(lake / name)) for name in ("raw", "staging") for path in files(lake / name, None)]
     assert sorted(read) == sorted(there)

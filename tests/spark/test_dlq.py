@@ -10,25 +10,26 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from tests.conftest import rows, zync
-from zync import pace, under_way
-from zync.again import replay
 from zync.errors import UsageError
-from zync.ingest.append import Appender
-from zync.ingest.load import load
 from zync.operate.decide import SET_ASIDE, decide, undecided
-from zync.operate.groups import groups, kind_of
-from zync.operate.listed import transactions
-from zync.operate.no_json import why_no_json
-from zync.operate.shown import describe, show
-from zync.query import query
+from zync.operate.dlq import groups, kind_of
+from zync.operate.json_errors import why_no_json
+from zync.operate.query import query
+from zync.operate.replay import replay
+from zync.operate.status import describe as describe_status
+from zync.operate.status import status
+from zync.operate.txn import transactions
+from zync.operate.txn_show import describe, show
+from zync.operate.verify import verify
+from zync.project.load import load as load_config
+from zync.raw.append import Appender
+from zync.raw.decisions import decisions
+from zync.raw.jsonl import load
+from zync.spark import tuning
+from zync.staging.set_aside import read_set_aside
 from zync.staging.table import STAGING_SCHEMA
-from zync.status import describe as describe_status
-from zync.status import status
-from zync.sync import Syncer
-from zync.transactions.decisions import decisions
-from zync.transactions.set_aside import read_set_aside
-from zync.verify import verify
-from zync.yaml import load as load_config
+from zync.sync import context
+from zync.sync.syncer import Syncer
 
 _LINES = [
     {"topic": "a", "value": {"txn": 1, "x": "one"}},
@@ -204,7 +205,7 @@ def ranges(*seqnos: int) -> list[dict[str, int]]:
     return [{"first": seqno, "last": seqno} for seqno in seqnos]
 
 
-@pytest.mark.parametrize("most", [pace.TINY, 0])
+@pytest.mark.parametrize("most", [tuning.TINY, 0])
 def test_a_part_of_a_transaction_is_not_redriven_as_if_it_were_all_of_it(
     tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
@@ -212,8 +213,8 @@ def test_a_part_of_a_transaction_is_not_redriven_as_if_it_were_all_of_it(
 
     Spark plans more than a few otherwise, and what says why they are not redriven was not to be planned so.
     """
-    monkeypatch.setattr(pace, "TINY", most)
-    monkeypatch.setattr(under_way, "ONE_TASK", most)
+    monkeypatch.setattr(tuning, "TINY", most)
+    monkeypatch.setattr(context, "ONE_TASK", most)
     config, raw = tmp_path / "zync.yaml", str(tmp_path / "lake" / "raw")
     staging = str(tmp_path / "lake" / "staging")
     (tmp_path / "out.sql").write_text("SELECT seqno, value:k::string AS k FROM records")

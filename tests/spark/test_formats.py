@@ -17,11 +17,11 @@ from google.protobuf import json_format
 from tests.conftest import rows
 from tests.registry import RunningRegistry, avro, classes, framed, packed
 from tests.spark.conftest import Pipeline
-from zync.config import Formats, Limits, RegistryAccess, Topic, Transactions
+from zync.config.model import Formats, Limits, RegistryAccess, Topic, Transactions
 from zync.errors import DataError, UsageError, ZyncError
-from zync.ingest.load import load
-from zync.registry import Registry
-from zync.yaml import load as read_config
+from zync.formats.registry import Registry
+from zync.project.load import load as read_config
+from zync.raw.jsonl import load
 
 
 def put(pipeline: Pipeline, *records: tuple[str, bytes | str | None, bytes | str | None]) -> None:

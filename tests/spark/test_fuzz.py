@@ -15,12 +15,12 @@ from typing import Any
 
 from tests.registry import avro, packed
 from tests.spark.conftest import Pipeline
-from zync.config import Topic
+from zync.config.model import Topic
 from zync.errors import UsageError
-from zync.ingest.load import load
-from zync.init import init
-from zync.verify import verify
-from zync.yaml import load as read_config
+from zync.operate.verify import verify
+from zync.project.load import load as read_config
+from zync.project.template import init
+from zync.raw.jsonl import load
 
 TIMES = int(os.environ.get("ZYNC_TEST_FUZZ_TIMES", "300"))
 SEED = int(time.time()) if "ZYNC_TEST_FUZZ_TIMES" in os.environ else 11

@@ -19,14 +19,14 @@ from deltalake import DeltaTable
 from tests.conftest import rows, start, zync
 from tests.kafka.conftest import wait_until
 from tests.spark.conftest import Pipeline, maintain_and_die
-from zync import maintain as engine
-from zync import rewrite
 from zync.errors import OwnedError, UsageError, ZyncError
-from zync.files import DataFile, data_files
-from zync.ingest.raw import RAW_SCHEMA
-from zync.lake import open_table
-from zync.maintain import Maintained, groups, maintain
-from zync.verify import verify
+from zync.lake.files import DataFile, data_files
+from zync.lake.table import open_table
+from zync.operate import maintain as engine
+from zync.operate import rewrite
+from zync.operate.maintain import Maintained, groups, maintain
+from zync.operate.verify import verify
+from zync.raw.table import RAW_SCHEMA
 
 DAYS = 24 * 3600
 
@@ -241,16 +241,16 @@ def test_what_was_replaced_long_ago_is_deleted_while_others_write_and_read(
 def test_a_sync_whose_staging_is_compacted_before_it_commits_lands(
     pipeline: Pipeline, txn: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from zync import stages
+    from zync.sync import conclude_and_commit
 
     in_steps(pipeline, txn, 3)
-    commit, between = stages.commit, []
+    commit, between = conclude_and_commit.commit, []
 
     def after_maintenance(*args: Any, **more: Any) -> None:
         between.append(tidy(pipeline, pipeline.staging).compacted)
         commit(*args, **more)
 
-    monkeypatch.setattr(stages, "commit", after_maintenance)
+    monkeypatch.setattr(conclude_and_commit, "commit", after_maintenance)
     pipeline.load(*(("b", txn(f"2-{n}", 2, x=n)) for n in range(3)))
     assert pipeline.sync().transactions == 3
     assert between[0] > 2
@@ -264,19 +264,19 @@ def test_a_sync_whose_files_were_deleted_before_it_commits_does_not_land(
     pipeline: Pipeline, txn: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As by a vacuum, of one that runs for days."""
-    from zync import stages
+    from zync.sync import conclude_and_commit
 
-    commit = stages.commit
+    commit = conclude_and_commit.commit
 
     def too_late(table: DeltaTable, folder: str, *args: Any, **more: Any) -> None:
         next((pipeline.staging / folder).glob("part-*.parquet")).unlink()
         commit(table, folder, *args, **more)
 
     pipeline.load(("a", txn(1, 1, x=1)))
-    monkeypatch.setattr(stages, "commit", too_late)
+    monkeypatch.setattr(conclude_and_commit, "commit", too_late)
     with pytest.raises(ZyncError, match="rows that were written .* are not there"):
         pipeline.sync()
-    monkeypatch.setattr(stages, "commit", commit)
+    monkeypatch.setattr(conclude_and_commit, "commit", commit)
     assert pipeline.sync().transactions == 1
     assert_sound(pipeline)
 

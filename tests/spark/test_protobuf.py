@@ -16,12 +16,12 @@ from tests.registry import RunningRegistry, classes, framed
 from tests.spark.conftest import Pipeline
 from tests.spark.test_formats import JSON_SCHEMA, put, reasons
 from tests.spark.test_fuzz import SEED, TIMES, mutated
-from zync.config import Formats, RegistryAccess, Topic
+from zync.config.model import Formats, RegistryAccess, Topic
 from zync.errors import UsageError
-from zync.registry import Schema
-from zync.transactions.framed import reading
-from zync.transactions.protobuf import Reader
-from zync.transactions.protoc import compiled, messages
+from zync.formats.decode.protobuf import Reader
+from zync.formats.protoc import compiled, messages
+from zync.formats.registry import Schema
+from zync.formats.wire_format import reading
 
 EVERY = """syntax = "proto3"; package shop;
 import "google/protobuf/timestamp.proto"; import "google/protobuf/wrappers.proto";

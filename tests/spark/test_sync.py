@@ -17,25 +17,26 @@ from deltalake import DeltaTable
 
 from tests.conftest import rows
 from tests.spark.conftest import COUNTED, Pipeline
-from zync import pace, stages, under_way
-from zync.config import Limits, Lookup, OutputRule, Topic, Transactions
+from zync.config.model import Limits, Lookup, OutputRule, Topic, Transactions
 from zync.errors import DataError, UsageError, ZyncError
-from zync.etl import failures
-from zync.frames import Keeper
-from zync.ingest.load import load
-from zync.lake import ensure_table
-from zync.metrics import SyncMetrics
-from zync.query import query, rows_of, table_of
-from zync.spark_errors import message_of, spark_errors
+from zync.lake.table import ensure_table
+from zync.operate.query import query, rows_of, table_of
+from zync.operate.verify import verify
+from zync.project.load import load as read_config
+from zync.raw.jsonl import load
+from zync.rules import bisect
+from zync.spark import tuning
+from zync.spark.errors import message_of, spark_errors
+from zync.spark.frames import Keeper
 from zync.staging import commit
-from zync.staging import cursor as cursor_stage
+from zync.staging import conclude as cursor_stage
+from zync.staging.bookkeeping import Known
 from zync.staging.table import STAGING_SCHEMA
-from zync.sync import Syncer
+from zync.sync import context, transform_and_write
+from zync.sync import judge as judging
+from zync.sync.metrics import SyncMetrics
+from zync.sync.syncer import Syncer
 from zync.transactions import gather as gathering
-from zync.transactions import judge as judging
-from zync.transactions.known import Known
-from zync.verify import verify
-from zync.yaml import load as read_config
 
 EDGES = (2**63 - 1, -(2**63), 2**63, 10**38 - 1, -(10**38) + 1)
 _PARTITIONS = "spark.sql.shuffle.partitions"
@@ -85,9 +86,9 @@ def many_partitions(spark: Any) -> Iterator[None]:
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every sync is done as a large one is."""
-    for module in (under_way, pace, gathering):
+    for module in (context, tuning, gathering):
         monkeypatch.setattr(module, "SMALL", 0)
-    for module in (pace, gathering):
+    for module in (tuning, gathering):
         monkeypatch.setattr(module, "TINY", 0)
     monkeypatch.setattr(gathering, "RECENT", 0)
 
@@ -341,7 +342,7 @@ def test_those_that_rules_fail_on_are_found_wherever_they_are_in_few_tries(
     )
     tries: list[int] = []
     monkeypatch.setattr(
-        failures, "pace", lambda spark, given, count: tries.append(count) or pace.pace(spark, given, count)
+        bisect, "pace", lambda spark, given, count: tries.append(count) or tuning.pace(spark, given, count)
     )
     pipeline.sync()
     aside = {int(row["txn"]): row["rule"] for row in pipeline.of("quarantined")}
@@ -829,7 +830,7 @@ def test_a_sync_that_lost_the_race_says_that_it_did_not_land(
     pipeline.load(("a", txn(1, x=1)))
     pipeline.sync()
     pipeline.load(("a", txn(2, x=2)))
-    import zync.stages as engine
+    from zync.sync import conclude_and_commit as engine
 
     real = engine.commit
 
@@ -915,7 +916,7 @@ def test_a_large_sync_does_not_move_its_records_once_more_to_group_them(
         plans.append(rows._jdf.queryExecution().executedPlan().toString())  # noqa: SLF001
         commit.write(rows, *where)
 
-    monkeypatch.setattr(stages, "write", write)
+    monkeypatch.setattr(transform_and_write, "write", write)
     pipeline.load(*((topic, txn(n, 2, x=n)) for topic in ("a", "b") for n in range(10)))
     assert pipeline.sync().transactions == 10
     assert len(plans) == 2  # bookkeeping and output rows, side by side

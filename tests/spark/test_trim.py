@@ -15,16 +15,17 @@ from deltalake import DeltaTable
 
 from tests.conftest import rows, zync
 from tests.spark.conftest import COUNTED, Pipeline, maintain_and_die
-from zync.again import diff, replay
-from zync.config import Topic, Transactions
+from zync.config.model import Topic, Transactions
 from zync.errors import UsageError
-from zync.files import data_files
-from zync.ingest.raw import first_seqno
-from zync.maintain import Maintained, Trimming, maintain
+from zync.lake.files import data_files
 from zync.operate.decide import IN_FLIGHT, SET_ASIDE, decide, undecided
-from zync.operate.listed import find, transactions
-from zync.status import describe, status
-from zync.verify import verify
+from zync.operate.diff import diff
+from zync.operate.maintain import Maintained, Trimming, maintain
+from zync.operate.replay import replay
+from zync.operate.status import describe, status
+from zync.operate.txn import find, transactions
+from zync.operate.verify import verify
+from zync.raw.table import first_seqno
 
 SOON = timedelta(0)
 
@@ -258,7 +259,7 @@ def test_what_is_young_is_kept_and_what_no_staging_has_read(short: Pipeline) -> 
 
 
 def test_all_stagings_count_and_one_that_was_left_out_is_not_synced_on(short: Pipeline, spark: Any) -> None:
-    from zync.sync import Syncer
+    from zync.sync.syncer import Syncer
 
     def sync(staging: Path) -> Any:
         return Syncer(short.config, short.raw, str(staging), spark).sync()

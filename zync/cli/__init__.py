@@ -8,10 +8,10 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from zync.cli import begin, broker, deliver, look, pipeline, tables, txn
+from zync.cli import broker, deliver, inspect, maintenance, pipeline, setup, txn
 from zync.cli.options import READ, as_written, debugging
+from zync.cli.output import Output
 from zync.errors import INTERRUPTED, ZyncError
-from zync.output import Output
 
 app = typer.Typer(
     add_completion=False,
@@ -32,23 +32,23 @@ app = typer.Typer(
     """,
 )
 for command in (
-    begin.init,
+    setup.init,
     pipeline.sync_from,
     pipeline.load,
     pipeline.sync,
     deliver.sync_to,
     pipeline.run,
-    look.status,
-    look.cat,
-    look.query,
+    inspect.status,
+    inspect.cat,
+    inspect.query,
     deliver.snapshot,
-    look.explain,
-    look.check,
-    tables.verify,
-    tables.replay,
-    tables.diff,
-    tables.maintain,
-    begin.demo,
+    inspect.explain,
+    inspect.check,
+    maintenance.verify,
+    maintenance.replay,
+    maintenance.diff,
+    maintenance.maintain,
+    setup.demo,
 ):
     app.command()(command)
 app.add_typer(txn.txn, name="txn")
@@ -93,7 +93,7 @@ def main() -> None:
 def _said(error: Exception) -> str:
     if isinstance(error, ZyncError):
         return str(error)
-    from zync.spark_errors import message_of
+    from zync.spark.errors import message_of
 
     said = message_of(error) if "pyspark" in sys.modules else next(iter(str(error).splitlines()), "")
     if "parquet" in said.lower() and (isinstance(error, FileNotFoundError) or type(error).__name__ == "ArrowInvalid"):

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from zync.cli.options import AsJson
-from zync.output import Output
+from zync.cli.output import Output
 
 app = typer.Typer(no_args_is_help=True, help="A real single-node Kafka, for development and tests only.")
 
@@ -27,7 +27,7 @@ def broker_start(
     zync broker start
     zync broker start --port 9092
     """
-    from zync.devkafka import DevKafka
+    from zync.kafka.dev_broker import DevKafka
 
     servers = DevKafka(folder.absolute()).start(port)
     Output(as_json=as_json).result(
@@ -41,7 +41,7 @@ def broker_run(
     port: Annotated[int | None, typer.Option(help="Default: a free one.")] = None, folder: BrokerFolder = _BROKER_FOLDER
 ) -> None:
     """Run the development broker in the foreground."""
-    from zync.devkafka import DevKafka
+    from zync.kafka.dev_broker import DevKafka
 
     Output().progress("a Kafka for development only: one node, no security; Ctrl-C ends it")
     sys.exit(DevKafka(folder.absolute()).run(port))
@@ -50,7 +50,7 @@ def broker_run(
 @app.command("stop")
 def broker_stop(folder: BrokerFolder = _BROKER_FOLDER, as_json: AsJson = False) -> None:
     """End the development broker cleanly."""
-    from zync.devkafka import DevKafka
+    from zync.kafka.dev_broker import DevKafka
 
     stopped = DevKafka(folder.absolute()).stop()
     Output(as_json=as_json).result({"stopped": stopped}, "stopped" if stopped else "it did not run")
@@ -59,7 +59,7 @@ def broker_stop(folder: BrokerFolder = _BROKER_FOLDER, as_json: AsJson = False) 
 @app.command("status")
 def broker_status(folder: BrokerFolder = _BROKER_FOLDER, as_json: AsJson = False) -> None:
     """Whether the development broker runs, and where."""
-    from zync.devkafka import DevKafka
+    from zync.kafka.dev_broker import DevKafka
 
     broker = DevKafka(folder.absolute())
     pid = broker.pid()

@@ -17,13 +17,14 @@ from zync.cli.options import (
     read_config,
     stop_on_signals,
 )
-from zync.output import Output, amount
-from zync.places import locate
+from zync.cli.output import Output
+from zync.lake.paths import locate
+from zync.text import amount
 
 if TYPE_CHECKING:
-    from zync.config import Config
-    from zync.deliver.kafka import Delivered
-    from zync.deliver.snapshots import Snapshot
+    from zync.config.model import Config
+    from zync.deliver.kafka.delivery import Delivered
+    from zync.deliver.tables.snapshots import Snapshot
 
 _GROUP_ROWS = 50_000
 
@@ -67,7 +68,7 @@ def sync_to(
                 raise typer.BadParameter(msg, param_hint=option)
         _to_tables(settings, out, locate(table, settings.lake), master, metrics, until_caught_up=until_caught_up)
         return
-    from zync.deliver.kafka import Delivery, sync_to_kafka
+    from zync.deliver.kafka.delivery import Delivery, sync_to_kafka
 
     servers = {"bootstrap.servers": bootstrap_servers} if bootstrap_servers else {}
     delivery = Delivery(
@@ -81,7 +82,7 @@ def sync_to(
     def committed(done: "Delivered") -> None:
         out.progress(_said(done), event="delivered", **asdict(done))
 
-    with measuring("zync.metrics:KafkaDeliveryMetrics", metrics, out) as measured:
+    with measuring("zync.deliver.metrics:KafkaDeliveryMetrics", metrics, out) as measured:
         done = sync_to_kafka(delivery, stop_on_signals(), committed, measured)
     rate = sum(done.rows.values()) / done.seconds if done.seconds else 0.0
     out.result(
@@ -93,19 +94,19 @@ def sync_to(
 def _to_tables(  # noqa: PLR0913 - the command's options
     settings: "Config", out: Output, staging: str, master: str | None, metrics: str | None, *, until_caught_up: bool
 ) -> None:
-    from zync.deliver import tables
-    from zync.spark import session
+    from zync.deliver.tables import delivery, snapshots
+    from zync.spark.session import session
 
-    def brought(batch: tables.Batch) -> None:
+    def brought(batch: delivery.Batch) -> None:
         rows = ", ".join(f"{topic} {count:,}" for topic, count in batch.rows.items()) or "none"
         text = f"delivered through sync {batch.sync:,}, rows: {rows}, in {batch.seconds:.1f} s"
         out.progress(text, event="delivered", **asdict(batch))
 
     stop = stop_on_signals()
-    folder = locate(tables.FOLDER, settings.lake)
-    with measuring("zync.metrics:DeliveryMetrics", metrics, out) as measured:
+    folder = locate(snapshots.FOLDER, settings.lake)
+    with measuring("zync.deliver.metrics:DeliveryMetrics", metrics, out) as measured:
         spark = session(master, settings.spark, brief=until_caught_up)
-        found = tables.sync_to_tables(
+        found = delivery.sync_to_tables(
             spark, settings, staging, folder, stop, brought, measured, until_caught_up=until_caught_up
         )
     out.result(asdict(found) if found else {}, _named(found) if found else "nothing was delivered yet")
@@ -125,9 +126,9 @@ def snapshot(
     zync snapshot
     zync snapshot --at 2026-01-31T12:00:00Z --sql
     """
-    from zync.deliver import snapshots, tables
+    from zync.deliver.tables import snapshots
 
-    folder = locate(tables.FOLDER, read_config(config, lake).lake)
+    folder = locate(snapshots.FOLDER, read_config(config, lake).lake)
     found = snapshots.at(f"{folder}/{snapshots.NAME}", None if at is None else _moment(at))
     made = snapshots.views(found, folder) if as_views else []
     values = {**asdict(found), **({"sql": made} if as_views else {})}

@@ -14,10 +14,12 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 
 import typer
 
-from zync.config import Config, duration, size
+from zync.cli.output import Output
+from zync.config.model import Config
+from zync.config.units import duration, size
 from zync.errors import INTERRUPTED
 from zync.ingest import memory
-from zync.output import LogFormatter, Output
+from zync.log import LogFormatter
 
 T = TypeVar("T")
 
@@ -121,7 +123,7 @@ def read_config(path: Path | None, lake: str | None, *, needed: bool = False) ->
     if path is None and not needed and not Path("zync.yaml").exists():
         config = Config()
     else:
-        from zync.yaml import load
+        from zync.project.load import load
 
         config = load(path or Path("zync.yaml"))
         READ.append(config)
@@ -170,7 +172,7 @@ def measuring(kind: str, address: str | None, out: Output, *of: Any) -> "Iterato
         return
     from pkgutil import resolve_name
 
-    from zync.serving import serving
+    from zync.metrics.server import serving
 
     made = resolve_name(kind)(*of)
     with serving(address, made) as port:

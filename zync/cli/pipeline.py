@@ -24,15 +24,18 @@ from zync.cli.options import (
     starting_point,
     stop_on_signals,
 )
-from zync.config import duration
+from zync.cli.output import Output
+from zync.config.units import duration
 from zync.ingest import memory
-from zync.output import Output, amount, byte_size, describe, logs_as_json
-from zync.places import locate
+from zync.lake.paths import locate
+from zync.log import logs_as_json
+from zync.sync.outcome import describe
+from zync.text import amount, byte_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from zync.ingest.append import Appended
+    from zync.raw.append import Appended
 
 
 def sync_from(
@@ -71,9 +74,9 @@ def sync_from(
     zync sync-from kafka raw --topic '^shop\\..*' --commit-every 1s
     zync sync-from kafka raw --from 2026-01-31T12:00:00Z --from-offset order:0=1200
     """
-    from zync.ingest.batch import Source
-    from zync.ingest.begin import Begin
     from zync.ingest.consume import Ingest, sync_from_kafka
+    from zync.ingest.start_position import Begin
+    from zync.kafka.partition import Source
 
     if force and start is None and not from_offset:
         msg = "it is for --from and --from-offset"
@@ -112,7 +115,7 @@ def sync_from(
         if measured:
             measured.committed(one)
 
-    with measuring("zync.metrics:IngestMetrics", metrics, out) as measured:
+    with measuring("zync.ingest.metrics:IngestMetrics", metrics, out) as measured:
         done = sync_from_kafka(ingest, stop_on_signals(), committed, measured)
     rate = done.records / done.seconds if done.seconds else 0.0
     lag = "unknown" if done.lag is None else f"{done.lag:,}"
@@ -137,7 +140,7 @@ def load(
     zync load raw records.jsonl
     echo '{"topic":"t","value":{"txn":1}}' | zync load raw -
     """
-    from zync.ingest.load import load as load_files
+    from zync.raw.jsonl import load as load_files
 
     done = load_files(locate(table, read_config(config, lake).lake), files)
     last = (done.first_seqno or 1) + done.rows - 1
@@ -165,7 +168,9 @@ def sync(
     zync sync raw staging
     zync sync raw staging --follow
     """
-    from zync import sync as engine
+    from zync.sync.outcome import Outcome
+    from zync.sync.syncer import follow as follow_raw
+    from zync.sync.syncer import sync_once
 
     settings, out = read_config(config, lake, needed=True), Output(as_json=as_json)
     where = locate(raw, settings.lake), locate(staging, settings.lake)
@@ -173,19 +178,19 @@ def sync(
         if metrics:
             msg = "there is nothing to watch in one sync: give --follow too"
             raise typer.BadParameter(msg, param_hint="--metrics")
-        done = engine.sync_once(settings, *where, master=master)
+        done = sync_once(settings, *where, master=master)
         out.result(vars(done), describe(done))
         return
     stop = stop_on_signals()
 
-    def told(done: engine.Outcome) -> None:
+    def told(done: Outcome) -> None:
         if logs_as_json() and not as_json:
             out.progress(describe(done), event="sync", **vars(done))
         else:
             out.result(vars(done), describe(done))
 
-    with measuring("zync.metrics:SyncMetrics", metrics, out) as measured:
-        engine.follow(settings, *where, stop, told, master, measured)
+    with measuring("zync.sync.metrics:SyncMetrics", metrics, out) as measured:
+        follow_raw(settings, *where, stop, told, master, measured)
 
 
 def run(
@@ -205,8 +210,8 @@ def run(
     zync run
     zync run --commit-every 500ms --metrics localhost:9464
     """
-    from zync.run import pipeline
-    from zync.staging.commit import owned
+    from zync.lake.lock import owned
+    from zync.run import supervisor
 
     if commit_every is not None:
         parsed(duration, commit_every)  # here, or the part would fail on it time and again
@@ -217,7 +222,7 @@ def run(
         "--commit-every": commit_every,
     }
     options = {key: value for key, value in given.items() if value is not None}
-    parts = pipeline.parts(settings, settings.lake, options)
+    parts = supervisor.parts(settings, settings.lake, options)
 
     def say(part: str, level: str, text: str, values: "Mapping[str, Any]") -> None:
         out.progress(text if logs_as_json() else f"{part:9} {text}", level=level, part=part, **values)
@@ -230,10 +235,10 @@ def run(
         say, view = seen.say, seen.shown()
     with (
         owned(locate("run", settings.lake)),
-        measuring("zync.run.figures:RunMetrics", metrics, out, parts) as measured,
+        measuring("zync.run.scrape:RunMetrics", metrics, out, parts) as measured,
         view,
     ):
-        running = pipeline.Pipeline(parts, stop_on_signals(), say)
+        running = supervisor.Pipeline(parts, stop_on_signals(), say)
         well = running.run(measured.turn if measured else lambda: None)
-    out.progress(f"stopped; {pipeline.summary(parts)}", event="stopped")
+    out.progress(f"stopped; {supervisor.summary(parts)}", event="stopped")
     sys.exit(0 if well else 1)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from zync.cli.options import AsJson, ConfigFile, Debug, Lake, Older, read_config
+from zync.cli.output import Output
 from zync.errors import UsageError
-from zync.output import Output, amount
-from zync.places import locate
+from zync.lake.paths import locate
+from zync.text import amount
 
 if TYPE_CHECKING:
     from zync.operate.decide import Action
@@ -45,7 +46,7 @@ def list_(
     """
     from dataclasses import asdict
 
-    from zync.operate.listed import transactions
+    from zync.operate.txn import transactions
 
     settings, out = read_config(config, lake), Output(as_json=as_json)
     raw, staging = locate("raw", settings.lake), locate("staging", settings.lake)
@@ -77,11 +78,11 @@ def show(
     \b
     zync txn show 15023
     """
-    from zync.operate import shown
+    from zync.operate import txn_show
 
     settings = read_config(config, lake)
-    found = shown.show(locate("raw", settings.lake), locate("staging", settings.lake), txn_id, settings)
-    Output(as_json=as_json).result(found, shown.describe(found))
+    found = txn_show.show(locate("raw", settings.lake), locate("staging", settings.lake), txn_id, settings)
+    Output(as_json=as_json).result(found, txn_show.describe(found))
 
 
 def _about_in_flight(action: "Action", text: str) -> None:
@@ -162,7 +163,7 @@ def dlq_list(lake: Lake = None, config: ConfigFile = None, as_json: AsJson = Fal
     \b
     zync dlq list
     """
-    from zync.operate.groups import groups
+    from zync.operate.dlq import groups
 
     settings, out = read_config(config, lake), Output(as_json=as_json)
     found = groups(locate("raw", settings.lake), locate("staging", settings.lake))

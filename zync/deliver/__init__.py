@@ -1,1 +1,1 @@
-"""Staging → the outside: Kafka topics and lake tables, whole transactions, each exactly once."""
+"""Process 3, `zync sync-to`: staging to Kafka topics and lake tables, whole transactions, each exactly once."""

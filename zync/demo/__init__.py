@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from zync.devkafka import DevKafka
 from zync.errors import UsageError
-from zync.places import data_folder
+from zync.kafka.dev_broker import DevKafka
+from zync.resources import data_folder
 
 What = Literal["bank", "postgres", "orders"]
 _FILES = {"orders": ("zync.yaml", "etl", "consume-1.jsonl", "consume-2.jsonl"), "bank": ("zync.yaml", "etl")}

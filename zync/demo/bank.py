@@ -18,12 +18,12 @@ import pyarrow.compute as pc
 from confluent_kafka import Consumer
 from deltalake import DeltaTable
 
-from zync.deliver import snapshots, tables
+from zync.deliver.tables import snapshots
 from zync.demo.postgres import Debezium, Postgres
 from zync.demo.simulated import SimulatedBank
-from zync.devkafka import DevKafka
 from zync.errors import ZyncError
-from zync.output import amount
+from zync.kafka.dev_broker import DevKafka
+from zync.text import amount
 
 SUMS = {"accounts": "abalance", "tellers": "tbalance", "branches": "bbalance", "history": "delta"}
 """Of each table the column whose sum must be that of the others, for each transfer changes all four alike."""
@@ -153,12 +153,12 @@ class RowByRow:
 
 def consistent_sums(folder: Path) -> tuple[dict[str, int], int, int] | None:
     """The sums of zync's tables at the newest snapshot, its sync, and how many transfers are in it; None before."""
-    there = snapshots.newest(str(folder / "lake" / tables.FOLDER / snapshots.NAME))
+    there = snapshots.newest(str(folder / "lake" / snapshots.FOLDER / snapshots.NAME))
     if there is None:
         return None
     found, count = {}, 0
     for name, column in SUMS.items():
-        table = DeltaTable(folder / "lake" / tables.FOLDER / name, version=there.versions[name])
+        table = DeltaTable(folder / "lake" / snapshots.FOLDER / name, version=there.versions[name])
         values = table.to_pyarrow_table(columns=[column])[column]
         found[name], count = pc.sum(values).as_py() or 0, len(values)
     return found, there.sync, count
@@ -187,7 +187,7 @@ def _watch(folder: Path, servers: str, bank: Source, seconds: float, say: Say) -
     say("\n$ zync run --commit-every 500ms        (its log is run.log)")
     with (folder / "run.log").open("w", encoding="utf-8") as log:
         running = subprocess.Popen(  # noqa: S603 - zync itself
-            [sys.executable, "-m", "zync.run.part", "run", "--commit-every", "500ms"],  # which ends when we do
+            [sys.executable, "-m", "zync.cli.part", "run", "--commit-every", "500ms"],  # which ends when we do
             cwd=folder,
             stdin=subprocess.PIPE,
             stdout=log,

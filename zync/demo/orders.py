@@ -9,8 +9,8 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from zync.devkafka import DevKafka
 from zync.errors import ZyncError
+from zync.kafka.dev_broker import DevKafka
 
 
 def play(folder: Path, say: Callable[[str], None]) -> None:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zync import jars
-from zync.devkafka import free_port
+from zync import java
 from zync.errors import UsageError, ZyncError
+from zync.kafka.dev_broker import free_port
 
 CONNECT = ("org.apache.kafka:connect-runtime:4.1.1", "org.slf4j:slf4j-simple:1.7.36")
 DEBEZIUM = ("io.debezium:debezium-connector-postgres:3.7.0.Final",)
@@ -97,7 +97,7 @@ class Debezium:
     def start(self) -> None:
         """Starts Connect, or starts it again where it was killed; returns once the connector runs."""
         port = free_port()
-        plugins = jars.fetch(DEBEZIUM, transitive=True)[0].parent
+        plugins = java.fetch(DEBEZIUM, transitive=True)[0].parent
         (self.folder / "plugins").mkdir(parents=True, exist_ok=True)
         if not (self.folder / "plugins" / "debezium").exists():
             (self.folder / "plugins" / "debezium").symlink_to(plugins)
@@ -136,8 +136,8 @@ class Debezium:
         }
         (self.folder / "worker.properties").write_text("".join(f"{key}={value}\n" for key, value in worker.items()))
         (self.folder / "connector.json").write_text(json.dumps({"name": "bank", "config": connector}))
-        lib = jars.fetch(CONNECT, transitive=True)[0].parent
-        command = [jars.java(), *jars.QUICK, "-Xmx512m", "-cp", f"{lib}/*"]
+        lib = java.fetch(CONNECT, transitive=True)[0].parent
+        command = [java.java(), *java.QUICK, "-Xmx512m", "-cp", f"{lib}/*"]
         command += ["org.apache.kafka.connect.cli.ConnectStandalone", "worker.properties", "connector.json"]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(

@@ -1,1 +1,1 @@
-"""Kafka (or a file) to `raw`: consume → batch → append."""
+"""Process 1, `zync sync-from kafka raw`: consume, batch, append to raw."""

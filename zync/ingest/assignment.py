@@ -5,12 +5,12 @@ from collections.abc import Iterable
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
 from deltalake import DeltaTable
 
-from zync.ingest.batch import Batch, Slice, Source
-from zync.ingest.broker import Brokers
-from zync.ingest.caught_up import made_anew
-from zync.ingest.gone import OnGap, pass_over
-from zync.ingest.raw import stored_id, stored_position
-from zync.lake import refresh
+from zync.ingest.deleted_topics import OnGap, pass_over
+from zync.kafka.admin import Brokers
+from zync.kafka.partition import Source, made_anew
+from zync.lake.table import refresh
+from zync.raw.batch import Batch, Slice
+from zync.raw.table import stored_id, stored_position
 
 _PATIENCE_SECONDS = 60.0
 """A broker may go away just after it gave us partitions: so long it is waited for, of 300 between two polls."""

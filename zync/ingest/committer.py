@@ -5,10 +5,10 @@ import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-from zync.ingest.append import Appended, Appender
-from zync.ingest.batch import Batch
-from zync.ingest.broker import AwayError, Brokers
-from zync.ingest.caught_up import made_anew
+from zync.kafka.admin import AwayError, Brokers
+from zync.kafka.partition import made_anew
+from zync.raw.append import Appended, Appender
+from zync.raw.batch import Batch
 
 log = logging.getLogger(__name__)
 

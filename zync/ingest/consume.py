@@ -16,26 +16,30 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from deltalake import DeltaTable
 
-from zync.config import Transactions
+from zync.config.model import Transactions
 from zync.errors import UsageError, ZyncError
 from zync.ingest import memory
-from zync.ingest.append import Appended
+from zync.ingest.arrow import first_times, to_arrow
 from zync.ingest.assignment import Assignment
-from zync.ingest.batch import Batch, Source, last_offsets
-from zync.ingest.begin import Begin, put_on_record
-from zync.ingest.broker import Brokers
-from zync.ingest.caught_up import Targets
 from zync.ingest.committer import Committer
-from zync.ingest.convert import first_times, to_arrow
-from zync.ingest.gone import GoneTopics, OnGap, tell_of_gone
+from zync.ingest.deleted_topics import GoneTopics, OnGap, tell_of_gone
 from zync.ingest.group import Group, check_properties
 from zync.ingest.lag import Lag
-from zync.ingest.raw import check_newest, ensure_raw
-from zync.lake import refresh
-from zync.output import byte_size, event, listed
+from zync.ingest.start_position import Begin, put_on_record
+from zync.ingest.targets import Targets
+from zync.kafka.admin import Brokers
+from zync.kafka.garbage import not_collecting
+from zync.kafka.partition import Source
+from zync.lake.table import refresh
+from zync.log import event
+from zync.raw.append import Appended
+from zync.raw.batch import Batch, last_offsets
+from zync.raw.table import check_newest, ensure_raw
+from zync.text import byte_size, listed
 
 if TYPE_CHECKING:
-    from zync.metrics import IngestMetrics
+    from zync.ingest.metrics import IngestMetrics
+from zync.ingest.outcome import Ingested
 
 log = logging.getLogger(__name__)
 _MESSAGES = 10_000
@@ -76,26 +80,6 @@ class Ingest:
     transactions: Transactions = field(default_factory=Transactions)
 
 
-@dataclass
-class Ingested:
-    """What a run of sync-from did.
-
-    `seconds`: from joining the group to leaving it; `busy`: from the first record to the last commit.
-    `lag`: records (offsets) between raw's positions and Kafka's ends, at the end.
-    """
-
-    records: int = 0
-    num_bytes: int = 0
-    seconds: float = 0.0
-    busy: float = 0.0
-    commits: int = 0
-    retries: int = 0
-    rebalances: int = 0
-    lag: int | None = None
-    first_seqno: int | None = None
-    positions: dict[str, int] = field(default_factory=dict)
-
-
 def sync_from_kafka(
     ingest: Ingest,
     stop: threading.Event | None = None,
@@ -132,7 +116,7 @@ def sync_from_kafka(
         refresh(table)
     tell_of_gone(table, brokers, [one for one in ingest.topics if one.startswith("^")], topics)
     targets = Targets(brokers, table, topics)
-    with memory.not_collecting():
+    with not_collecting():
         return _Run(ingest, brokers, table, targets, stop, on_commit, metrics).run()
 
 

@@ -12,9 +12,9 @@ from deltalake import DeltaTable
 
 from zync.errors import ZyncError
 from zync.ingest.assignment import Assignment
-from zync.ingest.broker import Brokers, bad_property, check_ours
-from zync.ingest.gone import OnGap
-from zync.output import event
+from zync.ingest.deleted_topics import OnGap
+from zync.kafka.admin import Brokers, bad_property, check_ours
+from zync.log import event
 
 log = logging.getLogger(__name__)
 _ITS_LOG = logging.getLogger("librdkafka")

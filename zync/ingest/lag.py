@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from zync.ingest.assignment import Assignment
-from zync.ingest.batch import Batch, Source
+from zync.kafka.partition import Source
+from zync.raw.batch import Batch
 
 if TYPE_CHECKING:
-    from zync.metrics import IngestMetrics
+    from zync.ingest.metrics import IngestMetrics
 
 _MEASURE_SECONDS = 1.0
 _ASKING_SECONDS = 1.0

@@ -1,10 +1,6 @@
 """`--max-memory`: how much may be in hand at once, for the process to stay below a limit."""
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from zync.config import size
+from zync.config.units import size
 
 DEFAULT = 1_000_000_000
 LEAST = 300_000_000
@@ -47,15 +43,3 @@ def properties(share: int) -> dict[str, str]:
         "queued.max.messages.kbytes": str(min(share, _FETCH_MOST) // 1000),
         "fetch.max.bytes": str(min(max(share, _FETCH_LEAST), _FETCH_MOST)),
     }
-
-
-@contextmanager
-def not_collecting() -> Iterator[None]:
-    """Keeps Python from looking for cycles: hot loops make none, and going through millions of messages costs."""
-    was_collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_collecting:
-            gc.enable()

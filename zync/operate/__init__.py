@@ -1,1 +1,1 @@
-"""What operators see of transactions that are not simply done, and what they decide about them. Without Spark."""
+"""What an operator does, a module a command: look, explain, replay, diff, decide, verify, maintain."""

@@ -15,13 +15,13 @@ from typing import Any, Literal
 from deltalake import DeltaTable
 
 from zync.errors import UsageError
-from zync.ingest.append import Appended, Appender
-from zync.ingest.batch import Batch
-from zync.ingest.load import Line, as_batch
-from zync.ingest.raw import DECISIONS, existing_raw, next_seqno
-from zync.operate.listed import Transaction, find, with_decisions
-from zync.transactions.decisions import decisions
-from zync.transactions.set_aside import Ranges
+from zync.operate.txn import Transaction, find, with_decisions
+from zync.raw.append import Appended, Appender
+from zync.raw.batch import Batch
+from zync.raw.decisions import decisions
+from zync.raw.jsonl import Line, as_batch
+from zync.raw.table import DECISIONS, existing_raw, next_seqno
+from zync.staging.set_aside import Ranges
 
 Action = Literal["release", "discard", "redrive", "drop"]
 IN_FLIGHT = ("in-flight", "expired")

@@ -1,1 +1,1 @@
-"""`zync run`: the whole pipeline of a config, as one tree of processes."""
+"""`zync run`: supervises the parts of the pipeline, each a process; live view and metrics of all of them."""

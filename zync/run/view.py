@@ -12,9 +12,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from zync.output import amount
-from zync.run.figures import Figures, figures
-from zync.run.pipeline import Part
+from zync.run.scrape import Figures, figures
+from zync.run.supervisor import Part
+from zync.text import amount
 
 _EVERY_SECONDS = 1.0
 _WINDOW = 10

@@ -1,1 +1,1 @@
-"""Output rows and bookkeeping to `staging`: number → write → commit."""
+"""The table `staging`: output rows of whole transactions, bookkeeping and the cursor, one commit a sync."""

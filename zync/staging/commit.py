@@ -10,7 +10,6 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,34 +23,15 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyarrow.fs import FileInfo, FileSelector, FileSystem
 
 from zync.errors import CommitUnknownError, OwnedError, ZyncError
-from zync.files import dataset, file_statistics, table_files
-from zync.frames import select
-from zync.lake import CHECKPOINT_EVERY, NO_HOOKS, commit_properties, first_line, locked, open_table, refresh
-from zync.places import for_spark, is_local, locate
+from zync.lake.files import dataset, file_statistics, table_files
+from zync.lake.paths import for_spark, is_local, locate
+from zync.lake.table import CHECKPOINT_EVERY, NO_HOOKS, commit_properties, first_line, open_table, refresh
+from zync.spark.frames import select
+from zync.staging.bookkeeping import read_cursor
 from zync.staging.table import STAGING_SCHEMA, STATISTICS, SYNC, spark_schema
-from zync.transactions.known import read_cursor
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-@contextmanager
-def owned(location: str) -> Iterator[None]:
-    """Holds staging's lock: one writer at a time. OwnedError where another has it.
-
-    The lock is on a file beside the table, which stays; it ends with this process, however that ends.
-    An object store has no such lock: there the commit's fence alone decides.
-    """
-    if not is_local(location):
-        yield
-        return
-    path = Path(location)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with locked(path.parent / f".{path.name}.lock", wait=0) as ours:
-        if not ours:
-            msg = f"another zync is writing {location}: one at a time may. Nothing was changed"
-            raise OwnedError(msg)
-        yield
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from zync.ingest.batch import TIMESTAMP
-from zync.lake import ensure_table, existing_table, of_kind, open_table, refresh
+from zync.lake.table import ensure_table, existing_table, of_kind, open_table, refresh
+from zync.lake.types import TIMESTAMP
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -53,7 +53,7 @@ sync: the number of the sync that wrote the row. kafka: the place in the output 
 they came from). position: of an output row, where its transaction's commit is in the source's order (with a
 preset). records: seqnos as ranges. since: when the first record was ingested. state: of `done`'s
 aggregates, as JSON; where an operator redrove or dropped what was set aside, which records that was about; of
-cursor: the columns of outputs (zync/etl/columns.py). full: the
+cursor: the columns of outputs (zync/rules/schema.py). full: the
 sync that last wrote all that is in flight.
 """
 

@@ -1,1 +1,1 @@
-"""Raw records to whole transactions: decode → assemble → gather, with what staging knows already."""
+"""When a transaction is whole: decode records, assemble them by transaction id, decide which are complete."""

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from zync.config import Config
-from zync.frames import Keeper, local, result_of, select, together
-from zync.sql import literal, statement, try_eval
-from zync.transactions.debezium.runs import one_by_one
+from zync.config.model import Config
+from zync.spark.expressions import try_eval
+from zync.spark.frames import Keeper, local, result_of, select, together
+from zync.sql import literal, statement
 from zync.transactions.done import Done
+from zync.transactions.envelopes import one_by_one
 from zync.transactions.summary import Summary, summarize, total
 
 if TYPE_CHECKING:
@@ -87,11 +88,11 @@ def assemble(  # noqa: PLR0913 - each is a thing known by now
     tasks: int,
     by_run: bool = False,
 ) -> Assembled:
-    """Every record of `rows` (from `with_state` or `without_state`) with its fate; see sql/judge.sql.
+    """Every record of `rows` (from `with_state` or `without_state`) with its fate; see sql/judge/judge.sql.
 
     `settled`: (txn, settled_at), one row a transaction. `decided`: there may be decisions of operators among the rows.
-    `tasks`: so many do it. `by_run`: by sql/runs.sql, of a preset's transactions that are `torn`, all of whose records
-    are among `rows`.
+    `tasks`: so many do it. `by_run`: by sql/judge/runs.sql, of a preset's transactions that are `torn`, all of whose
+    records are among `rows`.
     The records of an id that was forgotten within this very sync are assembled once more, until none is left.
     """
     rounds: list[DataFrame] = []
@@ -190,9 +191,9 @@ def _assemble_once(  # noqa: PLR0913 - each is a thing known by now
     began = first.format("seqno") if decided else "CAST(NULL AS BIGINT)"
     place = first.format("place") if config.transactions.order == "commit" else "CAST(NULL AS BIGINT)"
     if by_run:
-        aggregated = result_of(spark, statement("runs", remember=remember))
+        aggregated = result_of(spark, statement("judge/runs", remember=remember))
         aggregated.createOrReplaceTempView("aggregated")
-        return result_of(spark, statement("judge", remember=remember, began=began, place=place))
+        return result_of(spark, statement("judge/judge", remember=remember, began=began, place=place))
     repeated = (
         "record_id IS NOT NULL AND NOT alone AND "
         "row_number() OVER (PARTITION BY txn, alone, late, topic, record_id ORDER BY seqno) > 1"
@@ -200,7 +201,7 @@ def _assemble_once(  # noqa: PLR0913 - each is a thing known by now
         else "false"
     )
     aggregated = result_of(
-        spark, statement("aggregate", remember=remember, repeated=repeated, aggregates="".join(_windowed(done)))
+        spark, statement("judge/aggregate", remember=remember, repeated=repeated, aggregates="".join(_windowed(done)))
     )
     more = {"known": done.known, "torn": done.torn, "place": done.place}
     condition = sf.expr(f"coalesce(({done.condition}\n), false)")
@@ -211,7 +212,7 @@ def _assemble_once(  # noqa: PLR0913 - each is a thing known by now
         *(sf.expr(text).alias(column) for column, text in more.items()),
     )
     aggregated.createOrReplaceTempView("aggregated")
-    return result_of(spark, statement("judge", remember=remember, began=began, place=place))
+    return result_of(spark, statement("judge/judge", remember=remember, began=began, place=place))
 
 
 def _packed(rows: "DataFrame", payload: tuple[str, ...]) -> "DataFrame":

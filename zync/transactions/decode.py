@@ -3,16 +3,17 @@
 from functools import reduce
 from typing import TYPE_CHECKING, cast
 
-from zync.config import Config, Topic
+from zync.config.model import Config, Topic
+from zync.config.topics import by_topic, claimed_by, configured
+from zync.debezium.envelope import around, no_envelope
 from zync.errors import UsageError
-from zync.frames import result_of
-from zync.spark import jvm_class
-from zync.spark_errors import message_of
-from zync.sql import expression, statement, try_eval
-from zync.transactions.debezium.envelope import around, no_envelope
+from zync.spark.errors import message_of
+from zync.spark.expressions import expression, try_eval
+from zync.spark.frames import result_of
+from zync.spark.jvm import jvm_class
+from zync.sql import statement
 from zync.transactions.done import Done
-from zync.transactions.formats import unpack
-from zync.transactions.topics import by_topic, claimed_by, configured
+from zync.transactions.unpack import unpack
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -53,10 +54,10 @@ class Decoder:
             *(struct.alias(column) for column, struct in structs.items()),
         ]
         self._decode = statement(
-            "decode", more="".join(f", {text} AS {column}" for column, text in done.decoded.items())
+            "decode/decode", more="".join(f", {text} AS {column}" for column, text in done.decoded.items())
         )
         self._identify = statement(
-            "identify",
+            "decode/identify",
             configured=configured(config),
             single=claimed_by(config, [t for t, one in config.topics.items() if one.null_id == "single"]),
             record_id="found.record_id" if recorded else "CAST(NULL AS STRING)",
@@ -69,8 +70,8 @@ class Decoder:
     def decode(self, rows: "DataFrame") -> "DataFrame":
         """The rows of raw `rows`, decoded and identified.
 
-        Columns: those of sql/decode.sql without value_text; `txn` (never null: a record by itself is called by its
-        place in Kafka), `alone`, `fault` (why the record can be in no transaction; null if it can), `bad` (what is
+        Columns: those of sql/decode/decode.sql without value_text; `txn` (never null: a record by itself is called by
+        its place in Kafka), `alone`, `fault` (why the record can be in no transaction; null if it can), `bad` (what is
         wrong with a record that has an id), `record_id`, `p0`… (what it brings to `done`), and for topics with a
         schema their struct, `as_<index>`.
         """

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from zync.config import Config
+from zync.config.model import Config
+from zync.debezium import completion, runs
 from zync.errors import UsageError
-from zync.spark import jvm_class
-from zync.spark_errors import message_of
-from zync.sql import expression, parse
-from zync.transactions.debezium import completion, envelope, runs
+from zync.spark.errors import message_of
+from zync.spark.expressions import expression, parse
+from zync.spark.jvm import jvm_class
+from zync.transactions.envelopes import with_body
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,8 +57,8 @@ class Done:
     """`done` as `condition` over columns `a0`, `a1`, …, one for each of `aggregates`.
 
     A preset has more: columns `decoded` with each record, which all expressions see; `structs`, which have what the
-    aggregates take, and columns `beside` that; and over all of them `known`, `torn` and `place` (see sql/judge.sql),
-    and `again` (see sql/in_flight.sql).
+    aggregates take, and columns `beside` that; and over all of them `known`, `torn` and `place` (see
+    sql/judge/judge.sql), and `again` (see sql/bookkeeping/in_flight.sql).
     """
 
     text: str
@@ -79,7 +80,7 @@ class Done:
 
     @property
     def state_now(self) -> str:
-        """The state of a transaction in flight over its rows in sql/in_flight.sql, a struct by column of `parts`."""
+        """The state of a transaction in flight over its rows in sql/bookkeeping/in_flight.sql, a struct by `parts`."""
         columns = {f"p{n}": f"max_by(a{n}, seqno) FILTER (WHERE member)" for n in range(len(self.aggregates))}
         if self.again:
             columns["again"] = self.again
@@ -110,7 +111,7 @@ def understand(spark: "SparkSession", config: Config) -> Done:
     """`done` taken apart, once it and the config's ids can be evaluated; UsageError that says which cannot, and why."""
     record = spark.createDataFrame([], _RECORD)
     if config.transactions.preset:
-        record = envelope.with_body(record)
+        record = with_body(record)
     for topic, one in config.topics.items():
         if topic.startswith("^"):
             _check_regex(spark, topic)

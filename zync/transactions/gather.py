@@ -7,14 +7,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from zync.debezium.runs import has_sent_again, sent_again
 from zync.errors import ZyncError
-from zync.files import DataFile, data_files, dataset
-from zync.frames import beside, local, read_parquet, result_of, select
-from zync.ingest.raw import RAW_SCHEMA
-from zync.lake import first_line
-from zync.pace import SMALL, TINY
+from zync.lake.files import DataFile, data_files, dataset
+from zync.lake.table import first_line
+from zync.raw.table import RAW_SCHEMA
+from zync.spark.frames import beside, local, read_parquet, result_of, select
+from zync.spark.tuning import SMALL, TINY
 from zync.sql import statement
-from zync.transactions.debezium.runs import has_sent_again, sent_again
 from zync.transactions.decode import RAW_COLUMNS, Decoder
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def gather(spark: "SparkSession", raw: DeltaTable, wanted: pa.Table, decoder: De
     if _count(ranges) <= TINY:
         finishing = beside(finishing, one_task=True)
     finishing.createOrReplaceTempView("finishing")
-    return result_of(spark, statement("gather"))
+    return result_of(spark, statement("judge/gather"))
 
 
 def recent(in_flight: pa.Table, head: int) -> pa.Array:

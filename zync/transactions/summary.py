@@ -1,20 +1,25 @@
 """What the driver must know of a sync's records once each has its fate: counts, and what is looked at by itself."""
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from zync.config import Config
-from zync.frames import result_of
+from zync.config.model import Config
+from zync.spark.frames import result_of
 from zync.sql import statement
-from zync.transactions.set_aside import REVISITS, Ranges
+from zync.staging.set_aside import REVISITS, Ranges
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
 _LISTED = "fate IN ('decision', 'void') OR carried OR bad IS NOT NULL OR torn"
-"""What sql/lists.sql looks at, one by one; in the order of commit also what completes."""
+"""What sql/judge/lists.sql looks at, one by one; in the order of commit also what completes."""
 _NONE_LISTED: dict[str, Any] = {"decisions": [], "finishing": [], "tainted": [], "torn": [], "turns": []}
 
 
@@ -60,8 +65,8 @@ class Summary:
 
     `records`: all that there are; `flying`: in flight after this sync; `single`: those that
     have a row of their own in staging, unless ignored. `late_before`: those of the late ones whose transaction an
-    earlier sync settled. `torn`: transactions whose state is not enough (see sql/runs.sql). `open`: where in the order
-    of commit the first stands that is not whole; `turns`: of those that are, where they do.
+    earlier sync settled. `torn`: transactions whose state is not enough (see sql/judge/runs.sql). `open`: where in the
+    order of commit the first stands that is not whole; `turns`: of those that are, where they do.
     """
 
     records: int = 0
@@ -88,16 +93,16 @@ class Summary:
 
 
 def summarize(spark: "SparkSession", rows: "DataFrame", config: Config, *, one_task: bool) -> tuple[Summary, int]:
-    """The summary of records with their fates (sql/judge.sql), and how many are to be assembled once more.
+    """The summary of records with their fates (sql/judge/judge.sql), and how many are to be assembled once more.
 
     `one_task`: they are so few that to ask once is quicker than to ask for what is seldom there only when it is.
     """
     rows.createOrReplaceTempView("assembled")
     in_order = config.transactions.order == "commit"
     listed = _LISTED + (" OR completing" if in_order else "")
-    lists = statement("lists", in_order=str(in_order).lower())
+    lists = statement("judge/lists", in_order=str(in_order).lower())
     row = _NONE_LISTED | _only_row(
-        result_of(spark, statement("counts", listed=listed, lists=f",\n{lists}" if one_task else ""))
+        result_of(spark, statement("judge/counts", listed=listed, lists=f",\n{lists}" if one_task else ""))
     )
     if row["listed"] and not one_task:
         row |= _only_row(result_of(spark, f"SELECT\n{lists}FROM assembled WHERE {listed}"))
@@ -146,3 +151,7 @@ def total(summaries: list[Summary]) -> Summary:
         turns=tuple(turn for one in summaries for turn in one.turns),
         decisions=tuple(decision for one in summaries for decision in one.decisions),
     )
+
+
+REVISITING = ("redrive", "drop")
+"""Decisions about what is set aside."""

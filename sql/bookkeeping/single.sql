@@ -1,0 +1,26 @@
+-- In: `settling`, `set_aside` and `decided`, as sql/bookkeeping/whole.sql.
+--     `r`, if there are any: why a decision does not act, where that is not that there is nothing for it to act on.
+-- Out: of each record that is alone, late, a duplicate, or said nothing its row in staging.
+WITH single AS (
+  SELECT fate, seqno, fault, CASE WHEN fate <> 'alone' THEN txn END AS txn,
+    decision.action IN ('redrive', 'drop') AS revisiting,
+    named_struct('topic', kafka.topic, 'partition', kafka.partition, 'offset', kafka.offset) AS kafka
+  FROM settling
+  WHERE fate IN ('alone', 'late', 'duplicate', 'said', 'void') AND NOT (fault <=> 'ignored')
+    AND NOT (fate = 'duplicate' AND judged)
+    AND NOT (fate = 'void' AND seqno IN (SELECT seqno FROM decided))
+)
+SELECT CASE WHEN fate IN ('said', 'void') THEN 'ignored'
+            WHEN fate <> 'alone' THEN fate
+            WHEN fault IS NULL AND q.seqno IS NULL THEN 'done'
+            ELSE 'quarantined' END AS kind,
+  single.seqno, kafka, txn, array(named_struct('first', single.seqno, 'last', single.seqno)) AS records, 1L AS count,
+  CASE fate WHEN 'said' THEN 'BEGIN or END of a transaction that was settled already'
+            WHEN 'void' THEN coalesce({{why_refused}}, CASE
+              WHEN revisiting THEN 'nothing of that was set aside when that was decided'
+              ELSE 'no such transaction was in flight when that was decided' END)
+            WHEN 'late' THEN 'its transaction was settled already'
+            WHEN 'duplicate' THEN 'its record id came before'
+            ELSE coalesce(fault, q.reason) END AS reason,
+  q.rule
+FROM single LEFT JOIN set_aside q ON single.seqno = q.seqno AND fate = 'alone' {{refused}}

@@ -1,0 +1,17 @@
+-- In: `assembled`. Out: one row that counts its records by what becomes of them, and those that are `listed`, which
+--     sql/judge/lists.sql looks at, here (`lists`) or by itself; times are in microseconds.
+SELECT
+  count_if(NOT carried AND fate <> 'again') AS records,
+  count_if(fate = 'again') AS again,
+  count_if(fate IN ('pending', 'held')) AS flying,
+  count_if(fate IN ('alone', 'late', 'duplicate', 'said', 'void')) AS single,
+  count_if(fate = 'late') AS late,
+  count_if(fate = 'late' AND settled_at IS NULL) AS late_before,
+  count_if(fate = 'duplicate' AND NOT judged) AS duplicate,
+  count_if(fate IN ('said', 'void') OR fate = 'alone' AND fault = 'ignored') AS ignored,
+  count_if(fate = 'alone' AND fault <> 'ignored') AS faulty,
+  count_if(completing AND fault IS NULL) AS completed,
+  count_if({{listed}}) AS listed,
+  unix_micros(max(ingested)) AS ingested,
+  min(CASE WHEN fate = 'pending' THEN place END) AS open{{lists}}
+FROM assembled

@@ -1,0 +1,148 @@
+"""The commands that only look: at what is there, and at what the config says."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from zync.cli.options import AsJson, ConfigFile, Debug, Lake, read_config, stop_on_signals
+from zync.cli.output import Output
+from zync.lake.paths import locate
+from zync.text import Verbatim
+
+_WATCH_SECONDS = 2
+
+
+def cat(
+    table: Annotated[str, typer.Argument(help="raw or staging.")],
+    kind: Annotated[str | None, typer.Option(help="Only rows of that kind (staging).")] = None,
+    topic: Annotated[str | None, typer.Option(help="Only rows of that topic.")] = None,
+    since: Annotated[int, typer.Option(help="From that seqno on.", metavar="SEQNO")] = 1,
+    limit: Annotated[int | None, typer.Option(min=0, help="At most so many rows.")] = None,
+    lake: Lake = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Show a table's rows as JSON Lines, in order of seqno. Without starting Spark.
+
+    \b
+    zync cat staging --kind output --topic order
+    zync cat raw --since 1000 --limit 10
+    """
+    from zync.operate.cat import cat as read
+
+    location = locate(table, read_config(config, lake).lake)
+    Output(as_json=as_json).rows(read(location, kind=kind, topic=topic, since=since, limit=limit))
+
+
+def query(
+    text: Annotated[str, typer.Argument(metavar="SELECT", help="One Spark SQL query.")],
+    consistent: Annotated[
+        bool, typer.Option("--consistent", help="Over the delivered tables, at versions that belong together.")
+    ] = False,
+    lake: Lake = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Run Spark SQL over raw, staging and the views that rules see. Or over the delivered tables.
+
+    \b
+    zync query "SELECT kind, count(*) FROM staging GROUP BY kind"
+    zync query --consistent "SELECT sum(balance) FROM accounts"
+    """
+    from zync.operate.query import query as ask_syncs
+    from zync.operate.query import query_tables, rows_of, table_of
+    from zync.spark.session import session
+
+    settings, out = read_config(config, lake), Output(as_json=as_json)
+    ask = query_tables if consistent else ask_syncs
+    result = ask(session(None, settings.spark, brief=True), settings, text)
+    if as_json:
+        out.rows(Verbatim(row) for row in rows_of(result))
+    else:
+        out.result({}, table_of(result))
+
+
+def status(
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again every two seconds, until stopped.")] = False,
+    lake: Lake = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Show how far raw and staging are, and the lag behind Kafka. And what is in flight, and set aside.
+
+    \b
+    zync status
+    zync status --watch
+    """
+    from zync.operate.status import as_dict, describe
+    from zync.operate.status import status as read_status
+
+    settings, out = read_config(config, lake), Output(as_json=as_json)
+    stop = stop_on_signals() if watch else None
+    while True:
+        found = read_status(locate("raw", settings.lake), locate("staging", settings.lake), settings)
+        if watch:
+            out.clear()
+        out.result(as_dict(found), describe(found))
+        if stop is None or stop.wait(_WATCH_SECONDS):
+            return
+
+
+def explain(config: ConfigFile = None, as_json: AsJson = False, debug: Debug = False) -> None:
+    """Show what the config means. Topics, ids, done, and each rule with its output's columns and types.
+
+    \b
+    zync explain
+    zync explain --config shop/zync.yaml --json
+    """
+    from dataclasses import asdict
+
+    from zync.operate.explain import describe
+    from zync.operate.explain import explain as explained
+    from zync.spark.session import session
+
+    settings = read_config(config, None, needed=True)
+    pipeline = explained(session(None, settings.spark, brief=True), settings)
+    Output(as_json=as_json).result(asdict(pipeline), describe(pipeline))
+
+
+def check(
+    data: Annotated[str | None, typer.Option(metavar="TABLE", help="Also sync this raw in different cuts.")] = None,
+    lake: Lake = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Check the config and its rules without touching data.
+
+    \b
+    zync check
+    zync check --data raw     do the rules give the same output when raw is cut otherwise?
+    """
+    from zync.operate.check import compare_cuts
+    from zync.operate.explain import explain as read
+    from zync.spark.session import session
+
+    settings, out = read_config(config, lake, needed=True), Output(as_json=as_json)
+    spark = session(None, settings.spark, brief=True)
+    found = read(spark, settings)
+    different = compare_cuts(spark, settings, locate(data, settings.lake)) if data else None
+    lines = [*(f"warning: {text}" for text in found.warnings)]
+    if different:
+        lines.append(
+            f"{different.topic}/{different.offset} depends on how raw is cut: {different.at_once} in one sync, "
+            f"{different.in_parts} in several; a rule must make of a transaction what only that transaction says"
+        )
+    lines += (
+        []
+        if different
+        else ["the config and its rules can run" + (f", and {data} gives the same in any cut" * bool(data))]
+    )
+    out.result(
+        {"ok": not different, "warnings": found.warnings, "difference": different and vars(different)}, "\n".join(lines)
+    )
+    sys.exit(1 if different else 0)

@@ -1,0 +1,162 @@
+"""The commands about whole tables: staging made anew, two stagings beside each other, proofs, and maintenance."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from zync.cli.options import AsJson, ConfigFile, Debug, Lake, Retain, read_config
+from zync.cli.output import Output
+from zync.lake.paths import locate
+from zync.text import amount
+
+
+def replay(
+    table: Annotated[str, typer.Argument(help="raw.")],
+    into: Annotated[str, typer.Option(help="The staging to make.", metavar="TABLE")],
+    to_seqno: Annotated[int | None, typer.Option(min=1, help="Up to that seqno.", metavar="N")] = None,
+    beside: Annotated[str, typer.Option(help="The staging whose rules to compare.", metavar="TABLE")] = "staging",
+    master: Annotated[str | None, typer.Option(help="Spark's master.")] = None,
+    lake: Lake = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Make a staging anew from raw, decisions included. The same rules give the same rows and offsets.
+
+    \b
+    zync replay raw --into staging2
+    zync replay raw --into staging2 --config next.yaml && zync diff staging staging2
+    """
+    from dataclasses import asdict
+
+    from zync.operate.replay import replay as make
+    from zync.spark.session import session
+    from zync.sync.outcome import describe
+
+    settings, out = read_config(config, lake, needed=True), Output(as_json=as_json)
+    raw, target, other = (locate(name, settings.lake) for name in (table, into, beside))
+    spark = session(master, settings.spark)
+    done = make(spark, settings, raw, target, to_seqno, other, lambda one: out.progress(describe(one)))
+    since = f" from seqno {done.start:,}, where raw starts," if done.start > 1 else ""
+    text = f"{into}: {amount(done.transactions, 'transaction')}{since} up to seqno {done.head:,}"
+    if done.different:
+        text += f"; other rows than in {beside} may come from what differs: {', '.join(done.different)}"
+    out.result(asdict(done), text)
+
+
+def diff(
+    one: Annotated[str, typer.Argument(help="A staging.")],
+    other: Annotated[str, typer.Argument(help="Another.")],
+    limit: Annotated[int, typer.Option(min=0, help="Examples shown of each topic.")] = 20,
+    lake: Lake = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Show how output rows of two stagings differ, by topic and key. Exit 1 when they do.
+
+    \b
+    zync diff staging staging2
+    """
+    from dataclasses import asdict
+
+    from zync.operate.diff import describe_diff
+    from zync.operate.diff import diff as compare
+    from zync.spark.session import session
+
+    settings = read_config(config, lake)
+    spark = session(None, settings.spark, brief=True)
+    found = compare(spark, locate(one, settings.lake), locate(other, settings.lake), limit)
+    topics = {topic: asdict(each) for topic, each in found.items()}
+    Output(as_json=as_json).result({"same": not found, "topics": topics}, describe_diff(found))
+    sys.exit(1 if found else 0)
+
+
+def verify(
+    raw: Annotated[str, typer.Argument(help="The raw table.")] = "raw",
+    staging: Annotated[
+        str | None, typer.Argument(help="The staging table; where RAW is raw, and it is there: staging.")
+    ] = None,
+    every_version: Annotated[bool, typer.Option("--every-version", help="Staging as it ever was, too.")] = False,
+    kafka: Annotated[bool, typer.Option("--kafka", help="Raw's positions against the broker, too.")] = False,
+    lake: Lake = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Prove that raw and staging are as they must be. Exit 1 with each place where they are not.
+
+    \b
+    zync verify
+    zync verify raw staging --every-version --kafka
+    """
+    from dataclasses import asdict
+
+    from zync.lake.table import open_table
+    from zync.operate.verify import describe
+    from zync.operate.verify import verify as prove
+
+    settings = read_config(config, lake)
+    second = locate(staging or "staging", settings.lake)
+    both = staging is not None or (raw == "raw" and open_table(second) is not None)
+    claims = prove(
+        locate(raw, settings.lake), second if both else None, settings, every_version=every_version, kafka=kafka
+    )
+    holds = not any(claim.violations for claim in claims)
+    Output(as_json=as_json).result({"ok": holds, "claims": [asdict(claim) for claim in claims]}, describe(claims))
+    sys.exit(0 if holds else 1)
+
+
+def maintain(
+    table: Annotated[str, typer.Argument(help="raw or staging.")],
+    compact: Annotated[bool, typer.Option("--compact", help="Small files into large ones.")] = False,
+    vacuum: Annotated[bool, typer.Option("--vacuum", help="Delete files that are no part of it any more.")] = False,
+    retain: Retain = None,
+    staging: Annotated[
+        list[str] | None, typer.Option(metavar="TABLE", help="Made of raw, and not in its folder; repeatable.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    lake: Lake = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Keep a table tidy while others write and read it. Compacts, vacuums (without either: both), shortens its log.
+
+    Vacuum keeps what the table was made of within --retain (7d), and a day at least, for those who still read it.
+    If --retain is given it takes records of raw away, too: older ones, of transactions that every staging has settled.
+
+    \b
+    zync maintain raw --dry-run
+    zync maintain raw --retain 30d
+    zync maintain staging --compact --vacuum
+    """
+    from dataclasses import asdict
+
+    from zync.errors import UsageError
+    from zync.operate.maintain import RETAIN, Trimming, describe
+    from zync.operate.maintain import maintain as tidy
+
+    settings, out = read_config(config, lake), Output(as_json=as_json)
+    both = not (compact or vacuum)
+    others = tuple(locate(one, settings.lake) for one in staging or ())
+    trimming = None
+    if retain is not None and not (vacuum or both):
+        msg = "--retain says for how long vacuum keeps things: add --vacuum, or leave --compact out"
+        raise UsageError(msg)
+    if staging and retain is None:
+        msg = "--staging says who needs raw's records while others are taken away: add --retain"
+        raise UsageError(msg)
+    if retain is not None:
+        trimming = Trimming(retain, others, settings.transactions.remember)
+    done = tidy(
+        locate(table, settings.lake),
+        compact=compact or both,
+        vacuum=vacuum or both,
+        retain=RETAIN if retain is None else retain,
+        trimming=trimming,
+        dry_run=dry_run,
+        on_compacted=lambda one, of: out.progress(f"compacted {one:,} of {of:,}"),
+    )
+    out.result(asdict(done), describe(done))

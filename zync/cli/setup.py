@@ -1,0 +1,43 @@
+"""The commands to begin with."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from zync.cli.options import AsJson, Debug
+from zync.cli.output import Output
+
+
+def init(folder: Annotated[Path, typer.Argument()] = Path(), as_json: AsJson = False) -> None:
+    """Write a commented zync.yaml and an example rule into a folder.
+
+    \b
+    zync init
+    zync init shop
+    """
+    from zync.project.template import init as write
+
+    files = [str(path) for path in write(folder)]
+    Output(as_json=as_json).result({"files": files}, f"wrote {', '.join(files)}; next: zync check")
+
+
+def demo(
+    folder: Annotated[Path, typer.Argument(help="It stays.")] = Path("zync-demo"),
+    what: Annotated[
+        Literal["bank", "postgres", "orders"],
+        typer.Option(help="A bank, live; the same on a real PostgreSQL and Debezium; two orders, step by step."),
+    ] = "bank",
+    seconds: Annotated[float, typer.Option(min=1, help="How long to watch the bank.")] = 40,
+    debug: Debug = False,
+) -> None:
+    """Show on a real Kafka how disaggregated transactions land whole.
+
+    \b
+    zync demo
+    zync demo --what orders
+    """
+    from zync.demo import demo as play
+
+    out = Output()
+    play(folder, what, seconds, lambda line: out.result({}, line))

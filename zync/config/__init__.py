@@ -1,0 +1,1 @@
+"""The config as typed, frozen values. `zync.project` reads the file into them."""

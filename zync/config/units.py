@@ -1,0 +1,30 @@
+"""Lengths of time and sizes, as the config and options write them."""
+
+import re
+from datetime import timedelta
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_LONGEST = timedelta(days=36_500)
+_SIZES = {"": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
+
+
+def duration(text: str) -> timedelta:
+    """The length of time that `30s`, `500ms`, `24h` or `7d` says; ValueError for anything else."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)\s*", text)
+    if not match:
+        msg = f"{text!r} is not a length of time: write it like 500ms, 30s, 15m, 24h or 7d"
+        raise ValueError(msg)
+    seconds = float(match[1]) * _UNITS[match[2]]
+    if seconds > _LONGEST.total_seconds():
+        msg = f"{text!r} is longer than {_LONGEST.days:,} days"
+        raise ValueError(msg)
+    return timedelta(seconds=seconds)
+
+
+def size(text: str) -> int:
+    """The number of bytes that `64 MiB`, `10MB` or `1024` says; ValueError for anything else."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmg]?i?b?)\s*", text.lower())
+    if not match or match[2] not in _SIZES:
+        msg = f"{text!r} is not a size: write it like 1048576, 64 MiB or 10MB"
+        raise ValueError(msg)
+    return int(float(match[1]) * _SIZES[match[2]])

@@ -1,0 +1,1 @@
+"""Delivery to Kafka topics: whole source transactions inside Kafka transactions."""

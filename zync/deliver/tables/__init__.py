@@ -1,0 +1,1 @@
+"""Delivery to typed Delta tables: MERGE (upsert, history) or append, and snapshots over all tables."""

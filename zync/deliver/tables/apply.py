@@ -1,0 +1,249 @@
+"""What a table's rows become when more of its output topic arrive: upsert, append, history."""
+
+from typing import TYPE_CHECKING, Any
+
+from deltalake import DeltaTable
+
+from zync.debezium import toast
+from zync.deliver.tables import pruning
+from zync.deliver.tables.target import PLACE, VALIDITY, Target
+from zync.deliver.tables.writer import Writer
+from zync.errors import ZyncError
+from zync.lake.files import data_files
+from zync.lake.table import open_table
+from zync.rules.run import JSON_OPTIONS
+from zync.spark.errors import message_of, spark_errors
+from zync.spark.frames import Keeper, local, read_parquet, result_of, select
+from zync.sql import aliased, literal, name, options, statement
+from zync.staging.outputs import first_place
+from zync.staging.table import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_FROM_JSON = {**JSON_OPTIONS, "mode": "FAILFAST"}
+_TOMBSTONE = "key STRING, place STRUCT<position: BIGINT, seqno: BIGINT>"
+_OF_PLACE = {"_position": "place.position", "_seqno": "place.seqno"}
+_NEWER = "(s._position > t._position OR s._position = t._position AND s._seqno > t._seqno)"
+_NULL_PARTITIONS = ("", "__HIVE_DEFAULT_PARTITION__")
+"""Texts that a partition cannot have: Delta reads them as null."""
+
+
+class ConflictError(ZyncError):
+    """Somebody else committed to the table meanwhile; what was begun is as after a kill, and may be tried again."""
+
+
+def deliver(  # noqa: PLR0913 - each is a thing known by now
+    spark: "SparkSession", target: Target, staging: DeltaTable, after: int, upto: int, *, debezium: bool
+) -> int:
+    """Brings staging's rows of the syncs after the one up to the other into the table. How many there were.
+
+    `debezium`: rows come by its preset: positions are the source's, and values may be left out that had not changed.
+    Raises ConflictError where somebody else was faster, and ZyncError where it cannot be done.
+    """
+    from pyspark.sql.types import StructType  # noqa: PLC0415
+
+    files = data_files(staging, "sync", above=after, upto=upto)
+    mine = f"kind = 'output' AND kafka.topic = {literal(target.topic)}"
+    if any(one.lowest <= after or one.highest > upto for one in files):
+        mine += f" AND sync > {after} AND sync <= {upto}"  # numbers are compiled in, anew in each batch
+    read_parquet(spark, [one.uri for one in files], spark_schema()).where(mine).createOrReplaceTempView("staged")
+    key = StructType([target.columns[one] for one in target.key]).toDDL() or "none INT"
+    types = {"key_type": literal(key), "value_type": literal(target.columns.toDDL()), "options": options(_FROM_JSON)}
+    writer = Writer(spark, target, str(staging.metadata().id), upto)
+    table = open_table(target.location)
+    is_new = table is None or not table.version()  # or was made, and not filled
+    with Keeper(spark) as keeper:
+        try:
+            dropped = writer.fit_columns() if table is not None else []
+            result_of(spark, statement("tables/arrived", **types)).createOrReplaceTempView("arrived")
+            begin = first_place(staging, files, target.topic)
+            apply = _Apply(writer, keeper, types, begin, dropped, is_new=is_new, debezium=debezium)
+            count = {"upsert": apply.upsert, "append": apply.append, "history": apply.history}[target.apply]()
+            if count:
+                writer.compact()
+            return count
+        except spark_errors() as error:
+            said = message_of(error)
+            msg = f"output {target.topic} could not be delivered to {target.location}: {said}"
+            raise (ConflictError if "DELTA_CONCURRENT" in said else ZyncError)(msg) from error
+
+
+class _Apply:
+    """The ways to do it, over the view `arrived` (sql/tables/arrived.sql). Each returns how many rows arrived."""
+
+    def __init__(  # noqa: PLR0913 - each is a thing known by now
+        self,
+        writer: Writer,
+        keeper: Keeper,
+        types: dict[str, str],
+        begin: tuple[int, int],
+        dropped: list[str],
+        *,
+        is_new: bool,
+        debezium: bool,
+    ) -> None:
+        """What is known by now.
+
+        begin: a place (position, seqno) in the source's order that none of the rows is before.
+        dropped: columns of the table that rules do not select any more.
+        """
+        self.writer, self.keeper, self.types, self.begin = writer, keeper, types, begin
+        self.dropped, self.is_new, self.debezium = dropped, is_new, debezium
+        self.spark, self.target = writer.spark, writer.target
+        self.columns = self.target.columns.names
+        self.may_be_left_out = toast.may_be_left_out(self.target.columns, self.target.key) if debezium else {}
+
+    def kept(self) -> "tuple[DataFrame, int]":
+        """What arrived, kept for several uses, and how much it is."""
+        arrived = self.keeper.keep(self.spark.table("arrived").drop("value"))
+        arrived.createOrReplaceTempView("arrived")
+        return arrived, arrived.count()
+
+    def append(self) -> int:
+        """All rows, those of deletes too."""
+        arrived, count = self.kept()
+        columns = {one: self.value(one) for one in self.columns} | _OF_PLACE | {"_deleted": "deleted"}
+        rows = select(arrived, *aliased(columns))
+        if self.is_new:
+            self.writer.fill(rows)
+        elif count:
+            self.writer.append(rows, self.target.location)
+        return count
+
+    def value(self, column: str) -> str:
+        """A column of a row, of which a deleted one has only the key's."""
+        found = f"v.{name(column)}"
+        if column in self.target.key:
+            found = f"CASE WHEN deleted THEN k.{name(column)} ELSE {found} END"
+        if self.target.is_partition(column) and self.target.columns[column].dataType.typeName() == "string":
+            why = f"column {column} is {{}} in a row, which partitions have as null: take it out of partition_by"
+            cases = (
+                f"WHEN {literal(one)} THEN raise_error({literal(why.format(repr(one)))})" for one in _NULL_PARTITIONS
+            )
+            found = f"CASE {found} {' '.join(cases)} ELSE {found} END"
+        return found
+
+    @property
+    def some_left_out(self) -> str:
+        """An aggregate: whether any row has a column that was left out."""
+        return f"coalesce(bool_or({' OR '.join(self.may_be_left_out.values()) or 'false'}), false)"
+
+    def remember_deleted(self, rows: "DataFrame") -> None:
+        """Puts on record what is deleted in `rows`, so that what is older does not bring it back."""
+        gone = select(rows.where("deleted"), "key", "struct(place.position, place.seqno) AS place")
+        self.writer.append(gone, str(self.target.deleted))
+
+    def bind_tombstones(self, where: str = "true") -> None:
+        """What was deleted before, as far as it counts; where nothing was, an empty table that plans leave out."""
+        location = str(self.target.deleted)
+        table = open_table(location)
+        found = local(self.spark, [], _TOMBSTONE)
+        if table and table.file_uris():
+            found = self.spark.read.format("delta").load(location).where(where)
+        found.createOrReplaceTempView("tombstones")
+
+    def upsert(self) -> int:
+        """One row a key, the newest in the source's order."""
+        position, seqno = self.begin
+        self.bind_tombstones(f"place.position > {position} OR place.position = {position} AND place.seqno >= {seqno}")
+        known = toast.newest_known(self.may_be_left_out)
+        newest = self.keeper.keep(result_of(self.spark, statement("tables/newest", known=known, **self.types)))
+        newest.createOrReplaceTempView("newest")
+        arrivals, deleted, some, *ends = self.ends("newest", "sum(arrivals)", "count_if(deleted)", self.some_left_out)
+        if deleted:
+            self.remember_deleted(newest)
+        columns = {one: self.value(one) for one in self.columns} | _OF_PLACE
+        updates = {one: f"s.{name(one)}" for one in columns} | dict.fromkeys(self.dropped, "NULL")
+        matched = _NEWER
+        noted = self.noted(some=some)
+        if noted:
+            columns |= toast.of_newest(noted)
+            later, of_noted = toast.merged(noted, _NEWER)
+            updates = {one: f"IF({_NEWER}, {its}, t.{name(one)})" for one, its in updates.items()} | of_noted
+            matched = f"({_NEWER} OR {later})"
+        if self.is_new:
+            self.writer.fill(select(newest.where("NOT deleted"), *aliased(columns)))
+        elif arrivals:
+            changes = select(newest, *aliased(columns | toast.places(noted)), "deleted AS _deleted")
+            self.merge("upsert", changes, ends, list(columns), newer=_NEWER, matched=matched, updates=updates)
+        return arrivals or 0
+
+    def history(self) -> int:
+        """All versions of a key, one a transaction, each with where it begins and where the next one does."""
+        from pyspark.sql.functions import expr  # noqa: PLC0415
+
+        self.bind_tombstones()
+        arrived, count = self.kept()
+        deleted, some, *ends = self.ends("arrived", "count_if(deleted)", self.some_left_out)
+        if deleted:
+            last = ("max_by(deleted, place) AS deleted", "max(place) AS place")
+            self.remember_deleted(arrived.groupBy("key", "place.seqno").agg(*map(expr, last)))
+        noted = self.noted(some=some)
+        more = [toast.COLUMN] if noted else []
+        self.bind_kept(arrived, ends, [*self.columns, *PLACE, *more])
+        of_key = f"from_json(key, {self.types['key_type']}, {self.types['options']})"
+        in_key = {one: f"{of_key}.{name(one)}" for one in self.target.key}
+        text = statement(
+            "tables/history",
+            known=toast.newest_known(noted),
+            changed=", ".join(aliased({one: self.value(one) for one in self.columns} | toast.in_transaction(noted))),
+            missing=toast.missing(noted),
+            kept=", ".join(map(name, self.columns)),
+            missing_before=f"map_keys({toast.COLUMN})" if noted else "array()",
+            tombstones=", ".join(in_key.get(one, "NULL") for one in self.columns),
+            filled=", ".join(aliased({one: name(one) for one in self.columns} | toast.filled(noted))),
+            key=", ".join(map(name, self.target.key)),
+            **{"from": "_position" if self.debezium else "_seqno"},
+        )
+        every = [*self.columns, *PLACE, *VALIDITY, *more]
+        versions = self.keeper.keep(result_of(self.spark, text).where("NOT _deleted").select(*map(name, every)))
+        if self.is_new:
+            self.writer.fill(versions)
+        elif count:
+            same = ["t.valid_to <=> s.valid_to", *(f"to_json(t.{one}) <=> to_json(s.{one})" for one in more)]
+            updates = {one: f"s.{name(one)}" for one in ("valid_to", "current", *noted, *more)}
+            self.merge("versions", versions, ends, every, same=" AND ".join(same), updates=updates)
+        return count
+
+    def noted(self, *, some: bool) -> dict[str, str]:
+        """`may_be_left_out`, if the table has a column that says which are, or gets it as `some` are now; or none."""
+        return self.may_be_left_out if self.may_be_left_out and self.writer.notes_left_out(some=some) else {}
+
+    def bind_kept(self, arrived: "DataFrame", ends: list[Any], columns: list[str]) -> None:
+        """The table's rows of the keys that arrived, which have those `ends`, as the view `kept`."""
+        keys = select(arrived, *aliased({one: self.value(one) for one in self.target.key})).distinct()
+        kept = local(
+            self.spark,
+            [],
+            f"{self.target.columns.toDDL()}, _position BIGINT, _seqno BIGINT, {toast.COLUMN} {toast.TYPE}",
+        )
+        if not self.is_new:
+            rows = self.spark.read.format("delta").load(self.target.location).alias("t")
+            rows = rows.where(" AND ".join(pruning.between(self.target, ends) or ["true"]))
+            same = [rows[name(one)].eqNullSafe(keys[name(one)]) for one in self.target.key]
+            kept = rows.join(keys, same, "left_semi")
+        kept.select(*map(name, columns)).createOrReplaceTempView("kept")
+
+    def merge(
+        self, how: str, changes: "DataFrame", ends: list[Any], columns: list[str], updates: dict[str, str], **slots: str
+    ) -> None:
+        """Merges `changes`, whose keys have those `ends`, into the table, by `sql/tables/<how>.sql`."""
+        changes.createOrReplaceTempView("changes")
+        same = [f"t.{name(one)} <=> s.{name(one)}" for one in self.target.key]
+        self.writer.merge(
+            statement(
+                f"tables/{how}",
+                target=name(self.target.location),
+                same_key=" AND ".join(same + pruning.between(self.target, ends)),
+                columns=", ".join(map(name, columns)),
+                values=", ".join(f"s.{name(one)}" for one in columns),
+                updates=", ".join(f"t.{name(one)} = {value}" for one, value in updates.items()),
+                **slots,
+            )
+        )
+
+    def ends(self, view: str, *more: str) -> list[Any]:
+        """Of the rows in that view: `more`, and the ends of their keys (zync.deliver.key_range)."""
+        asked = pruning.ends(self.target, self.value)
+        return list(select(self.spark.table(view), *more, *asked).collect()[0])

@@ -1,0 +1,45 @@
+"""Makes the class archive: runs a sync of the demo in a JVM that records which classes it loads."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from zync.spark.class_archive import QUIET, folder, named
+
+_DUMP_SECONDS = 120
+
+
+def make_archive() -> None:
+    """Makes the archive, or makes it anew: a sync of the demo's records, and all classes that it took."""
+    from pyspark import SparkContext  # noqa: PLC0415
+
+    from zync.operate.explain import explain  # noqa: PLC0415
+    from zync.project.load import load as load_config  # noqa: PLC0415
+    from zync.raw.jsonl import load  # noqa: PLC0415
+    from zync.resources import data_folder  # noqa: PLC0415
+    from zync.spark.session import session  # noqa: PLC0415
+    from zync.sync.syncer import Syncer  # noqa: PLC0415
+
+    folder().mkdir(parents=True, exist_ok=True)
+    for old in folder().glob("*.jsa"):
+        old.unlink()
+    config = load_config(data_folder("demo") / "zync.yaml")
+    with tempfile.TemporaryDirectory(dir=folder()) as scratch:
+        made, lake = Path(scratch) / "classes.jsa", Path(scratch)
+        options = {"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={made} {QUIET} -Xlog:disable"}
+        spark = session("local[2]", options, brief=True)
+        explain(spark, config)
+        syncer = Syncer(config, str(lake / "raw"), str(lake / "staging"), spark)
+        for part in sorted(data_folder("demo").glob("consume-*.jsonl")):
+            load(syncer.raw, [str(part)])
+            syncer.sync()
+        gateway: Any = SparkContext._gateway  # noqa: SLF001 - the JVM has to end here, for that is when it writes
+        spark.stop()
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        if gateway.proc.wait(_DUMP_SECONDS) == 0 and made.exists():
+            made.rename(folder() / named(made))
+
+
+if __name__ == "__main__":
+    make_archive()

@@ -1,1 +1,0 @@
-"""Whole transactions to output rows: the user's rules."""

@@ -1,0 +1,1 @@
+"""Formats of keys and values: the schema registry, its wire format, decoding and encoding."""

@@ -1,0 +1,1 @@
+"""Decoding: bytes of a format to VARIANT, a module a format."""

@@ -1,0 +1,1 @@
+"""An adapter over confluent-kafka: the admin client, partitions, the development broker."""

@@ -1,0 +1,227 @@
+"""`zync broker`: a real single-node Apache Kafka for development and tests. Not for production."""
+
+import base64
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from zync import java
+from zync.errors import UsageError, ZyncError
+
+_START_SECONDS = 60
+_ATTEMPTS = 3
+_STOP_SECONDS = 30
+_FREE_SECONDS = 3
+
+_PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@localhost:{controller}
+listeners=PLAINTEXT://localhost:{port},CONTROLLER://localhost:{controller}
+advertised.listeners=PLAINTEXT://localhost:{port}
+controller.listener.names=CONTROLLER
+log.dirs={data}
+num.partitions=1
+auto.create.topics.enable=true
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=5
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=5
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+message.max.bytes=33554432
+replica.fetch.max.bytes=33554432
+log.retention.check.interval.ms=1000
+"""
+
+_LOG4J = """\
+Configuration:
+  status: error
+  Appenders:
+    File: {{name: file, fileName: "{log}", append: true, PatternLayout: {{pattern: "%d %p %m (%c)%n"}}}}
+  Loggers:
+    Root: {{level: INFO, AppenderRef: {{ref: file}}}}
+"""
+
+
+@dataclass(frozen=True)
+class DevKafka:
+    """The broker whose data and logs are in `folder`."""
+
+    folder: Path
+
+    @property
+    def _pid_file(self) -> Path:
+        return self.folder / "pid"
+
+    def pid(self) -> int | None:
+        """The process of the broker, None if it does not run."""
+        try:
+            pid = int(self._pid_file.read_text())
+            command = Path(f"/proc/{pid}/cmdline").read_bytes() if Path("/proc").is_dir() else b"kafka.Kafka"
+            os.kill(pid, 0)
+        except (OSError, ValueError):
+            return None
+        return pid if b"kafka.Kafka" in command and not _is_zombie(pid) else None
+
+    def servers(self) -> str | None:
+        """Its `bootstrap.servers`, None if it was never started."""
+        try:
+            return (self.folder / "servers").read_text().strip()
+        except OSError:
+            return None
+
+    def start(self, port: int | None = None) -> str:
+        """Starts the broker unless it runs, and returns its `bootstrap.servers` once it answers.
+
+        The process is one of its own: it holds none of the caller's pipes, and outlives the caller.
+        """
+        if self.pid():
+            if port and self.servers() != f"localhost:{port}":
+                raise self._runs_already()
+            return str(self.servers())
+        server_log = self.folder / "server.log"
+        for _ in range(_ATTEMPTS):
+            command = self._prepare(port)
+            server_log.unlink(missing_ok=True)
+            with (self.folder / "server.out").open("ab") as log:
+                process = subprocess.Popen(  # noqa: S603 - Java, our arguments
+                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=self.folder
+                )
+            self._pid_file.write_text(str(process.pid))
+            if self._answers(process):
+                return str(self.servers())
+            if not server_log.exists() or "Address already in use" not in server_log.read_text():
+                break  # otherwise somebody took a port between our finding it free and the server's binding it
+        msg = f"Kafka did not start: see {self.folder}/server.out and {server_log}"
+        raise ZyncError(msg)
+
+    def run(self, port: int | None = None) -> int:
+        """Runs the broker in the foreground until it is stopped; returns its exit code."""
+        if self.pid():
+            raise self._runs_already()
+        command = self._prepare(port)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.default_int_handler)
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=self.folder)  # noqa: S603 - Java
+        try:
+            self._pid_file.write_text(str(process.pid))
+            return process.wait()
+        except KeyboardInterrupt:
+            process.terminate()
+            process.wait()
+            return 0
+        finally:
+            self._pid_file.unlink(missing_ok=True)
+
+    def _runs_already(self) -> UsageError:
+        return UsageError(f"the broker in {self.folder} runs already at {self.servers()}: `zync broker stop` ends it")
+
+    def stop(self) -> bool:
+        """Ends the broker cleanly, and waits for it; False if it did not run."""
+        pid = self.pid()
+        if pid is None:
+            return False
+        os.kill(pid, signal.SIGTERM)
+        until = time.monotonic() + _STOP_SECONDS
+        while self.pid() is not None:
+            if time.monotonic() > until:
+                os.kill(pid, signal.SIGKILL)
+                break
+            time.sleep(0.05)
+        self._pid_file.unlink(missing_ok=True)
+        return True
+
+    def _prepare(self, port: int | None) -> list[str]:
+        """Formats the data folder if it is new, and returns the server's command line."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lib = java.fetch(java.KAFKA, transitive=True)[0].parent
+        if port:
+            _await_free(port)
+        port = port or free_port()
+        properties = self.folder / "server.properties"
+        data = self.folder / "data"
+        properties.write_text(_PROPERTIES.format(port=port, controller=free_port(port), data=data))
+        (self.folder / "log4j2.yaml").write_text(_LOG4J.format(log=self.folder / "server.log"))
+        (self.folder / "servers").write_text(f"localhost:{port}\n")
+        run_java = [
+            java.java(),
+            "-Xmx512m",
+            *java.QUICK,
+            f"-Dlog4j2.configurationFile={self.folder}/log4j2.yaml",
+        ]
+        run_java += ["-cp", f"{lib}/*"]
+        if not (data / "meta.properties").exists():
+            cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            tool = [*run_java, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", f"--config={properties}"]
+            done = subprocess.run(tool, capture_output=True, text=True, check=False)  # noqa: S603 - Java, our arguments
+            if done.returncode:
+                msg = f"Kafka's data folder {data} could not be made: {(done.stderr or done.stdout).strip()}"
+                raise ZyncError(msg)
+        return [*run_java, "kafka.Kafka", str(properties)]
+
+    def _answers(self, process: "subprocess.Popen[bytes]") -> bool:
+        """Waits until the server answers, or has ended, or took too long and is killed."""
+        admin = AdminClient({"bootstrap.servers": self.servers(), "log_level": "0", "reconnect.backoff.max.ms": "200"})
+        until = time.monotonic() + _START_SECONDS
+        while time.monotonic() < until:
+            if process.poll() is not None:
+                break
+            try:
+                admin.list_topics(timeout=1)
+            except KafkaException:
+                continue
+            return True
+        if process.poll() is None:
+            process.kill()
+        self._pid_file.unlink(missing_ok=True)
+        return False
+
+
+def free_port(*others: int) -> int:
+    """A port of this machine that nobody listens at now, and none of `others`.
+
+    Of those that Linux does not give to whoever asks for any one (32,768 to 60,999), so that it
+    is still free when a server that takes seconds to start comes to it.
+    """
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_768)  # not as seeded: others would have the same
+        if port not in others and _is_free(port):
+            return port
+
+
+def _await_free(port: int) -> None:
+    """Waits a moment for who is about to end, as after kill -9; UsageError where somebody listens there even then."""
+    until = time.monotonic() + _FREE_SECONDS
+    while not _is_free(port):
+        if time.monotonic() > until:
+            msg = f"port {port} is taken by another process: give another --port, or none for a free one"
+            raise UsageError(msg)
+        time.sleep(0.05)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as one, suppress(OSError):
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java does: not of connections that just ended
+        one.bind(("localhost", port))
+        return True
+    return False
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return False

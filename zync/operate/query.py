@@ -1,0 +1,111 @@
+"""`zync query`: Spark SQL over raw, staging and the decoded views."""
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from zync.config.model import Config
+from zync.deliver.tables import snapshots
+from zync.errors import UsageError, ZyncError
+from zync.lake.files import data_files
+from zync.lake.paths import locate
+from zync.lake.table import open_table
+from zync.rules.run import as_json, bind_lookups
+from zync.rules.views import VIEW_COLUMNS, bind_views
+from zync.spark.errors import is_data_error, message_of, spark_errors
+from zync.spark.frames import read_parquet
+from zync.sql import literal, name, statement
+from zync.staging.bookkeeping import SETTLED_KINDS
+from zync.staging.table import spark_schema
+from zync.transactions.decode import RAW_COLUMNS, Decoder
+from zync.transactions.done import understand
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql.types import StructType
+
+
+def query(spark: "SparkSession", config: Config, text: str) -> "DataFrame":
+    """The result of one SELECT. Tables `raw` and `staging`; `records` and each topic's view, as rules see them.
+
+    In the decoded views `seqno` is the transaction's where it is settled, null otherwise.
+    UsageError where the text is not one query.
+    """
+    raw = _bind(spark, "raw", config, RAW_COLUMNS)
+    _bind(spark, "staging", config, spark_schema())
+    if config.topics:
+        decoded = Decoder(spark, config, understand(spark, config)).decode(raw)
+        structs = [column for column in decoded.columns if column.startswith("as_")]
+        same = [column for column in VIEW_COLUMNS if "seqno" not in column]
+        members = spark.sql(statement("operate/members", settled_kinds=", ".join(map(literal, SETTLED_KINDS))))
+        records = decoded.join(members, decoded["seqno"] == members["member"], "left").selectExpr(
+            "settled_at AS seqno", "seqno AS record_seqno", *same, *structs
+        )
+        bind_views(records, config, [text])
+        bind_lookups(spark, config)
+    return _run(spark, text)
+
+
+def query_tables(spark: "SparkSession", config: Config, text: str) -> "DataFrame":
+    """The result of one SELECT over the delivered tables, at the versions that the newest snapshot names.
+
+    UsageError where the text is not one query, or nothing was delivered yet; ZyncError where a table is gone.
+    """
+    folder = locate(snapshots.FOLDER, config.lake)
+    for topic, version in snapshots.at(f"{folder}/{snapshots.NAME}", None).versions.items():
+        try:
+            rows = spark.read.format("delta").option("versionAsOf", version).load(f"{folder}/{topic}")
+        except spark_errors() as error:
+            msg = f"version {version} of {folder}/{topic}, which the newest snapshot names: {message_of(error)}"
+            raise ZyncError(msg) from error
+        rows.createOrReplaceTempView(name(topic))
+    return _run(spark, text)
+
+
+def _run(spark: "SparkSession", text: str) -> "DataFrame":
+    try:
+        spark._jsparkSession.sessionState().sqlParser().parseQuery(text.strip().rstrip(";"))  # noqa: SLF001
+        return spark.sql(text.strip().rstrip(";"))
+    except spark_errors() as error:
+        msg = f"the query cannot run: {message_of(error)}"
+        raise UsageError(msg) from error
+
+
+def _bind(spark: "SparkSession", table_name: str, config: Config, columns: "str | StructType") -> "DataFrame":
+    table = open_table(locate(table_name, config.lake))
+    files = [file.uri for file in data_files(table, "seqno")] if table else []
+    rows = read_parquet(spark, files, columns)
+    rows.createOrReplaceTempView(table_name)
+    return rows
+
+
+def rows_of(result: "DataFrame") -> list[str]:
+    """The result's rows, each as a JSON object. Raises as `table_of`, and UsageError where columns are called alike."""
+    if alike := [one for one, count in Counter(map(str.lower, result.columns)).items() if count > 1]:
+        msg = f"{alike[0]!r} is the name of several columns: give each its own (AS) for --json"
+        raise UsageError(msg)
+    return [row[0] for row in _collect(result, as_json([*map(name, result.columns)]))]
+
+
+def table_of(result: "DataFrame") -> str:
+    """The result as a table for people. UsageError where the query fails on a value; ZyncError where it fails else."""
+    rows: list[list[Any]] = [result.columns]
+    apart = result.toDF(*map(str, range(len(result.columns))))  # they may be called alike
+    cast = [f"CAST({name(column)} AS STRING)" for column in apart.columns]
+    rows += [["null" if value is None else value for value in row] for row in _collect(apart, *cast)]
+    widths = [max(len(row[index]) for row in rows) for index in range(len(result.columns))]
+    lines = ["  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+
+
+def _collect(result: "DataFrame", *columns: str) -> "list[Row]":
+    try:
+        return result.selectExpr(*columns).collect()
+    except spark_errors() as error:
+        said = message_of(error)
+        if "FILE_NOT_EXIST" in said:
+            said = (
+                f"a file of a table is gone ({said.partition('. ')[0]}): if somebody vacuumed a delivered table, "
+                "`zync sync-to tables staging` names newer versions; `zync verify` tells of raw and staging"
+            )
+        msg = f"the query failed: {said}"
+        raise (UsageError if is_data_error(error) else ZyncError)(msg) from error

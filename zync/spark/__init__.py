@@ -1,0 +1,1 @@
+"""An adapter over PySpark: session, settings, DataFrames, errors, and the JVM behind them."""
