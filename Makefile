@@ -32,6 +32,7 @@ lint: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 postgres: $(VENV)/.ready
 	@sh scripts/postgres.sh
@@ -63,7 +64,7 @@ bench: setup
 lock: setup
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-		--no-annotate --no-header --extra dev pyproject.toml -o requirements.lock
+		--no-annotate --no-header --extra dev --extra docs pyproject.toml -o requirements.lock
 
 clean:
 	rm -rf $(VENV) .zync .mypy_cache .ruff_cache .pytest_cache
