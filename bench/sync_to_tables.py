@@ -16,9 +16,9 @@ from zync.deliver.tables.delivery import Batch, sync_to_tables
 from zync.lake.files import data_files
 from zync.lake.table import open_table
 from zync.project.load import load
-from zync.spark.frames import read_parquet
+from zync.spark.frames import read_parquet, spark_schema
 from zync.spark.session import session
-from zync.staging.table import spark_schema
+from zync.staging.table import STAGING_SCHEMA
 
 ROWS = 200_000
 WARM_UP, ROUNDS = 12, 5
@@ -43,7 +43,7 @@ def run(folder: Path) -> list[Result]:
 
     def plain(number: int) -> None:
         files = data_files(open_table(str(staged.location)) or staged.table, "sync", above=number - 1, upto=number)
-        rows = read_parquet(spark, [one.uri for one in files], spark_schema()).where("kind = 'output'")
+        rows = read_parquet(spark, [one.uri for one in files], spark_schema(STAGING_SCHEMA)).where("kind = 'output'")
         rows.selectExpr(f"from_json(value, '{TYPE}') AS v", "kafka.offset AS at").createOrReplaceTempView("batch")
         newest = spark.sql("SELECT max_by(v, at) AS v FROM batch GROUP BY v.id").select("v.*")
         if number == 1:

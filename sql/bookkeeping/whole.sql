@@ -1,7 +1,7 @@
 -- In: `settling`: every new record with its fate, and what is known of the earlier ones of their transactions, a row
 --     each (`carried`); `set_aside`: transactions (by seqno) that go to quarantine instead of out; `decided`:
 --     operators' decisions, the seqno of the transaction that each `settles`, and what a redrive `revisits`
---     (zync.transactions.set_aside), as JSON.
+--     (zync.staging.set_aside), as JSON.
 -- Out: of each transaction that is settled now its row in staging.
 WITH whole AS (
   SELECT txn, completes_at, count_if(NOT carried) + coalesce(sum(earlier_count), 0) AS count,

@@ -1,5 +1,5 @@
 -- In: `new_records`: rows of raw, with the text of those keys and values that are JSON, and what another format found of
---     the others or why it could not (zync.transactions.formats).
+--     the others or why it could not (zync.transactions.unpack).
 -- Out: each record decoded: `key` and `value` as VARIANT, or `bad`, why it cannot be; and what a preset adds (`more`).
 -- Trailing text, duplicate keys, bad UTF-8 and numbers that VARIANT cannot keep exactly are all bad.
 WITH text AS (

@@ -93,9 +93,11 @@ def main() -> None:
 def _said(error: Exception) -> str:
     if isinstance(error, ZyncError):
         return str(error)
-    from zync.spark.errors import message_of
+    said = next(iter(str(error).splitlines()), "")
+    if "pyspark" in sys.modules:
+        from zync.spark.errors import message_of
 
-    said = message_of(error) if "pyspark" in sys.modules else next(iter(str(error).splitlines()), "")
+        said = message_of(error)
     if "parquet" in said.lower() and (isinstance(error, FileNotFoundError) or type(error).__name__ == "ArrowInvalid"):
         return f"a table's file is gone or damaged: {said}. `zync verify` tells which are"
     if isinstance(error, OSError) and error.filename and error.strerror:

@@ -1,6 +1,6 @@
 """`zync.yaml`, as typed and frozen values: every field has one meaning and one place.
 
-`zync.yaml.load` reads the file into these; nothing else makes them, except tests and notebooks.
+`zync.project.load` reads the file into these; nothing else makes them, except tests and notebooks.
 """
 
 import hashlib

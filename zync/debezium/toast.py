@@ -7,12 +7,10 @@ took one from elsewhere says in a column of its own, `_left_out`, which columns 
 
 from base64 import b64encode
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from zync.sql import literal, name
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import DataType, StructType
 
 COLUMN = "_left_out"
 MISSING, KNOWN = "_missing", "_known_"
@@ -26,13 +24,11 @@ _UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
 _NUMBERS = ", ".join(map(str, _BYTES))
 
 
-def is_left_out(value: str, kind: "DataType") -> str | None:
+def is_left_out(value: str, kind: DataType) -> str | None:
     """A condition, never null: `value`, SQL of that type, is a placeholder. None: no value of that type can be one.
 
     In arrays, JSON and hstore, as Debezium has it, the placeholder is all that there is.
     """
-    from pyspark.sql.types import ArrayType, MapType  # noqa: PLC0415
-
     texts = ", ".join(map(literal, _TEXTS))
     found = None
     if kind.typeName() == "string":
@@ -54,7 +50,7 @@ def is_left_out(value: str, kind: "DataType") -> str | None:
     return f"coalesce({found}, false)" if found else None
 
 
-def may_be_left_out(columns: "StructType", key: tuple[str, ...]) -> dict[str, str]:
+def may_be_left_out(columns: StructType, key: tuple[str, ...]) -> dict[str, str]:
     """Columns whose values may have been left out, each with the condition that `v`'s was."""
     found = {one.name: is_left_out(f"v.{name(one.name)}", one.dataType) for one in columns if one.name not in key}
     return {column: condition for column, condition in found.items() if condition}

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
+from zync.demo import bank, orders
 from zync.errors import UsageError
 from zync.kafka.dev_broker import DevKafka
 from zync.resources import data_folder
@@ -31,8 +32,6 @@ def demo(folder: Path, what: What, seconds: float, say: Callable[[str], None]) -
     what: `bank`, a simulated one, watched for so many seconds; `postgres`, the same on a real database; or `orders`,
     two transactions, step by step.
     """
-    from zync.demo import bank, orders  # noqa: PLC0415 - they take what the other does not need
-
     for name in ("ZYNC_LAKE", "ZYNC_CONFIG", "ZYNC_INSTANCE"):  # what it starts is about its own folder
         os.environ.pop(name, None)
     which = "orders" if what == "orders" else "bank"

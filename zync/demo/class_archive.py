@@ -4,22 +4,21 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkContext
+
+from zync.operate.explain import explain
+from zync.project.load import load as load_config
+from zync.raw.jsonl import load
+from zync.resources import data_folder
 from zync.spark.class_archive import QUIET, folder, named
+from zync.spark.session import session
+from zync.sync.syncer import Syncer
 
 _DUMP_SECONDS = 120
 
 
 def make_archive() -> None:
     """Makes the archive, or makes it anew: a sync of the demo's records, and all classes that it took."""
-    from pyspark import SparkContext  # noqa: PLC0415
-
-    from zync.operate.explain import explain  # noqa: PLC0415
-    from zync.project.load import load as load_config  # noqa: PLC0415
-    from zync.raw.jsonl import load  # noqa: PLC0415
-    from zync.resources import data_folder  # noqa: PLC0415
-    from zync.spark.session import session  # noqa: PLC0415
-    from zync.sync.syncer import Syncer  # noqa: PLC0415
-
     folder().mkdir(parents=True, exist_ok=True)
     for old in folder().glob("*.jsa"):
         old.unlink()

@@ -2,17 +2,18 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas.types import from_arrow_type
 
 from zync.config.model import RegistryAccess
 from zync.errors import DataError, UsageError
 from zync.formats.decode.avro import avro
 from zync.formats.registry import registry
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 KINDS = {"avro": "AVRO", "json-schema": "JSON", "protobuf": "PROTOBUF"}
 """The formats, and the registry's names of their kinds of schema."""
@@ -28,13 +29,11 @@ _UNKNOWN_MOST = 1_000
 class Framed:
     """The schemas of one kind that some rows name: what decodes by each id (as `avro`), or why none can."""
 
-    columns: "dict[int, Column]" = field(default_factory=dict)
+    columns: dict[int, Column] = field(default_factory=dict)
     problems: dict[int, str] = field(default_factory=dict)
 
-    def found(self, column: str) -> "Column":
+    def found(self, column: str) -> Column:
         """What the schema of its id makes of each row, as `avro`; null where that fails."""
-        from pyspark.sql import functions as sf  # noqa: PLC0415
-
         found = None
         for number, decoded in self.columns.items():
             its = sf.expr(_names(number, column))
@@ -61,7 +60,7 @@ def _names(number: int, column: str) -> str:
     return f"{is_framed(column)} AND {schema_id(column)} = {number}"
 
 
-def schemas(spark: "SparkSession", rows: "DataFrame", access: RegistryAccess, kind: str, column: str) -> Framed:
+def schemas(spark: SparkSession, rows: DataFrame, access: RegistryAccess, kind: str, column: str) -> Framed:
     """The schemas that those rows name, from the registry."""
     asked, found, unknown = registry(access), Framed(), 0
     files: dict[int, bytes] = {}
@@ -77,7 +76,7 @@ def schemas(spark: "SparkSession", rows: "DataFrame", access: RegistryAccess, ki
             elif kind == "avro":
                 found.columns[number] = avro(spark, body(column), schema)
             elif kind == "protobuf":
-                from zync.formats.protoc import compiled  # noqa: PLC0415 - and protoc, for those who need it
+                from zync.formats.protoc import compiled  # noqa: PLC0415 - an extra
 
                 files[number] = compiled(schema)
         except UsageError as error:
@@ -92,11 +91,9 @@ def schemas(spark: "SparkSession", rows: "DataFrame", access: RegistryAccess, ki
     return found
 
 
-def _protobuf(rows: "DataFrame", column: str, files: dict[int, bytes]) -> "dict[int, Column]":
+def _protobuf(rows: DataFrame, column: str, files: dict[int, bytes]) -> dict[int, Column]:
     """What those bytes mean by each schema, as `avro`: each is one of its schema's messages, and begins with which."""
-    from pyspark.sql import functions as sf  # noqa: PLC0415
-
-    from zync.formats.protoc import messages  # noqa: PLC0415
+    from zync.formats.protoc import messages  # noqa: PLC0415 - an extra
 
     found = {number: sf.expr("CAST(NULL AS STRUCT<v: VARIANT>)") for number in files}
     names = {number: messages(one) for number, one in files.items()}
@@ -117,12 +114,8 @@ def _protobuf(rows: "DataFrame", column: str, files: dict[int, bytes]) -> "dict[
     return found
 
 
-def _message(data: str, files: bytes, name: str) -> "Column":
+def _message(data: str, files: bytes, name: str) -> Column:
     """Those bytes as a message of that name, as `avro`. In Python: Spark 4.2 has no module for protobuf of its own."""
-    from pyspark.sql import functions as sf  # noqa: PLC0415
-    from pyspark.sql.pandas.functions import arrow_udf  # noqa: PLC0415
-    from pyspark.sql.pandas.types import from_arrow_type  # noqa: PLC0415
-
     kind, read = reading(files, name)
     message = arrow_udf(read, from_arrow_type(kind))(sf.expr(data))  # type: ignore[call-overload]
     value = sf.parse_json(message) if pa.types.is_string(kind) else sf.to_variant_object(message)
@@ -131,9 +124,7 @@ def _message(data: str, files: bytes, name: str) -> "Column":
 
 def reading(files: bytes, name: str) -> tuple[pa.DataType, Callable[[Iterator[pa.Array]], Iterator[pa.Array]]]:
     """The type of a message, and what reads batches of them, to be sent to where there may be no zync."""
-    from pyspark import cloudpickle  # noqa: PLC0415
-
-    from zync.formats.decode import protobuf  # noqa: PLC0415
+    from zync.formats.decode import protobuf  # noqa: PLC0415 - an extra
 
     reader_class = protobuf.Reader  # by itself: a module that a function names is imported there
     cloudpickle.register_pickle_by_value(protobuf)  # type: ignore[no-untyped-call]

@@ -1,6 +1,8 @@
 """Advisory OS locks: one writer of a table at a time, on this machine."""
 
+import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,9 +17,6 @@ def locked(path: Path, wait: float) -> Iterator[bool]:
 
     Waits at most `wait` seconds. The lock ends with the process that holds it, however it ends.
     """
-    import fcntl  # noqa: PLC0415 - POSIX only, like the lock
-    import time  # noqa: PLC0415
-
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         until, ours = time.monotonic() + wait, False

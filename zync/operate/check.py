@@ -3,20 +3,17 @@
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+from pyspark.sql import SparkSession
 
 from zync.config.model import Config
 from zync.lake.files import data_files, dataset
 from zync.spark.session import delete_at_end
 from zync.staging.table import STAGING_SCHEMA, existing_staging
 from zync.sync.syncer import Syncer
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _PARTS = 3
 
@@ -31,7 +28,7 @@ class Difference:
     in_parts: str | None
 
 
-def compare_cuts(spark: "SparkSession", config: Config, raw: str) -> Difference | None:
+def compare_cuts(spark: SparkSession, config: Config, raw: str) -> Difference | None:
     """The first output row that differs between one sync of `raw` and several; None where none does."""
     with tempfile.TemporaryDirectory(prefix="zync-check-") as scratch:
         delete_at_end(spark, scratch)

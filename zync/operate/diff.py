@@ -2,15 +2,14 @@
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from zync.lake.files import data_files
-from zync.spark.frames import read_parquet
+from zync.spark.frames import read_parquet, spark_schema
 from zync.sql import statement
-from zync.staging.table import existing_staging, spark_schema
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from zync.staging.table import STAGING_SCHEMA, existing_staging
 
 
 @dataclass
@@ -23,12 +22,12 @@ class TopicDiff:
     examples: list[dict[str, Any]] = field(default_factory=list)
 
 
-def diff(spark: "SparkSession", one: str, other: str, limit: int) -> dict[str, TopicDiff]:
+def diff(spark: SparkSession, one: str, other: str, limit: int) -> dict[str, TopicDiff]:
     """By output topic, what is not the same in two stagings; at most `limit` examples each. Empty: nothing differs."""
     for name, location in (("one", one), ("other", other)):
         table = existing_staging(location)
         files = [file.uri for file in data_files(table, "seqno")]
-        read_parquet(spark, files, spark_schema()).createOrReplaceTempView(name)
+        read_parquet(spark, files, spark_schema(STAGING_SCHEMA)).createOrReplaceTempView(name)
     different = spark.sql(statement("operate/diff"))
     found: dict[str, TopicDiff] = {}
     for row in different.groupBy("topic", "how").count().collect():

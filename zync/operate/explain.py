@@ -3,20 +3,22 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
 
 from zync.config.model import Config, DeliveredTable, OutputRule, Topic
+from zync.deliver.kafka.encoder import PARTS, in_format
+from zync.deliver.tables import schema_changes, snapshots
+from zync.deliver.tables.target import targets
 from zync.lake.paths import locate
 from zync.lake.table import open_table
+from zync.rules.plan import rules_over_nothing
 from zync.rules.schema import Made, columns_by_topic
 from zync.rules.transform import made_alike
 from zync.spark.frames import local
 from zync.transactions.assemble import state_types
 from zync.transactions.done import Done, understand
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-from zync.rules.plan import rules_over_nothing
 
 _BY_ARRIVAL = ("first", "first_value", "last", "last_value", "any_value", "collect_list", "array_agg", "listagg")
 _OF_THE_SYNC = ("now", "localtimestamp", "session_user", "user", "version")
@@ -45,7 +47,7 @@ class Pipeline:
     warnings: list[str]
 
 
-def explain(spark: "SparkSession", config: Config) -> Pipeline:
+def explain(spark: SparkSession, config: Config) -> Pipeline:
     """The pipeline of this config. UsageError for the first thing that cannot run."""
     done = understand(spark, config)
     empty, made = rules_over_nothing(spark, config, done)
@@ -85,8 +87,6 @@ def explain(spark: "SparkSession", config: Config) -> Pipeline:
 
 def _check_formats(config: Config, made: Made) -> None:
     """UsageError where a delivery's format has nothing for a column of what rules make."""
-    from zync.deliver.kafka.encoder import PARTS, in_format  # noqa: PLC0415
-
     formats = {(rule.topic, part): config.delivered_format(rule.topic, part) for rule, _ in made for part in PARTS}
     typed = {topic for (topic, _), format_ in formats.items() if format_ != "json"}
     for topic, columns in columns_by_topic([one for one in made if one[0].topic in typed]).items():
@@ -96,11 +96,8 @@ def _check_formats(config: Config, made: Made) -> None:
                 in_format(formats[topic, part], kind, config.kafka_delivery.target(topic), part)
 
 
-def _check_tables(spark: "SparkSession", config: Config, made: Made) -> None:
+def _check_tables(spark: SparkSession, config: Config, made: Made) -> None:
     """UsageError where tables cannot have what rules make, or those that are there cannot take it."""
-    from zync.deliver.tables import schema_changes, snapshots  # noqa: PLC0415
-    from zync.deliver.tables.target import targets  # noqa: PLC0415
-
     for target in targets([*made], config.deliver.tables or {}, locate(snapshots.FOLDER, config.lake)).values():
         table = open_table(target.location)
         if table is not None and table.version():
@@ -112,7 +109,7 @@ def _id(topic: Topic, config: Config) -> str:
     return f"that of {config.transactions.preset}" if ours else topic.id
 
 
-def _rule(rule: OutputRule, rows: "DataFrame") -> Rule:
+def _rule(rule: OutputRule, rows: DataFrame) -> Rule:
     columns = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
     source = rule.file.read_text(encoding="utf-8-sig").strip()
     return Rule(rule.name, rule.topic, rule.key, source, columns)
@@ -140,7 +137,7 @@ def _done_warnings(config: Config, done: Done) -> list[str]:
     return found
 
 
-def _condition_warnings(spark: "SparkSession", identified: "DataFrame", done: Done) -> list[str]:
+def _condition_warnings(spark: SparkSession, identified: DataFrame, done: Done) -> list[str]:
     """Chance in what `done` says of its aggregates, beside them."""
     types = {} if done.preset else state_types(spark, identified, done)
     if not types:
@@ -166,7 +163,7 @@ def _is_state(table: DeliveredTable | None) -> bool:
     return table is None or table.apply != "append"
 
 
-def _chance_warnings(where: str, rows: "DataFrame", *, views: bool = False) -> list[str]:
+def _chance_warnings(where: str, rows: DataFrame, *, views: bool = False) -> list[str]:
     """What of the plan of `rows` may give others when the same raw is synced again."""
     return [
         f"{where}: {name} depends on the order in which Spark meets the rows: take min_by or array_sort"

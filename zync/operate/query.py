@@ -1,7 +1,10 @@
 """`zync query`: Spark SQL over raw, staging and the decoded views."""
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.types import StructType
 
 from zync.config.model import Config
 from zync.deliver.tables import snapshots
@@ -12,26 +15,22 @@ from zync.lake.table import open_table
 from zync.rules.run import as_json, bind_lookups
 from zync.rules.views import VIEW_COLUMNS, bind_views
 from zync.spark.errors import is_data_error, message_of, spark_errors
-from zync.spark.frames import read_parquet
+from zync.spark.frames import read_parquet, spark_schema
 from zync.sql import literal, name, statement
 from zync.staging.bookkeeping import SETTLED_KINDS
-from zync.staging.table import spark_schema
+from zync.staging.table import STAGING_SCHEMA
 from zync.transactions.decode import RAW_COLUMNS, Decoder
 from zync.transactions.done import understand
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
-    from pyspark.sql.types import StructType
 
-
-def query(spark: "SparkSession", config: Config, text: str) -> "DataFrame":
+def query(spark: SparkSession, config: Config, text: str) -> DataFrame:
     """The result of one SELECT. Tables `raw` and `staging`; `records` and each topic's view, as rules see them.
 
     In the decoded views `seqno` is the transaction's where it is settled, null otherwise.
     UsageError where the text is not one query.
     """
     raw = _bind(spark, "raw", config, RAW_COLUMNS)
-    _bind(spark, "staging", config, spark_schema())
+    _bind(spark, "staging", config, spark_schema(STAGING_SCHEMA))
     if config.topics:
         decoded = Decoder(spark, config, understand(spark, config)).decode(raw)
         structs = [column for column in decoded.columns if column.startswith("as_")]
@@ -45,7 +44,7 @@ def query(spark: "SparkSession", config: Config, text: str) -> "DataFrame":
     return _run(spark, text)
 
 
-def query_tables(spark: "SparkSession", config: Config, text: str) -> "DataFrame":
+def query_tables(spark: SparkSession, config: Config, text: str) -> DataFrame:
     """The result of one SELECT over the delivered tables, at the versions that the newest snapshot names.
 
     UsageError where the text is not one query, or nothing was delivered yet; ZyncError where a table is gone.
@@ -61,7 +60,7 @@ def query_tables(spark: "SparkSession", config: Config, text: str) -> "DataFrame
     return _run(spark, text)
 
 
-def _run(spark: "SparkSession", text: str) -> "DataFrame":
+def _run(spark: SparkSession, text: str) -> DataFrame:
     try:
         spark._jsparkSession.sessionState().sqlParser().parseQuery(text.strip().rstrip(";"))  # noqa: SLF001
         return spark.sql(text.strip().rstrip(";"))
@@ -70,7 +69,7 @@ def _run(spark: "SparkSession", text: str) -> "DataFrame":
         raise UsageError(msg) from error
 
 
-def _bind(spark: "SparkSession", table_name: str, config: Config, columns: "str | StructType") -> "DataFrame":
+def _bind(spark: SparkSession, table_name: str, config: Config, columns: str | StructType) -> DataFrame:
     table = open_table(locate(table_name, config.lake))
     files = [file.uri for file in data_files(table, "seqno")] if table else []
     rows = read_parquet(spark, files, columns)
@@ -78,7 +77,7 @@ def _bind(spark: "SparkSession", table_name: str, config: Config, columns: "str 
     return rows
 
 
-def rows_of(result: "DataFrame") -> list[str]:
+def rows_of(result: DataFrame) -> list[str]:
     """The result's rows, each as a JSON object. Raises as `table_of`, and UsageError where columns are called alike."""
     if alike := [one for one, count in Counter(map(str.lower, result.columns)).items() if count > 1]:
         msg = f"{alike[0]!r} is the name of several columns: give each its own (AS) for --json"
@@ -86,7 +85,7 @@ def rows_of(result: "DataFrame") -> list[str]:
     return [row[0] for row in _collect(result, as_json([*map(name, result.columns)]))]
 
 
-def table_of(result: "DataFrame") -> str:
+def table_of(result: DataFrame) -> str:
     """The result as a table for people. UsageError where the query fails on a value; ZyncError where it fails else."""
     rows: list[list[Any]] = [result.columns]
     apart = result.toDF(*map(str, range(len(result.columns))))  # they may be called alike
@@ -97,7 +96,7 @@ def table_of(result: "DataFrame") -> str:
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
 
 
-def _collect(result: "DataFrame", *columns: str) -> "list[Row]":
+def _collect(result: DataFrame, *columns: str) -> list[Row]:
     try:
         return result.selectExpr(*columns).collect()
     except spark_errors() as error:

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
 from zync.config.model import Config
 from zync.errors import UsageError
@@ -19,10 +19,6 @@ from zync.staging.table import STAGING_SCHEMA
 from zync.sync.outcome import Outcome
 from zync.sync.syncer import Syncer
 from zync.transactions.summary import REVISITING
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 _STEP = 2_000_000
 """Records of raw that one sync of a replay takes."""
@@ -45,7 +41,7 @@ class Replayed:
 
 
 def replay(
-    spark: "SparkSession",
+    spark: SparkSession,
     config: Config,
     raw: str,
     into: str,

@@ -7,8 +7,11 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from zync.config.model import Config
+from zync.deliver.kafka.progress_topic import ProgressTopic
 from zync.deliver.tables import snapshots
 from zync.errors import ZyncError
+from zync.kafka.admin import Brokers
+from zync.kafka.partition import Source
 from zync.lake.files import data_files, dataset
 from zync.lake.paths import locate
 from zync.lake.table import open_table
@@ -85,8 +88,6 @@ def _kafka(known: Known, config: Config) -> tuple[int | None, str | None]:
     said, properties = config.deliver.kafka, config.kafka_to_deliver_to
     if said is None or not properties.get("bootstrap.servers"):
         return None, None
-    from zync.deliver.kafka.progress_topic import ProgressTopic  # noqa: PLC0415 - only where a broker is asked
-    from zync.kafka.admin import Brokers  # noqa: PLC0415
 
     try:
         brokers = Brokers(properties)
@@ -144,8 +145,6 @@ def _lag(at: Positions, config: Config) -> tuple[dict[str, int] | None, str | No
     """Offsets between raw's positions and the ends of Kafka's partitions, by topic."""
     if not config.kafka.get("bootstrap.servers"):
         return None, None
-    from zync.kafka.admin import Brokers  # noqa: PLC0415
-    from zync.kafka.partition import Source  # noqa: PLC0415 - only where a broker is asked
 
     try:
         brokers = Brokers(config.kafka)

@@ -5,7 +5,9 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
 
 from zync.config.model import Config, OutputRule
 from zync.errors import DataError
@@ -17,9 +19,6 @@ from zync.spark.frames import Keeper, local
 from zync.spark.jvm import jvm_class
 from zync.spark.tuning import TINY, pace
 from zync.text import amount
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 from zync.transactions.quarantine import Failure, check_limit
 
 log = logging.getLogger(__name__)
@@ -31,8 +30,8 @@ _SAID_EVERY = 10.0
 
 
 def find_failures(  # noqa: PLR0913 - each is a thing known by now
-    spark: "SparkSession",
-    records: "DataFrame",
+    spark: SparkSession,
+    records: DataFrame,
     config: Config,
     known: tuple[Failure, ...],
     faulty: int,
@@ -77,7 +76,7 @@ class _Part:
     sizes: how many records there are of each. held: of how many transactions `rows` are the records.
     """
 
-    rows: "DataFrame"
+    rows: DataFrame
     seqnos: list[int]
     sizes: dict[int, int]
     keeper: Keeper
@@ -96,7 +95,7 @@ class _Part:
         return replace(part, rows=self.keeper.keep(part.records), held=len(part))
 
     @property
-    def records(self) -> "DataFrame":
+    def records(self) -> DataFrame:
         """The records of these transactions."""
         if len(self) == self.held:
             return self.rows
@@ -108,7 +107,7 @@ class _Part:
         return sum(self.sizes[seqno] for seqno in self.seqnos[self.first : self.last])
 
 
-def _failing(trial: "_Trial", rest: _Part) -> "Iterator[Failure | None]":
+def _failing(trial: "_Trial", rest: _Part) -> Iterator[Failure | None]:
     """The transactions that the rule fails on, in order; None in between, so that the caller can say how it goes.
 
     The next that fails is looked for by halves: where a group fails and its first half does not, the second must, and
@@ -146,11 +145,11 @@ def _failing(trial: "_Trial", rest: _Part) -> "Iterator[Failure | None]":
 class _Trial:
     """Runs a rule over some records, to see whether it fails."""
 
-    spark: "SparkSession"
+    spark: SparkSession
     config: Config
     rule: OutputRule
 
-    def error(self, records: "DataFrame", count: int = 0) -> RuleError | None:
+    def error(self, records: DataFrame, count: int = 0) -> RuleError | None:
         """The rule's error on those, if that is one of data."""
         try:
             self._made(records, count).write.format("noop").mode("overwrite").save()
@@ -170,7 +169,7 @@ class _Trial:
         self._jvm["Await"].ready(job, self._jvm["forever"])
         return bool(job.value().get().isFailure())
 
-    def _made(self, records: "DataFrame", count: int) -> "DataFrame":
+    def _made(self, records: DataFrame, count: int) -> DataFrame:
         pace(self.spark, self.config.spark, count)
         bind_views(records.coalesce(1) if count <= TINY else records, self.config, self._texts)
         return output_rows(run_rule(self.spark, self.rule), self.rule, 0)
@@ -189,7 +188,7 @@ class _Trial:
         }
 
 
-def without(spark: "SparkSession", records: "DataFrame", failures: Sequence[Failure], keeper: Keeper) -> "DataFrame":
+def without(spark: SparkSession, records: DataFrame, failures: Sequence[Failure], keeper: Keeper) -> DataFrame:
     """The records of other transactions. They are kept: Spark would move parts of a rule below a mere join."""
     if not failures:
         return records

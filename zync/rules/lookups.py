@@ -1,7 +1,9 @@
 """Lookup tables: read once, pinned to the content that their digest names."""
 
 import hashlib
-from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from zync.config.model import Lookup
 from zync.errors import UsageError
@@ -10,17 +12,12 @@ from zync.lake.table import existing_table
 from zync.spark.errors import message_of
 from zync.sql import name
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
-
-def bind(spark: "SparkSession", view: str, lookup: Lookup) -> str:
+def bind(spark: SparkSession, view: str, lookup: Lookup) -> str:
     """Makes the view of a lookup table and returns the digest of what it holds.
 
     CSV files have a header, and their columns' types are found by looking; JSON files are JSON Lines.
     """
-    from pyspark.errors import PySparkException  # noqa: PLC0415
-
     try:
         if lookup.delta:
             location = locate(lookup.delta, ".")

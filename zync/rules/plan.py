@@ -1,6 +1,6 @@
 """The rules' columns and types, found by planning them over no records."""
 
-from typing import TYPE_CHECKING
+from pyspark.sql import DataFrame, SparkSession
 
 from zync.config.model import Config, OutputRule
 from zync.rules.run import bind_lookups, rule_texts, run_rules
@@ -9,13 +9,10 @@ from zync.spark.frames import read_parquet
 from zync.transactions.decode import RAW_COLUMNS, Decoder
 from zync.transactions.done import Done
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 
 def rules_over_nothing(
-    spark: "SparkSession", config: Config, done: Done
-) -> "tuple[DataFrame, list[tuple[OutputRule, DataFrame]]]":
+    spark: SparkSession, config: Config, done: Done
+) -> tuple[DataFrame, list[tuple[OutputRule, DataFrame]]]:
     """No records, decoded, and what each rule makes of them: the columns that it has, and their types."""
     empty = Decoder(spark, config, done).decode(read_parquet(spark, [], RAW_COLUMNS))
     structs = [column for column in empty.columns if column.startswith("as_")]

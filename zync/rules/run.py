@@ -5,18 +5,18 @@ import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from zync.config.model import Config, OutputRule
 from zync.errors import UsageError, ZyncError
+from zync.rules.lookups import bind
 from zync.spark.errors import SURROUNDINGS, message_of, spark_errors
 from zync.spark.frames import result_of, select
 from zync.spark.tuning import as_usual
 from zync.sql import literal, name, options
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 
 SEQNO, ORDER, DELETE = "seqno", "_order", "_delete"
 RESERVED = (SEQNO, ORDER, DELETE)
@@ -57,25 +57,21 @@ def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8-sig").strip().rstrip(";")
 
 
-def bind_lookups(spark: "SparkSession", config: Config) -> dict[str, str]:
+def bind_lookups(spark: SparkSession, config: Config) -> dict[str, str]:
     """Makes a view of each lookup table, pinned to what it holds now; returns a digest of each (`lookup <name>`)."""
-    from zync.rules.lookups import bind  # noqa: PLC0415
-
     return {f"lookup {lookup}": bind(spark, lookup, one) for lookup, one in config.lookups.items()}
 
 
-def run_rules(spark: "SparkSession", config: Config) -> "list[tuple[OutputRule, DataFrame]]":
+def run_rules(spark: SparkSession, config: Config) -> list[tuple[OutputRule, DataFrame]]:
     """What each rule makes of the views as they are bound; UsageError for the first that is not a rule."""
     return [(rule, run_rule(spark, rule)) for rule in config.outputs]
 
 
-def run_rule(spark: "SparkSession", rule: OutputRule) -> "DataFrame":
+def run_rule(spark: SparkSession, rule: OutputRule) -> DataFrame:
     """What the rule makes of the views as they are bound; UsageError where it is not a rule.
 
     Reserved columns come by the names that they have here, however the rule writes them.
     """
-    from pyspark.errors import PySparkException  # noqa: PLC0415
-
     where = f"rule {rule.name} (output {rule.topic})"
     try:
         with as_usual(spark):
@@ -118,7 +114,7 @@ def run_rule(spark: "SparkSession", rule: OutputRule) -> "DataFrame":
     return made
 
 
-def check_plans(spark: "SparkSession", config: Config) -> None:
+def check_plans(spark: SparkSession, config: Config) -> None:
     """UsageError for the first rule that Spark takes for one and then cannot plan: its own error does not say which."""
     for rule, made in run_rules(spark, config):
         try:
@@ -128,10 +124,7 @@ def check_plans(spark: "SparkSession", config: Config) -> None:
             raise UsageError(msg) from error
 
 
-def _made_by(function: Any, records: "DataFrame", where: str) -> "DataFrame":
-    from pyspark.errors import PySparkException  # noqa: PLC0415
-    from pyspark.sql import DataFrame  # noqa: PLC0415
-
+def _made_by(function: Any, records: DataFrame, where: str) -> DataFrame:
     try:
         made = function(records)
     except PySparkException:
@@ -161,7 +154,7 @@ def _python_rule(rule: OutputRule) -> Any:
         raise UsageError(msg) from error
 
 
-def output_rows(made: "DataFrame", rule: OutputRule, number: int) -> "DataFrame":
+def output_rows(made: DataFrame, rule: OutputRule, number: int) -> DataFrame:
     """A rule's result as (topic, seqno, _order, rule, key, value): JSON text, columns in the order selected."""
     columns = [column for column in made.columns if column not in RESERVED]
     value = as_json([*map(name, columns)]) if columns else "'{}'"
@@ -179,7 +172,7 @@ def output_rows(made: "DataFrame", rule: OutputRule, number: int) -> "DataFrame"
     )
 
 
-def _key(made: "DataFrame", rule: OutputRule) -> list[str]:
+def _key(made: DataFrame, rule: OutputRule) -> list[str]:
     """The key's columns. Of 0.0 and -0.0, which are equal, it has but one, as it is compared as text, too."""
     zeros = {"float": "0F", "double": "0D"}
     kinds = {one.name.lower(): one.dataType.typeName() for one in made.schema.fields}

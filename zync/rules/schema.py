@@ -2,16 +2,15 @@
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructField, StructType
 
 from zync.config.model import OutputRule
 from zync.errors import UsageError
 from zync.rules.run import RESERVED
 from zync.spark.frames import with_leaves
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
 Made = Sequence[tuple[OutputRule, "DataFrame"]]
 """Rules, and what each makes."""
@@ -20,8 +19,8 @@ Made = Sequence[tuple[OutputRule, "DataFrame"]]
 class Columns(NamedTuple):
     """Of an output topic: the columns of its rows in the order selected; its key's. All that is in them may be null."""
 
-    value: "StructType"
-    key: "StructType"
+    value: StructType
+    key: StructType
 
 
 def columns_by_topic(made: Made) -> dict[str, Columns]:
@@ -41,16 +40,14 @@ def on_record(made: Made) -> str:
     return json.dumps({"columns": found}, separators=(",", ":"))
 
 
-def _by_topic(made: Made) -> dict[str, list[tuple[OutputRule, "DataFrame"]]]:
+def _by_topic(made: Made) -> dict[str, list[tuple[OutputRule, DataFrame]]]:
     found: dict[str, list[tuple[OutputRule, DataFrame]]] = {}
     for rule, rows in made:
         found.setdefault(rule.topic, []).append((rule, rows))
     return found
 
 
-def _of_topic(made: list[tuple[OutputRule, "DataFrame"]]) -> Columns:
-    from pyspark.sql.types import StructField, StructType  # noqa: PLC0415
-
+def _of_topic(made: list[tuple[OutputRule, DataFrame]]) -> Columns:
     first, fields = made[0][0], dict[str, StructField]()
     for rule, rows in made:
         of = f"output {rule.topic}: rule {rule.name}"

@@ -1,6 +1,7 @@
 """Stage transform: the rules over whole transactions."""
 
-from typing import TYPE_CHECKING
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
 
 from zync.config.model import Config
 from zync.errors import UsageError
@@ -11,9 +12,6 @@ from zync.rules.views import bind_views
 from zync.spark.frames import Keeper, local, result_of, select
 from zync.sql import literal, statement
 from zync.transactions.quarantine import Failure
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _BUCKET = 1 << 12
 """Turns whose rows are numbered by one task, where there is more than one to do it.
@@ -34,17 +32,17 @@ _ROW = (
 
 
 def transform(  # noqa: PLR0913 - each is a thing known by now
-    spark: "SparkSession",
-    records: "DataFrame",
+    spark: SparkSession,
+    records: DataFrame,
     config: Config,
     offsets: dict[str, int],
     left_out: tuple[Failure, ...],
-    places: "DataFrame | None",
+    places: DataFrame | None,
     *,
     keeper: Keeper,
     spread: bool,
     one_task: bool,
-) -> "tuple[DataFrame | None, str]":
+) -> tuple[DataFrame | None, str]:
     """Staging's output rows of the whole transactions in `records`, numbered by topic from `offsets` on.
 
     In order of transaction, `_order`, rule, and their JSON. Transactions in `left_out` have none. `places`: of
@@ -76,13 +74,13 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
     return numbered, on_record(rules)
 
 
-def _placed(made: "DataFrame", places: "DataFrame | None") -> "DataFrame":
+def _placed(made: DataFrame, places: DataFrame | None) -> DataFrame:
     if places is None:
         return select(made, "*", "seqno AS turn", "CAST(NULL AS BIGINT) AS position")
     return select(made.join(places, "seqno", "left"), "* EXCEPT (turn)", "coalesce(turn, seqno) AS turn")
 
 
-def _first_offsets(made: "DataFrame", offsets: dict[str, int]) -> list[tuple[str, int, int]]:
+def _first_offsets(made: DataFrame, offsets: dict[str, int]) -> list[tuple[str, int, int]]:
     """(topic, bucket, the offset at which it begins)."""
     firsts, following = [], dict(offsets)
     for topic, bucket, count in sorted(made.groupBy("topic", "bucket").count().collect()):
@@ -92,10 +90,8 @@ def _first_offsets(made: "DataFrame", offsets: dict[str, int]) -> list[tuple[str
     return firsts
 
 
-def made_alike(rules: Made) -> "list[DataFrame]":
+def made_alike(rules: Made) -> list[DataFrame]:
     """What rules make as output rows: together where their `_order` is of one type, for one plan to number them all."""
-    from pyspark.errors import AnalysisException  # noqa: PLC0415
-
     by_topic: dict[str, DataFrame] = {}
     for number, (rule, columns) in enumerate(rules):
         made = output_rows(columns, rule, number)

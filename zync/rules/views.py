@@ -1,7 +1,8 @@
 """The views that rules see: `records`, and one for each topic."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
 
 from zync.config.model import Config
 from zync.config.topics import matches, ordered
@@ -10,14 +11,10 @@ from zync.spark.frames import select
 from zync.sql import name
 from zync.transactions.envelopes import with_body
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-
 VIEW_COLUMNS = ("seqno", "txn", "record_seqno", "topic", "kafka", "key", "value", "headers")
 
 
-def bind_views(records: "DataFrame", config: Config, texts: Sequence[str] | None) -> None:
+def bind_views(records: DataFrame, config: Config, texts: Sequence[str] | None) -> None:
     """Makes `records` and a view for each topic of what `records` (VIEW_COLUMNS and schema structs) holds.
 
     `texts`: all statements that are to see them. What none of them can name is left out, as each view takes time.

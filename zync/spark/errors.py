@@ -4,6 +4,10 @@ import contextlib
 import importlib
 import re
 
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException, PythonException
+from pyspark.errors.exceptions.captured import UnknownException, convert_exception
+
 SURROUNDINGS = (OSError, ImportError, MemoryError)
 """What Python raises where no record is at fault."""
 DATA_EXCEPTIONS = ("21", "22", "23", "54", "P0")
@@ -13,9 +17,6 @@ twice in a map, an array that is too long, and errors raised by a rule."""
 
 def spark_errors() -> tuple[type[Exception], ...]:
     """What PySpark raises when a query fails; the latter where it does not know better (`_within`)."""
-    from py4j.protocol import Py4JJavaError  # noqa: PLC0415
-    from pyspark.errors import PySparkException  # noqa: PLC0415
-
     return PySparkException, Py4JJavaError
 
 
@@ -24,9 +25,6 @@ def _within(error: BaseException) -> BaseException:
 
     So it is for what fails in rows that are to be broadcast: a thread of their own makes them.
     """
-    from py4j.protocol import Py4JJavaError  # noqa: PLC0415
-    from pyspark.errors.exceptions.captured import UnknownException, convert_exception  # noqa: PLC0415
-
     if not isinstance(error, Py4JJavaError):
         return error
     cause = error.java_exception
@@ -43,9 +41,6 @@ def _within(error: BaseException) -> BaseException:
 
 def message_of(error: BaseException) -> str:
     """What a Spark error says in one line: no Java, no plan, no stack."""
-    from py4j.protocol import Py4JError  # noqa: PLC0415
-    from pyspark.errors import PySparkException  # noqa: PLC0415
-
     innermost, error = _innermost(error), _within(error)
     raised = re.findall(r"^(\w[\w.]*: .*)$", str(error).split("JVM stacktrace")[0], re.MULTILINE)
     if "Python worker" in str(error) and raised:
@@ -63,9 +58,6 @@ def _innermost(error: BaseException) -> str:
 
     Nothing where one among them is Spark's own and says what was wrong (`_within`).
     """
-    from py4j.protocol import Py4JJavaError  # noqa: PLC0415
-    from pyspark.errors.exceptions.captured import UnknownException  # noqa: PLC0415
-
     if not isinstance(error, Py4JJavaError) or not isinstance(_within(error), Py4JJavaError | UnknownException):
         return ""
     cause = error.java_exception
@@ -91,8 +83,6 @@ def is_data_error(error: BaseException) -> bool:
 
     A Python rule's are of the surroundings where a file, the network, a module or memory is what is not there.
     """
-    from pyspark.errors import PySparkException, PythonException  # noqa: PLC0415
-
     error = _within(error)
     if isinstance(error, PythonException):
         return not _is_of_surroundings(message_of(error).partition(":")[0])

@@ -1,25 +1,25 @@
 """SQL expressions of the user's, checked by Spark's own parser; and Catalyst's TryEval."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.errors import ParseException
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.classic.column import Column as ClassicColumn
 
 from zync.errors import UsageError
 from zync.spark.errors import message_of
 from zync.spark.jvm import jvm_class
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
 
-
-def expression(spark: "SparkSession", text: str, where: str) -> str:
+def expression(spark: SparkSession, text: str, where: str) -> str:
     """`text` in parentheses, if it is one SQL expression and nothing more: how user text enters a statement."""
     parse(spark, text, where)
     return f"({text}\n)"
 
 
-def parse(spark: "SparkSession", text: str, where: str) -> Any:
+def parse(spark: SparkSession, text: str, where: str) -> Any:
     """Spark's parse tree of an expression (a JVM object); UsageError that says `where` it came from otherwise."""
-    from pyspark.errors import ParseException  # noqa: PLC0415
-
     try:
         return spark._jsparkSession.sessionState().sqlParser().parseExpression(text)  # noqa: SLF001
     except ParseException as error:
@@ -27,17 +27,14 @@ def parse(spark: "SparkSession", text: str, where: str) -> Any:
         raise UsageError(msg) from error
 
 
-def try_eval(spark: "SparkSession", column: "Column", when: str) -> "Column":
+def try_eval(spark: SparkSession, column: Column, when: str) -> Column:
     """`column` of rows of which `when` holds, null where evaluating it fails (Catalyst's TryEval, without a SQL name).
 
     What is several times in it Spark evaluates once, before all else, where nothing of that would be caught: but not
     what stands behind a condition. So `when` is to be none that Spark knows to hold.
     """
-    from pyspark.sql import functions as sf  # noqa: PLC0415
-    from pyspark.sql.classic.column import Column  # noqa: PLC0415
-
     column = sf.when(sf.expr(when), column)
     utils = jvm_class(spark, "org.apache.spark.sql.classic.ExpressionUtils")
     guard = jvm_class(spark, "org.apache.spark.sql.catalyst.expressions.TryEval")
     guarded = guard(utils.expression(column._jc))  # noqa: SLF001
-    return Column(utils.column(guarded))
+    return ClassicColumn(utils.column(guarded))

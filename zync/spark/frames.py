@@ -3,15 +3,15 @@
 import contextlib
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from zync.spark.jvm import jvm_class
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import DataType, StructType
-
 
 _ADAPTIVE = "spark.sql.adaptive.enabled"
 _SEPARATOR = "\0,\0"
@@ -23,7 +23,7 @@ class Keeper:
     A view that stays holds the rows kept under it; so each sync would hold on to the one before.
     """
 
-    def __init__(self, spark: "SparkSession") -> None:
+    def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._kept: list[Any] = []
 
@@ -35,7 +35,7 @@ class Keeper:
             self._kept.pop().unpersist(False)  # noqa: FBT003 - nobody waits for it
         self._spark._jsparkSession.sessionState().catalog().clearTempTables()  # noqa: SLF001
 
-    def keep(self, frame: "DataFrame", *, adaptive: bool = True) -> "DataFrame":
+    def keep(self, frame: DataFrame, *, adaptive: bool = True) -> DataFrame:
         """The rows of `frame`, as a plan that begins at them; they are made when they are asked for, if not sooner.
 
         `adaptive`: Spark may change that plan as it goes, as pays where rules join. Where it may not, Spark knows
@@ -54,7 +54,7 @@ class Keeper:
 
 
 @contextlib.contextmanager
-def setting(spark: "SparkSession", name: str, value: str) -> Iterator[None]:
+def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
     """Sets one of the session's properties, until this context ends."""
     before = str(spark.conf.get(name))
     spark.conf.set(name, value)
@@ -64,46 +64,40 @@ def setting(spark: "SparkSession", name: str, value: str) -> Iterator[None]:
         spark.conf.set(name, before)
 
 
-def result_of(spark: "SparkSession", text: str) -> "DataFrame":
+def result_of(spark: SparkSession, text: str) -> DataFrame:
     """The rows of a statement: `spark.sql`, by one call to the JVM instead of six."""
-    from pyspark.sql.classic.dataframe import DataFrame  # noqa: PLC0415
-
-    return DataFrame(spark._jsparkSession.sql(text), spark)  # noqa: SLF001
+    return ClassicDataFrame(spark._jsparkSession.sql(text), spark)  # noqa: SLF001
 
 
-def select(rows: "DataFrame", *expressions: str) -> "DataFrame":
+def select(rows: DataFrame, *expressions: str) -> DataFrame:
     """`rows.selectExpr`, by two calls to the JVM instead of one for each expression: a sync has hundreds of them."""
-    from pyspark.sql.classic.dataframe import DataFrame  # noqa: PLC0415
-
     texts = _separator(rows.sparkSession).split(_SEPARATOR.join(expressions))
-    return DataFrame(rows._jdf.selectExpr(texts), rows.sparkSession)  # noqa: SLF001
+    return ClassicDataFrame(rows._jdf.selectExpr(texts), rows.sparkSession)  # noqa: SLF001
 
 
 @lru_cache(1)
-def _separator(spark: "SparkSession") -> Any:
+def _separator(spark: SparkSession) -> Any:
     """A pattern of the JVM's, by which it splits texts that come as one."""
     return jvm_class(spark, "java.util.regex.Pattern").compile(_SEPARATOR)
 
 
-def together(rows: "DataFrame", column: str, tasks: int) -> "DataFrame":
+def together(rows: DataFrame, column: str, tasks: int) -> DataFrame:
     """The rows, in so many tasks, those with an equal `column` in one."""
     return rows.repartition(tasks, column) if tasks > 1 else rows.coalesce(1)
 
 
-def beside(rows: "DataFrame", *, one_task: bool) -> "DataFrame":
+def beside(rows: DataFrame, *, one_task: bool) -> DataFrame:
     """The rows, few enough for each task to have them all; `one_task`: for the one task that there is."""
     return rows.coalesce(1).hint("shuffle_hash") if one_task else rows.hint("broadcast")
 
 
-def read_parquet(spark: "SparkSession", files: list[str], schema: "str | StructType") -> "DataFrame":
+def read_parquet(spark: SparkSession, files: list[str], schema: str | StructType) -> DataFrame:
     """The rows of exactly those files: a table's files at one version, as the caller found them in its log."""
     return spark.read.schema(schema).parquet(*files) if files else local(spark, [], schema)
 
 
-def with_leaves(kind: "DataType", change: "Callable[[DataType], DataType]") -> "DataType":
+def with_leaves(kind: DataType, change: Callable[[DataType], DataType]) -> DataType:
     """The type with each type in it that holds no others as `change` says; all in it may be null."""
-    from pyspark.sql.types import ArrayType, MapType, StructField, StructType  # noqa: PLC0415
-
     if isinstance(kind, ArrayType):
         return ArrayType(with_leaves(kind.elementType, change))
     if isinstance(kind, MapType):
@@ -113,7 +107,7 @@ def with_leaves(kind: "DataType", change: "Callable[[DataType], DataType]") -> "
     return change(kind)
 
 
-def local(spark: "SparkSession", rows: "pa.Table | list[tuple[Any, ...]]", schema: "str | StructType") -> "DataFrame":
+def local(spark: SparkSession, rows: pa.Table | list[tuple[Any, ...]], schema: str | StructType) -> DataFrame:
     """The driver's own rows as a DataFrame that is part of the plan itself.
 
     Spark's way for lists takes them through Python workers, which costs half a second a sync.
@@ -122,19 +116,20 @@ def local(spark: "SparkSession", rows: "pa.Table | list[tuple[Any, ...]]", schem
 
 
 @lru_cache(32)
-def _nothing(spark: "SparkSession", schema: str) -> "DataFrame":
+def _nothing(spark: SparkSession, schema: str) -> DataFrame:
     """No rows: the same each time, as there are several in each sync."""
     return _local(spark, [], schema)
 
 
-def _local(spark: "SparkSession", rows: "pa.Table | list[tuple[Any, ...]]", schema: "str | StructType") -> "DataFrame":
-    import pyarrow as pa  # noqa: PLC0415
-    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415
-    from pyspark.sql.types import StructType  # noqa: PLC0415
-
+def _local(spark: SparkSession, rows: pa.Table | list[tuple[Any, ...]], schema: str | StructType) -> DataFrame:
     if not isinstance(rows, pa.Table):
         struct = StructType.fromDDL(schema) if isinstance(schema, str) else schema
         arrow = to_arrow_schema(cast("StructType", struct), timezone="UTC")
         rows = pa.Table.from_pylist([dict(zip(arrow.names, row, strict=True)) for row in rows], schema=arrow)
     # In one chunk: Spark takes one that is empty for the end, and what comes after it is lost in silence.
     return spark.createDataFrame(rows.combine_chunks(), schema)
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """An Arrow schema as Spark has it."""
+    return from_arrow_schema(schema)

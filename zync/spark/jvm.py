@@ -1,11 +1,10 @@
 """Classes of the JVM behind a session."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession
 
 
-def jvm_class(spark: "SparkSession", qualified: str) -> Any:
+def jvm_class(spark: SparkSession, qualified: str) -> Any:
     """The JVM's class of that name, asked for at once: `spark._jvm.org.…` asks for each part of it."""
     return getattr(spark._jvm, qualified)  # noqa: SLF001

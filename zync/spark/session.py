@@ -9,15 +9,15 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from py4j.java_gateway import java_import
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
 
 from zync import java
 from zync.errors import INTERRUPTED, ZyncError
 from zync.spark import class_archive
 from zync.spark.errors import message_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 from zync.spark.jvm import jvm_class
 
 _SESSION = {
@@ -92,14 +92,13 @@ _AVRO_LIMITS = " ".join(
 
 def session(
     master: str | None = None, properties: dict[str, str] | None = None, *, brief: bool = False
-) -> "SparkSession":
+) -> SparkSession:
     """A session for zync: of the Spark application that already runs in this process, or of a new one.
 
     A running application is used as it is: only settings of our own session are made, no jars are added.
     `brief`: there is little to do, so a quick start counts more than speed later on.
     """
     os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
-    from pyspark.sql import SparkSession  # noqa: PLC0415
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j"):
         logging.getLogger(name).disabled = True
@@ -116,11 +115,7 @@ def session(
     return spark
 
 
-def _start(master: str | None, properties: dict[str, str], *, brief: bool) -> "SparkSession":
-    from py4j.java_gateway import java_import  # noqa: PLC0415
-    from pyspark import SparkConf, SparkContext  # noqa: PLC0415
-    from pyspark.sql import SparkSession  # noqa: PLC0415
-
+def _start(master: str | None, properties: dict[str, str], *, brief: bool) -> SparkSession:
     java.java()
     unused = str(java.cache_folder() / "spark-warehouse")  # Spark makes it all the same: by default where the user is
     settings = {
@@ -207,7 +202,7 @@ def _interrupted_after() -> Iterator[None]:
         signal.raise_signal(signal.SIGINT)
 
 
-def delete_at_end(spark: "SparkSession", folder: str) -> None:
+def delete_at_end(spark: SparkSession, folder: str) -> None:
     """Has the JVM delete a folder when it ends: Ctrl-C leaves Python no time for that."""
     file = jvm_class(spark, "java.io.File")(folder)
     jvm_class(spark, "org.apache.spark.util.ShutdownHookManager").registerShutdownDeleteDir(file)

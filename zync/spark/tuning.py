@@ -1,12 +1,10 @@
 """Spark's settings by how much there is to do: with few records, compiling and planning anew take the most time."""
 
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from zync.spark.frames import setting
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SMALL = 60_000
 """Up to so many records planning and starting tasks, not rows, is what takes a sync's time.
@@ -51,7 +49,7 @@ _LARGE = {
 }
 
 
-def pace(spark: "SparkSession", given: dict[str, str], records: int) -> None:
+def pace(spark: SparkSession, given: dict[str, str], records: int) -> None:
     """Sets what pays for so many records: with few, compiling and planning anew would take the most time.
 
     Properties that are `given` in the config stay as they are.
@@ -62,6 +60,6 @@ def pace(spark: "SparkSession", given: dict[str, str], records: int) -> None:
             spark.conf.set(key, value)
 
 
-def as_usual(spark: "SparkSession") -> AbstractContextManager[None]:
+def as_usual(spark: SparkSession) -> AbstractContextManager[None]:
     """Within this, statements mean what Spark's documentation says: for those that are not zync's."""
     return setting(spark, _WITHIN, _USUAL)

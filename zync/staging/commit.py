@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,17 +20,15 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 from pyarrow.fs import FileInfo, FileSelector, FileSystem
+from pyspark.sql import DataFrame
 
 from zync.errors import CommitUnknownError, OwnedError, ZyncError
 from zync.lake.files import dataset, file_statistics, table_files
 from zync.lake.paths import for_spark, is_local, locate
 from zync.lake.table import CHECKPOINT_EVERY, NO_HOOKS, commit_properties, first_line, open_table, refresh
-from zync.spark.frames import select
+from zync.spark.frames import select, spark_schema
 from zync.staging.bookkeeping import read_cursor
-from zync.staging.table import STAGING_SCHEMA, STATISTICS, SYNC, spark_schema
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from zync.staging.table import STAGING_SCHEMA, STATISTICS, SYNC
 
 
 @dataclass(frozen=True)
@@ -58,20 +55,20 @@ _DISTINCT = ("seqno", "txn", "records.list.element.first", "records.list.element
 """Columns whose values hardly come twice: to look for those that do takes a tenth of the time to write them."""
 
 
-def write(rows: "DataFrame", table: DeltaTable, folder: str, number: int) -> None:
+def write(rows: DataFrame, table: DeltaTable, folder: str, number: int) -> None:
     """Writes the rows of sync `number` as Parquet into that folder of the table: seen by nobody before the commit.
 
     Columns of staging that `rows` does not have are null to all who read the table, and not in the files at all.
     """
     there = {name: name for name in rows.columns} | {"sync": f"{number}L"}
-    named = (f"{there[field.name]} AS {field.name}" for field in spark_schema() if field.name in there)
+    named = (f"{there[field.name]} AS {field.name}" for field in spark_schema(STAGING_SCHEMA) if field.name in there)
     writer = select(rows, *named).write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
     for column in _DISTINCT:
         writer = writer.option(f"parquet.enable.dictionary#{column}", "false")
     writer.parquet(f"{for_spark(table.table_uri)}/{folder}")
 
 
-def write_here(rows: "DataFrame", table: DeltaTable, folder: str, number: int) -> None:
+def write_here(rows: DataFrame, table: DeltaTable, folder: str, number: int) -> None:
     """As `write`, by this process: where they are few, sooner than Spark has set up a job that writes."""
     found = rows.toArrow()
     found = found.append_column("sync", pa.repeat(pa.scalar(number, pa.int64()), found.num_rows))

@@ -1,15 +1,10 @@
 """The table `staging`: one schema, `kind` says what a row is."""
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 from deltalake import DeltaTable
 
 from zync.lake.table import ensure_table, existing_table, of_kind, open_table, refresh
 from zync.lake.types import TIMESTAMP
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
 
 _RANGE = pa.struct([pa.field("first", pa.int64()), pa.field("last", pa.int64())])
 
@@ -90,10 +85,3 @@ def existing_staging(location: str) -> DeltaTable:
     """The staging at its newest version; UsageError where there is none, or another table."""
     called = location.rstrip("/").rpartition("/")[2]
     return of_kind(existing_table(location, f"zync sync raw {called}"), STAGING_SCHEMA, "staging")
-
-
-def spark_schema() -> "StructType":
-    """STAGING_SCHEMA for Spark."""
-    from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415
-
-    return from_arrow_schema(STAGING_SCHEMA)

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
 
 from zync.config.model import Config
 from zync.raw.table import DECISIONS, stored_position
@@ -17,10 +18,6 @@ from zync.transactions.assemble import Assembled
 from zync.transactions.decode import Decoder
 from zync.transactions.done import Done
 from zync.transactions.quarantine import Failure
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 
 _RECORDS_A_TASK = 250_000
 """Some 200 MB as Spark has them, which a task can sort in memory."""
@@ -38,7 +35,7 @@ class Sync:
     (zync/rules/schema.py).
     """
 
-    spark: "SparkSession"
+    spark: SparkSession
     keeper: Keeper
     config: Config
     done: Done
@@ -50,12 +47,12 @@ class Sync:
     trimmed: list[tuple[int, int]] = field(default_factory=list)
     lookups: dict[str, str] = field(default_factory=dict)
     reread: pa.Table | None = None
-    identified: "DataFrame | None" = None
+    identified: DataFrame | None = None
     met: pa.Table | None = None
-    settled: "DataFrame | None" = None
+    settled: DataFrame | None = None
     assembled: Assembled | None = None
-    settling: "DataFrame | None" = None
-    going: "DataFrame | None" = None
+    settling: DataFrame | None = None
+    going: DataFrame | None = None
     failures: tuple[Failure, ...] = ()
     written: Written | None = None
     columns: str = ""

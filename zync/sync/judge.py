@@ -1,10 +1,11 @@
 """Stage judge: what becomes of each record, and of each transaction that waited for it."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.errors import PythonException
+from pyspark.sql import DataFrame
 
 from zync.errors import UsageError, ZyncError
 from zync.spark.errors import is_data_error, message_of
@@ -18,9 +19,6 @@ from zync.transactions.commit_order import decided, held, places
 from zync.transactions.gather import gather, places_in
 from zync.transactions.quarantine import Failure, check_limit
 from zync.transactions.summary import REVISITING, Finishing
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 def judge(sync: Sync) -> Sync:
@@ -121,7 +119,7 @@ def _in_turn(sync: Sync) -> Sync:
     return replace(sync, assembled=replace(assembled, summary=summary), settling=settling)
 
 
-def _carried(sync: Sync, going: pa.Table) -> "DataFrame":
+def _carried(sync: Sync, going: pa.Table) -> DataFrame:
     """The rows of transactions that were held and go out now: what is known of their records."""
     # sql/bookkeeping/whole.sql puts its record where it was, at the end
     by_decision = {one.seqno for one in decided(going)}
@@ -145,7 +143,7 @@ def _carried(sync: Sync, going: pa.Table) -> "DataFrame":
     return select(local(sync.spark, rows, columns), "*", "'whole' AS fate", "true AS carried", "false AS alone")
 
 
-def _with_met(sync: Sync) -> "DataFrame":
+def _with_met(sync: Sync) -> DataFrame:
     """The new records with what is in flight of their transactions: as one row with its state, or record by record."""
     met, identified = there(sync.met), there(sync.identified)
     if not met.num_rows:
@@ -155,20 +153,18 @@ def _with_met(sync: Sync) -> "DataFrame":
     return without_state(identified.unionByName(_records_of(sync, met)))
 
 
-def _records_of(sync: Sync, in_flight: pa.Table) -> "DataFrame":
+def _records_of(sync: Sync, in_flight: pa.Table) -> DataFrame:
     """The records of those transactions that are in flight, read again."""
     wanted = _wanted(in_flight, pa.nulls(in_flight.num_rows, pa.int64()))
     earlier = gather(sync.spark, sync.raw, wanted, sync.decoder)
     return earlier.drop("completes_at")
 
 
-def _assemble(sync: Sync, rows: "DataFrame", read_again: int, *, by_run: bool = False) -> Assembled:
+def _assemble(sync: Sync, rows: DataFrame, read_again: int, *, by_run: bool = False) -> Assembled:
     """Of `rows`, as many as `read_again` are records of earlier syncs.
 
     UsageError where an aggregate of `done` fails, which it does over several records only.
     """
-    from pyspark.errors import PythonException  # noqa: PLC0415
-
     try:
         return assemble(
             sync.spark,

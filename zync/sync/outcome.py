@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from zync.text import amount
 
@@ -29,8 +28,8 @@ class Outcome:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-def describe(done: Any) -> str:
-    """A sync's outcome (`zync.sync.Outcome`) in a line."""
+def describe(done: Outcome) -> str:
+    """A sync's outcome in a line."""
     if not done.seconds:
         return f"nothing new: cursor {done.cursor:,}, head {done.head:,}, in flight {done.in_flight:,}"
     outputs = ", ".join(f"{topic} {count:,}" for topic, count in done.outputs.items()) or "none"

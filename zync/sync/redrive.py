@@ -3,10 +3,10 @@
 import logging
 from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 
 from zync.spark.frames import local, select
 from zync.staging.set_aside import read_set_aside, seqnos
@@ -14,16 +14,12 @@ from zync.sync.context import Sync
 from zync.text import amount
 from zync.transactions.assemble import Assembled, assemble, without_state
 from zync.transactions.gather import regather
-from zync.transactions.summary import Decision
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-from zync.transactions.summary import REVISITING
+from zync.transactions.summary import REVISITING, Decision
 
 log = logging.getLogger(__name__)
 
 
-def revisit(sync: Sync, assembled: Assembled) -> "tuple[Assembled, DataFrame]":
+def revisit(sync: Sync, assembled: Assembled) -> tuple[Assembled, DataFrame]:
     """Decisions about what is set aside: those that act; and the records of what is to go out anew."""
     asked = [one for one in assembled.summary.decisions if one.action in REVISITING and not one.flying]
     aside = read_set_aside(sync.staging, {one.txn for one in asked})
@@ -68,7 +64,7 @@ def revisit(sync: Sync, assembled: Assembled) -> "tuple[Assembled, DataFrame]":
     return replace(assembled, summary=summary), records.drop("own")
 
 
-def _torn(sync: Sync, assembled: Assembled, records: "DataFrame", by_themselves: set[int]) -> dict[int, str]:
+def _torn(sync: Sync, assembled: Assembled, records: DataFrame, by_themselves: set[int]) -> dict[int, str]:
     """Of the decisions to redrive a record those about a part of a transaction: the transaction's id, by their seqnos.
 
     `by_themselves`: those about a record that was set aside without a transaction, and may have one since the config
@@ -94,5 +90,5 @@ def _torn(sync: Sync, assembled: Assembled, records: "DataFrame", by_themselves:
     return {row["completes_at"]: row["own"] for row in found if row["own"] in known or row["txn"] not in whole}
 
 
-def _decisions(sync: Sync, seqnos: Collection[int]) -> "DataFrame":
+def _decisions(sync: Sync, seqnos: Collection[int]) -> DataFrame:
     return local(sync.spark, [(one,) for one in seqnos], "completes_at bigint").hint("broadcast")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
 from zync.config.model import Config
 from zync.errors import UsageError
@@ -30,8 +31,6 @@ from zync.transactions.done import understand
 from zync.transactions.needed import check_start
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from zync.sync.metrics import SyncMetrics
 from zync.sync.outcome import Outcome
 
@@ -48,7 +47,7 @@ class Syncer:
     dropping all that there are.
     """
 
-    def __init__(self, config: Config, raw: str, staging: str, spark: "SparkSession") -> None:
+    def __init__(self, config: Config, raw: str, staging: str, spark: SparkSession) -> None:
         self.config, self.raw, self.staging, self.spark = config, raw, staging, spark
         self.done = understand(spark, config)
         self.decoder = Decoder(spark, config, self.done)

@@ -4,7 +4,8 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
 
 from zync.debezium.completion import LAST_ROW
 from zync.debezium.envelope import BODY
@@ -19,9 +20,6 @@ from zync.spark.tuning import pace
 from zync.sql import options, statement
 from zync.staging.commit import discard, read_back, write, write_here
 from zync.sync.context import Sync, there
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _FEW_TRANSACTIONS = 500_000
 """So many that two numbers for each fit into every task's memory: then outputs need not be sorted to find theirs."""
@@ -69,7 +67,7 @@ def transform_and_write(sync: Sync) -> Sync:
         return replace(sync, written=written, columns=columns, lookups=lookups)
 
 
-def _write(sync: Sync, records: "DataFrame", folder: str) -> tuple[str, dict[str, str]]:
+def _write(sync: Sync, records: DataFrame, folder: str) -> tuple[str, dict[str, str]]:
     """Writes all rows but those that `conclude_and_commit` adds. What columns outputs have; the lookups' digests."""
     bookkeeping = _bookkeeping(sync)
     if sync.small:  # one file of all
@@ -89,7 +87,7 @@ def _write(sync: Sync, records: "DataFrame", folder: str) -> tuple[str, dict[str
     return columns, lookups
 
 
-def _outputs(sync: Sync, records: "DataFrame") -> "tuple[DataFrame | None, str, dict[str, str]]":
+def _outputs(sync: Sync, records: DataFrame) -> tuple[DataFrame | None, str, dict[str, str]]:
     """The output rows, if there are outputs and transactions for them; what columns they have; the lookups' digests."""
     cursor = sync.known.cursor
     if not there(sync.assembled).summary.completed and cursor.columns and cursor.with_rules_of(sync.config):
@@ -117,7 +115,7 @@ def _outputs(sync: Sync, records: "DataFrame") -> "tuple[DataFrame | None, str, 
     return outputs, columns, lookups
 
 
-def _bookkeeping(sync: Sync) -> "DataFrame":
+def _bookkeeping(sync: Sync) -> DataFrame:
     spark, summary = sync.spark, there(sync.assembled).summary
     there(sync.settling).createOrReplaceTempView("settling")
     failures = [(one.seqno, one.reason, one.rule) for one in sync.failures]

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 from zync.config.model import Config
 from zync.spark.expressions import try_eval
@@ -11,10 +13,6 @@ from zync.sql import literal, statement
 from zync.transactions.done import Done
 from zync.transactions.envelopes import one_by_one
 from zync.transactions.summary import Summary, summarize, total
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 
 _PAYLOAD = ("kafka", "headers", "key", "value", "ingested", "fault", "bad", "judged", "earlier", "earlier_count")
 """What no window looks at of a record; and its structs. As one column: each window copies each column by itself."""
@@ -26,14 +24,14 @@ _REPEATED = ("topic", "record_id")
 class Assembled:
     """`rows`: every record with its fate, and their summary."""
 
-    rows: "DataFrame"
+    rows: DataFrame
     summary: Summary
 
 
-def with_state(spark: "SparkSession", identified: "DataFrame", in_flight: "DataFrame", done: Done) -> "DataFrame":
+def with_state(spark: SparkSession, identified: DataFrame, in_flight: DataFrame, done: Done) -> DataFrame:
     """The records and, as one row each, the transactions in flight with the state of their aggregates.
 
-    `in_flight` has the columns of `zync.transactions.known.Known.in_flight`.
+    `in_flight` has the columns of `zync.staging.bookkeeping.Known.in_flight`.
     """
     types = state_types(spark, identified, done)
     if types:
@@ -58,7 +56,7 @@ def with_state(spark: "SparkSession", identified: "DataFrame", in_flight: "DataF
     return identified.unionByName(carried, allowMissingColumns=True)
 
 
-def without_state(identified: "DataFrame") -> "DataFrame":
+def without_state(identified: DataFrame) -> DataFrame:
     """The records alone, with the columns that `with_state` gives."""
     return select(
         identified,
@@ -68,7 +66,7 @@ def without_state(identified: "DataFrame") -> "DataFrame":
     )
 
 
-def state_types(spark: "SparkSession", identified: "DataFrame", done: Done) -> dict[str, str]:
+def state_types(spark: SparkSession, identified: DataFrame, done: Done) -> dict[str, str]:
     """The type of each aggregate's state, by the column of its part."""
     if not done.aggregates:
         return {}
@@ -77,9 +75,9 @@ def state_types(spark: "SparkSession", identified: "DataFrame", done: Done) -> d
 
 
 def assemble(  # noqa: PLR0913 - each is a thing known by now
-    spark: "SparkSession",
-    rows: "DataFrame",
-    settled: "DataFrame",
+    spark: SparkSession,
+    rows: DataFrame,
+    settled: DataFrame,
     config: Config,
     done: Done,
     keeper: Keeper,
@@ -113,7 +111,7 @@ def assemble(  # noqa: PLR0913 - each is a thing known by now
     return Assembled(whole, total(summaries))
 
 
-def instead(spark: "SparkSession", assembled: Assembled, others: Assembled, config: Config) -> Assembled:
+def instead(spark: SparkSession, assembled: Assembled, others: Assembled, config: Config) -> Assembled:
     """`assembled`, where the transactions that are torn are as `others` says."""
     torn = local(spark, [(txn,) for txn in assembled.summary.torn], "txn string").hint("broadcast")
     rest = assembled.rows.join(torn, "txn", "left_anti")
@@ -121,15 +119,15 @@ def instead(spark: "SparkSession", assembled: Assembled, others: Assembled, conf
     return Assembled(rest.unionByName(others.rows, allowMissingColumns=True), total([summary, others.summary]))
 
 
-def late_before(assembled: Assembled) -> "DataFrame":
+def late_before(assembled: Assembled) -> DataFrame:
     """The records whose transaction an earlier sync settled."""
     return assembled.rows.where("fate = 'late' AND settled_at IS NULL")
 
 
 def look_again(  # noqa: PLR0913 - each is a thing known by now
-    spark: "SparkSession",
+    spark: SparkSession,
     assembled: Assembled,
-    earlier: "DataFrame",
+    earlier: DataFrame,
     config: Config,
     done: Done,
     keeper: Keeper,
@@ -140,8 +138,6 @@ def look_again(  # noqa: PLR0913 - each is a thing known by now
 
     `earlier`: the records of those transactions, as they were when they were settled.
     """
-    from pyspark.sql import functions as sf  # noqa: PLC0415
-
     late = late_before(assembled)
     rows = without_state(select(earlier, "* EXCEPT (judged)", "true AS judged"))
     rows = rows.unionByName(
@@ -170,18 +166,16 @@ def look_again(  # noqa: PLR0913 - each is a thing known by now
 
 
 def _assemble_once(  # noqa: PLR0913 - each is a thing known by now
-    spark: "SparkSession",
-    rows: "DataFrame",
-    settled: "DataFrame",
+    spark: SparkSession,
+    rows: DataFrame,
+    settled: DataFrame,
     config: Config,
     done: Done,
     *,
     tasks: int,
     decided: bool = False,
     by_run: bool = False,
-) -> "DataFrame":
-    from pyspark.sql import functions as sf  # noqa: PLC0415
-
+) -> DataFrame:
     recorded = any(topic.record_id for topic in config.topics.values())
     rows = _packed(one_by_one(rows) if by_run else rows, _PAYLOAD if by_run or recorded else (*_PAYLOAD, *_REPEATED))
     together(rows, "txn", tasks).createOrReplaceTempView("identified")
@@ -215,14 +209,14 @@ def _assemble_once(  # noqa: PLR0913 - each is a thing known by now
     return result_of(spark, statement("judge/judge", remember=remember, began=began, place=place))
 
 
-def _packed(rows: "DataFrame", payload: tuple[str, ...]) -> "DataFrame":
+def _packed(rows: DataFrame, payload: tuple[str, ...]) -> DataFrame:
     payload = tuple(one for one in rows.columns if one in payload or one.startswith("as_"))
     return select(
         rows, *(one for one in rows.columns if one not in payload), f"struct({', '.join(payload)}) AS payload"
     )
 
 
-def _unpacked(rows: "DataFrame") -> "DataFrame":
+def _unpacked(rows: DataFrame) -> DataFrame:
     return select(rows, "* EXCEPT (payload)", "payload.*")
 
 

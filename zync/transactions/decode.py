@@ -1,7 +1,21 @@
 """Stage decode: rows of raw to records with their transaction id, or with the reason why they have none."""
 
 from functools import reduce
-from typing import TYPE_CHECKING, cast
+from typing import cast
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    IntegralType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from zync.config.model import Config, Topic
 from zync.config.topics import by_topic, claimed_by, configured
@@ -15,10 +29,6 @@ from zync.sql import statement
 from zync.transactions.done import Done
 from zync.transactions.unpack import unpack
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType, StructType
-
 RAW_COLUMNS = (
     "seqno bigint, kafka struct<topic: string, partition: int, offset: bigint, timestamp: timestamp>, "
     "ingested timestamp, key binary, value binary, headers array<struct<key: string, value: binary>>"
@@ -31,10 +41,8 @@ _DECIDED = "variant_get(value, '$.txn', 'string')"
 class Decoder:
     """Decodes and identifies rows of raw as the config says: once made, for as many syncs as there are."""
 
-    def __init__(self, spark: "SparkSession", config: Config, done: Done) -> None:
+    def __init__(self, spark: SparkSession, config: Config, done: Done) -> None:
         """UsageError where an id or a schema of the config is none."""
-        from pyspark.sql import functions as sf  # noqa: PLC0415
-
         self.spark, self.config = spark, config
         ids = {t: _as_string(spark, one.id, t, "id") for t, one in config.topics.items()}
         found = [f"{by_topic(config, ids, _DECIDED)} AS id"]
@@ -67,7 +75,7 @@ class Decoder:
             structs="".join(f", {one}.value AS {one}" for one in structs),
         )
 
-    def decode(self, rows: "DataFrame") -> "DataFrame":
+    def decode(self, rows: DataFrame) -> DataFrame:
         """The rows of raw `rows`, decoded and identified.
 
         Columns: those of sql/decode/decode.sql without value_text; `txn` (never null: a record by itself is called by
@@ -80,20 +88,17 @@ class Decoder:
         return result_of(self.spark, self._identify)
 
 
-def _as_string(spark: "SparkSession", text: str, topic: str, field: str) -> str:
+def _as_string(spark: SparkSession, text: str, topic: str, field: str) -> str:
     return f"CAST({expression(spark, text, f'topics.{topic}.{field}')} AS STRING)"
 
 
-def _struct(spark: "SparkSession", config: Config, topic: str) -> "Column":
+def _struct(spark: SparkSession, config: Config, topic: str) -> Column:
     """The value of that topic's records as the struct its schema says, and whether it does not fit."""
-    from pyspark.sql import functions as sf  # noqa: PLC0415
-    from pyspark.sql.types import StringType, StructField, StructType  # noqa: PLC0415
-
     one, its_own = config.topics[topic], claimed_by(config, [topic])
     claimed = sf.expr(its_own)
     schema, text = schema_of(topic, one), config.is_text(one)
 
-    def cast_to(kind: "StructType") -> "Column":
+    def cast_to(kind: StructType) -> Column:
         return try_eval(spark, sf.variant_get("value", "$", _sql(spark, kind)), its_own)
 
     if text:
@@ -110,26 +115,16 @@ def _struct(spark: "SparkSession", config: Config, topic: str) -> "Column":
     return sf.struct(unfit.alias("unfit"), sf.when(mine.isNotNull(), value).alias("value"))
 
 
-def _sql(spark: "SparkSession", kind: "StructType") -> str:
+def _sql(spark: SparkSession, kind: StructType) -> str:
     """The type as SQL, names quoted."""
     return str(jvm_class(spark, "org.apache.spark.sql.types.DataType").fromJson(kind.json()).sql())
 
 
-def _texts(kind: "DataType", *, integers: bool) -> "DataType | None":
+def _texts(kind: DataType, *, integers: bool) -> DataType | None:
     """Of a type those numbers that are rounded in silence, as text; null where it has none.
 
     `integers`: whether those of whole numbers are, too, and not refused.
     """
-    from pyspark.sql.types import (  # noqa: PLC0415
-        ArrayType,
-        DecimalType,
-        IntegralType,
-        MapType,
-        StringType,
-        StructField,
-        StructType,
-    )
-
     if isinstance(kind, StructType):
         found = ((one.name, _texts(one.dataType, integers=integers)) for one in kind.fields)
         fields = [StructField(name, its) for name, its in found if its]
@@ -143,11 +138,8 @@ def _texts(kind: "DataType", *, integers: bool) -> "DataType | None":
     return StringType() if isinstance(kind, (DecimalType, IntegralType) if integers else DecimalType) else None
 
 
-def _rounded(kind: "DataType", texts: "DataType", mine: "Column", text: "Column") -> "Column":
+def _rounded(kind: DataType, texts: DataType, mine: Column, text: Column) -> Column:
     """Whether a number in `mine`, of type `kind`, lost a digit that it has in `text`, of type `texts` (`_texts`)."""
-    from pyspark.sql import functions as sf  # noqa: PLC0415
-    from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType  # noqa: PLC0415
-
     if isinstance(kind, StructType) and isinstance(texts, StructType):
         fields = (
             _rounded(kind[one.name].dataType, one.dataType, mine.getField(one.name), text.getField(one.name))
@@ -167,11 +159,8 @@ def _rounded(kind: "DataType", texts: "DataType", mine: "Column", text: "Column"
     return sf.coalesce(found, sf.lit(False))
 
 
-def schema_of(name: str, topic: Topic) -> "StructType":
+def schema_of(name: str, topic: Topic) -> StructType:
     """The struct type of that topic's values, by its `schema`; UsageError where that is not DDL."""
-    from pyspark.errors import PySparkException  # noqa: PLC0415
-    from pyspark.sql.types import StructType  # noqa: PLC0415
-
     text = str(topic.schema)
     try:
         schema = cast("StructType", StructType.fromDDL(text))

@@ -7,7 +7,10 @@ state of a transaction in flight is one value for each, and its records need not
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from zync.config.model import Config
 from zync.debezium import completion, runs
@@ -16,9 +19,6 @@ from zync.spark.errors import message_of
 from zync.spark.expressions import expression, parse
 from zync.spark.jvm import jvm_class
 from zync.transactions.envelopes import with_body
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _MERGED_BY = {
     "count": "sum",
@@ -107,7 +107,7 @@ _RECORD = (
 """What ids and `done` see of a record."""
 
 
-def understand(spark: "SparkSession", config: Config) -> Done:
+def understand(spark: SparkSession, config: Config) -> Done:
     """`done` taken apart, once it and the config's ids can be evaluated; UsageError that says which cannot, and why."""
     record = spark.createDataFrame([], _RECORD)
     if config.transactions.preset:
@@ -144,10 +144,8 @@ def understand(spark: "SparkSession", config: Config) -> Done:
     return done
 
 
-def _check_regex(spark: "SparkSession", text: str) -> None:
+def _check_regex(spark: SparkSession, text: str) -> None:
     """UsageError where Java, by which `sync` looks, does not know what Python does, by which `sync-from` looks."""
-    from pyspark.errors import PySparkException  # noqa: PLC0415
-
     try:
         jvm_class(spark, "java.util.regex.Pattern").compile(text)
     except PySparkException as error:
@@ -157,20 +155,18 @@ def _check_regex(spark: "SparkSession", text: str) -> None:
         raise UsageError(msg) from error
 
 
-def _check_of_one(spark: "SparkSession", record: "DataFrame", text: str, where: str) -> None:
+def _check_of_one(spark: SparkSession, record: DataFrame, text: str, where: str) -> None:
     """UsageError where it is no expression over one record: where rows are filtered, no other may stand."""
     _schema(spark, text, where, lambda checked: record.where(f"{checked} IS NOT NULL"))
 
 
-def _type_of(spark: "SparkSession", record: "DataFrame", text: str, where: str) -> str:
+def _type_of(spark: SparkSession, record: DataFrame, text: str, where: str) -> str:
     schema = _schema(spark, text, where, lambda checked: record.selectExpr(f"{checked} AS it"))
     return str(schema["it"].dataType.simpleString())
 
 
-def _schema(spark: "SparkSession", text: str, where: str, use: "Callable[[str], DataFrame]") -> Any:
+def _schema(spark: SparkSession, text: str, where: str, use: Callable[[str], DataFrame]) -> Any:
     """The columns of what makes use of the expression; UsageError where it cannot be evaluated there."""
-    from pyspark.errors import PySparkException  # noqa: PLC0415
-
     checked = expression(spark, text, where)
     try:
         return use(checked).schema
@@ -179,7 +175,7 @@ def _schema(spark: "SparkSession", text: str, where: str, use: "Callable[[str], 
         raise UsageError(msg) from error
 
 
-def take_apart(spark: "SparkSession", text: str) -> Done:
+def take_apart(spark: SparkSession, text: str) -> Done:
     """The parts of a `done` condition; UsageError where it is not a boolean over aggregates of one argument."""
     where = "transactions.done"
     nodes = list(_aggregates(spark, parse(spark, text, where)))
@@ -196,7 +192,7 @@ def take_apart(spark: "SparkSession", text: str) -> Done:
     return Done(text, "".join(pieces), tuple(aggregates))
 
 
-def _aggregates(spark: "SparkSession", node: Any) -> Any:
+def _aggregates(spark: SparkSession, node: Any) -> Any:
     """The outermost aggregate functions below a parse tree's node."""
     if node.getClass().getSimpleName() == "UnresolvedFunction":
         registry = jvm_class(spark, "org.apache.spark.sql.catalyst.analysis.FunctionRegistry")

@@ -1,16 +1,13 @@
 """Debezium's envelopes as DataFrames: the expressions of `zync.debezium`, applied by Spark."""
 
-from typing import TYPE_CHECKING
+from pyspark.sql import DataFrame
 
 from zync.debezium.completion import COUNTED, ROWS_TABLE
 from zync.debezium.envelope import BODY, NUMBERED, RECORD_ID, RUN, TOTAL_ORDER
 from zync.spark.frames import select
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
-
-def with_body(records: "DataFrame") -> "DataFrame":
+def with_body(records: DataFrame) -> DataFrame:
     """The records with `body`, which all expressions here see.
 
     It is the envelope, or BEGIN or END, with or without the JSON converter's `schema` and `payload` around it.
@@ -18,7 +15,7 @@ def with_body(records: "DataFrame") -> "DataFrame":
     return select(records, "*", f"{BODY} AS body")
 
 
-def one_by_one(records: "DataFrame") -> "DataFrame":
+def one_by_one(records: DataFrame) -> DataFrame:
     """The records: rows with what tells one from others and from what was sent again of it, ENDs with what they say."""
     own = {
         "run": RUN,

@@ -1,11 +1,10 @@
 """Stage gather: earlier records of transactions that were in flight, read again from raw, and nothing else."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
 
 from zync.debezium.runs import has_sent_again, sent_again
 from zync.errors import ZyncError
@@ -16,10 +15,6 @@ from zync.spark.frames import beside, local, read_parquet, result_of, select
 from zync.spark.tuning import SMALL, TINY
 from zync.sql import statement
 from zync.transactions.decode import RAW_COLUMNS, Decoder
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 
 RECENT = 1_000
 """So many of the newest records are little to look for transactions in that are not whole yet."""
@@ -38,7 +33,7 @@ _MANY_ROWS = 1_000_000
 """Seqnos that no task can have a table of; and rows that take longer to read than code that skips them to compile."""
 
 
-def gather(spark: "SparkSession", raw: DeltaTable, wanted: pa.Table, decoder: Decoder) -> "DataFrame":
+def gather(spark: SparkSession, raw: DeltaTable, wanted: pa.Table, decoder: Decoder) -> DataFrame:
     """The records of the `wanted` transactions: (txn, completes_at, records as ranges).
 
     Only files that hold some of those ranges are read, however old the transactions are, and little is decoded beside
@@ -69,7 +64,7 @@ def places_in(in_flight: pa.Table) -> int:
     return _count(_flat(in_flight["records"]))
 
 
-def read_with(spark: "SparkSession", raw: DeltaTable, in_flight: pa.Table, head: int, upto: int) -> "DataFrame":
+def read_with(spark: SparkSession, raw: DeltaTable, in_flight: pa.Table, head: int, upto: int) -> DataFrame:
     """The rows of raw after seqno `head` and up to `upto`, and those in flight, whatever they belong to by now."""
     flying, new = _flat(in_flight["records"]), pa.table({"first": [head + 1], "last": [upto]})
     both = pa.concat_tables([flying, new])
@@ -84,8 +79,8 @@ def read_with(spark: "SparkSession", raw: DeltaTable, in_flight: pa.Table, head:
 
 
 def regather(
-    spark: "SparkSession", raw: DeltaTable, ranges: list[tuple[str, int, int, int]], decoder: Decoder
-) -> "DataFrame":
+    spark: SparkSession, raw: DeltaTable, ranges: list[tuple[str, int, int, int]], decoder: Decoder
+) -> DataFrame:
     """The records with seqnos in (txn, completes_at, first, last), as records of that transaction, which they complete.
 
     What is wrong with them, if anything, is in `bad`; their transaction by the present config in `own`, null where they
@@ -116,7 +111,7 @@ def _flat(records: pa.ChunkedArray) -> pa.Table:
     return pa.Table.from_struct_array(records.combine_chunks().flatten())
 
 
-def _only(spark: "SparkSession", raw: DeltaTable, ranges: pa.Table) -> "DataFrame":
+def _only(spark: SparkSession, raw: DeltaTable, ranges: pa.Table) -> DataFrame:
     """The rows of raw with those seqnos, and no others."""
     files, count = _files(raw, ranges), _count(ranges)
     few = _few(spark, raw, files, ranges)
@@ -132,7 +127,7 @@ def _only(spark: "SparkSession", raw: DeltaTable, ranges: pa.Table) -> "DataFram
     return rows.join(wanted, "seqno", "left_semi").where(_FIRST)
 
 
-def _few(spark: "SparkSession", raw: DeltaTable, files: list[DataFile], ranges: pa.Table) -> "DataFrame | None":
+def _few(spark: SparkSession, raw: DeltaTable, files: list[DataFile], ranges: pa.Table) -> DataFrame | None:
     """What `_only` says, of those `files`, read by this process: sooner than Spark has planned to; None if it is much.
 
     ZyncError names a file that cannot be read.
@@ -155,7 +150,7 @@ def _few(spark: "SparkSession", raw: DeltaTable, files: list[DataFile], ranges: 
     return local(spark, rows.to_table(filter=pc.field("seqno").isin(pa.array(seqnos))), RAW_COLUMNS).coalesce(1)
 
 
-def _seqnos(spark: "SparkSession", ranges: pa.Table) -> "DataFrame":
+def _seqnos(spark: SparkSession, ranges: pa.Table) -> DataFrame:
     return select(local(spark, ranges, "first bigint, last bigint"), "explode(sequence(first, last)) AS seqno")
 
 

@@ -1,22 +1,15 @@
 """What the driver must know of a sync's records once each has its fate: counts, and what is looked at by itself."""
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
 
 from zync.config.model import Config
 from zync.spark.frames import result_of
 from zync.sql import statement
 from zync.staging.set_aside import REVISITS, Ranges
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 
 _LISTED = "fate IN ('decision', 'void') OR carried OR bad IS NOT NULL OR torn"
 """What sql/judge/lists.sql looks at, one by one; in the order of commit also what completes."""
@@ -92,7 +85,7 @@ class Summary:
         return [one.settles for one in self.decisions if one.acts and one.settles and one.action in ("discard", "drop")]
 
 
-def summarize(spark: "SparkSession", rows: "DataFrame", config: Config, *, one_task: bool) -> tuple[Summary, int]:
+def summarize(spark: SparkSession, rows: DataFrame, config: Config, *, one_task: bool) -> tuple[Summary, int]:
     """The summary of records with their fates (sql/judge/judge.sql), and how many are to be assembled once more.
 
     `one_task`: they are so few that to ask once is quicker than to ask for what is seldom there only when it is.
@@ -126,7 +119,7 @@ def summarize(spark: "SparkSession", rows: "DataFrame", config: Config, *, one_t
     ), row["again"]
 
 
-def _only_row(frame: "DataFrame") -> dict[str, Any]:
+def _only_row(frame: DataFrame) -> dict[str, Any]:
     (row,) = frame.collect()
     return row.asDict(recursive=True)
 

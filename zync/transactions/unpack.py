@@ -1,7 +1,11 @@
 """What the bytes of keys and values are, by topic: text that is JSON, or what another format makes of them."""
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, cast
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.pandas.functions import arrow_udf
 
 from zync.config.model import Config
 from zync.config.topics import by_topic, claimed_by
@@ -12,9 +16,6 @@ from zync.formats.wire_format import KINDS, Framed, body, is_framed, schema_id, 
 from zync.spark.frames import select
 from zync.sql import literal
 from zync.text import byte_size
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 Part = Literal["key", "value"]
 
@@ -31,15 +32,13 @@ class _Decoding:
     fault: str = "CAST(NULL AS STRING)"
 
 
-def unpack(spark: "SparkSession", rows: "DataFrame", config: Config) -> "DataFrame":
+def unpack(spark: SparkSession, rows: DataFrame, config: Config) -> DataFrame:
     """The rows of raw with what their topics' formats make of `key` and `value`.
 
     For each of the two, columns `…_text` (text that is yet to be parsed as JSON; null where another format decodes),
     `…_found` (VARIANT: what another format decoded) and `…_fault` (why it cannot be decoded). ZyncError where the
     schema registry does not answer.
     """
-    from pyspark.sql import functions as sf  # noqa: PLC0415
-
     rows = select(rows, "*", "kafka.topic AS topic", "value AS unpacked")
     packed = [topic for topic, one in config.topics.items() if one.compression == "gzip"]
     if packed:
@@ -50,7 +49,7 @@ def unpack(spark: "SparkSession", rows: "DataFrame", config: Config) -> "DataFra
     return _decoded(spark, _decoded(spark, rows, config, "key", "key"), config, "value", "unpacked")
 
 
-def _decoded(spark: "SparkSession", rows: "DataFrame", config: Config, part: Part, column: str) -> "DataFrame":
+def _decoded(spark: SparkSession, rows: DataFrame, config: Config, part: Part, column: str) -> DataFrame:
     """The rows with the columns of `part`, whose bytes are in `column`."""
     columns, decodings = rows.columns, dict[str, _Decoding]()
     framed: dict[str, list[str]] = {}
@@ -131,10 +130,8 @@ def _framed(registered: Framed, kind: str, part: Part, column: str) -> _Decoding
     return _Decoding(text=f"CASE WHEN {is_framed(column)} THEN CAST({body(column)} AS STRING) END", fault=fault)
 
 
-def _connect(rows: "DataFrame", schemas: Connect, part: Part) -> "tuple[DataFrame, _Decoding]":
+def _connect(rows: DataFrame, schemas: Connect, part: Part) -> tuple[DataFrame, _Decoding]:
     """The rows with what their column `connect_text` means by the schemas in it, and how to decode by that."""
-    from pyspark.sql import functions as sf  # noqa: PLC0415
-
     rows = rows.withColumn("connect_schema", sf.expr(schemas.schema_of("connect_text")))
     rows = rows.withColumn("connect_rest", sf.expr(without_schema("connect_text", "connect_schema")))
     payload = "try_variant_get(try_parse_json(connect_rest), '$.payload', 'variant')"
@@ -158,12 +155,11 @@ def _connect(rows: "DataFrame", schemas: Connect, part: Part) -> "tuple[DataFram
     return rows.withColumn("connect_found", found), decoding
 
 
-def _gunzip(column: "Column") -> "Column":
+def _gunzip(column: Column) -> Column:
     """What was compressed by gzip; null for what was not, or would be too large. In Python: Spark has no way."""
     import zlib  # noqa: PLC0415
 
     import pyarrow as pa  # noqa: PLC0415
-    from pyspark.sql.pandas.functions import arrow_udf  # noqa: PLC0415
 
     most, of_gzip = _UNPACKED_MOST, 16 + zlib.MAX_WBITS
 

@@ -10,6 +10,8 @@ from deltalake import DeltaTable
 
 from zync.config.model import Config, DeliveredFormat
 from zync.errors import UsageError, ZyncError
+from zync.formats.encode.avro import avro
+from zync.formats.encode.json_schema import json_schema
 from zync.formats.encode.values import Kind
 from zync.formats.registry import Schema, registry
 from zync.staging.outputs import columns_of
@@ -107,14 +109,11 @@ def in_format(
     """
     name, within = full_name(topic, part), f"topic {topic}"
     if format_ == "avro":
-        from zync.formats.encode.avro import avro  # noqa: PLC0415 - each for those who need it
-
         return "AVRO", *avro(kind, name, within)
     if format_ == "protobuf":
-        from zync.formats.encode.protobuf import protobuf  # noqa: PLC0415
+        from zync.formats.encode.protobuf import protobuf  # noqa: PLC0415 - an extra
 
         return "PROTOBUF", *protobuf(kind, name, within, earlier)
-    from zync.formats.encode.json_schema import json_schema  # noqa: PLC0415
 
     return "JSON", *json_schema(kind, name, within)
 

@@ -1,8 +1,11 @@
 """What a table's rows become when more of its output topic arrive: upsert, append, history."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import expr
+from pyspark.sql.types import StructType
 
 from zync.debezium import toast
 from zync.deliver.tables import pruning
@@ -13,13 +16,10 @@ from zync.lake.files import data_files
 from zync.lake.table import open_table
 from zync.rules.run import JSON_OPTIONS
 from zync.spark.errors import message_of, spark_errors
-from zync.spark.frames import Keeper, local, read_parquet, result_of, select
+from zync.spark.frames import Keeper, local, read_parquet, result_of, select, spark_schema
 from zync.sql import aliased, literal, name, options, statement
 from zync.staging.outputs import first_place
-from zync.staging.table import spark_schema
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from zync.staging.table import STAGING_SCHEMA
 
 _FROM_JSON = {**JSON_OPTIONS, "mode": "FAILFAST"}
 _TOMBSTONE = "key STRING, place STRUCT<position: BIGINT, seqno: BIGINT>"
@@ -34,20 +34,20 @@ class ConflictError(ZyncError):
 
 
 def deliver(  # noqa: PLR0913 - each is a thing known by now
-    spark: "SparkSession", target: Target, staging: DeltaTable, after: int, upto: int, *, debezium: bool
+    spark: SparkSession, target: Target, staging: DeltaTable, after: int, upto: int, *, debezium: bool
 ) -> int:
     """Brings staging's rows of the syncs after the one up to the other into the table. How many there were.
 
     `debezium`: rows come by its preset: positions are the source's, and values may be left out that had not changed.
     Raises ConflictError where somebody else was faster, and ZyncError where it cannot be done.
     """
-    from pyspark.sql.types import StructType  # noqa: PLC0415
-
     files = data_files(staging, "sync", above=after, upto=upto)
     mine = f"kind = 'output' AND kafka.topic = {literal(target.topic)}"
     if any(one.lowest <= after or one.highest > upto for one in files):
         mine += f" AND sync > {after} AND sync <= {upto}"  # numbers are compiled in, anew in each batch
-    read_parquet(spark, [one.uri for one in files], spark_schema()).where(mine).createOrReplaceTempView("staged")
+    read_parquet(spark, [one.uri for one in files], spark_schema(STAGING_SCHEMA)).where(mine).createOrReplaceTempView(
+        "staged"
+    )
     key = StructType([target.columns[one] for one in target.key]).toDDL() or "none INT"
     types = {"key_type": literal(key), "value_type": literal(target.columns.toDDL()), "options": options(_FROM_JSON)}
     writer = Writer(spark, target, str(staging.metadata().id), upto)
@@ -94,7 +94,7 @@ class _Apply:
         self.columns = self.target.columns.names
         self.may_be_left_out = toast.may_be_left_out(self.target.columns, self.target.key) if debezium else {}
 
-    def kept(self) -> "tuple[DataFrame, int]":
+    def kept(self) -> tuple[DataFrame, int]:
         """What arrived, kept for several uses, and how much it is."""
         arrived = self.keeper.keep(self.spark.table("arrived").drop("value"))
         arrived.createOrReplaceTempView("arrived")
@@ -129,7 +129,7 @@ class _Apply:
         """An aggregate: whether any row has a column that was left out."""
         return f"coalesce(bool_or({' OR '.join(self.may_be_left_out.values()) or 'false'}), false)"
 
-    def remember_deleted(self, rows: "DataFrame") -> None:
+    def remember_deleted(self, rows: DataFrame) -> None:
         """Puts on record what is deleted in `rows`, so that what is older does not bring it back."""
         gone = select(rows.where("deleted"), "key", "struct(place.position, place.seqno) AS place")
         self.writer.append(gone, str(self.target.deleted))
@@ -171,8 +171,6 @@ class _Apply:
 
     def history(self) -> int:
         """All versions of a key, one a transaction, each with where it begins and where the next one does."""
-        from pyspark.sql.functions import expr  # noqa: PLC0415
-
         self.bind_tombstones()
         arrived, count = self.kept()
         deleted, some, *ends = self.ends("arrived", "count_if(deleted)", self.some_left_out)
@@ -210,7 +208,7 @@ class _Apply:
         """`may_be_left_out`, if the table has a column that says which are, or gets it as `some` are now; or none."""
         return self.may_be_left_out if self.may_be_left_out and self.writer.notes_left_out(some=some) else {}
 
-    def bind_kept(self, arrived: "DataFrame", ends: list[Any], columns: list[str]) -> None:
+    def bind_kept(self, arrived: DataFrame, ends: list[Any], columns: list[str]) -> None:
         """The table's rows of the keys that arrived, which have those `ends`, as the view `kept`."""
         keys = select(arrived, *aliased({one: self.value(one) for one in self.target.key})).distinct()
         kept = local(
@@ -226,7 +224,7 @@ class _Apply:
         kept.select(*map(name, columns)).createOrReplaceTempView("kept")
 
     def merge(
-        self, how: str, changes: "DataFrame", ends: list[Any], columns: list[str], updates: dict[str, str], **slots: str
+        self, how: str, changes: DataFrame, ends: list[Any], columns: list[str], updates: dict[str, str], **slots: str
     ) -> None:
         """Merges `changes`, whose keys have those `ends`, into the table, by `sql/tables/<how>.sql`."""
         changes.createOrReplaceTempView("changes")
@@ -244,6 +242,6 @@ class _Apply:
         )
 
     def ends(self, view: str, *more: str) -> list[Any]:
-        """Of the rows in that view: `more`, and the ends of their keys (zync.deliver.key_range)."""
+        """Of the rows in that view: `more`, and the ends of their keys (zync.deliver.tables.pruning)."""
         asked = pruning.ends(self.target, self.value)
         return list(select(self.spark.table(view), *more, *asked).collect()[0])

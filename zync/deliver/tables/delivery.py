@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
 from zync.config.model import Config
 from zync.deliver.tables import snapshots
@@ -31,8 +32,6 @@ from zync.staging.table import SYNC, existing_staging, open_staging
 from zync.transactions.done import understand
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from zync.deliver.metrics import DeliveryMetrics
 
 log = logging.getLogger(__name__)
@@ -56,7 +55,7 @@ class Batch:
 
 
 def sync_to_tables(  # noqa: PLR0913 - each is a thing that it needs
-    spark: "SparkSession",
+    spark: SparkSession,
     config: Config,
     staging: str,
     folder: str,
@@ -144,7 +143,7 @@ def _looked_after(found: dict[str, Target], folder: str, newest: Snapshot) -> Sn
 
 
 def _batch(  # noqa: PLR0913
-    spark: "SparkSession",
+    spark: SparkSession,
     config: Config,
     staging: DeltaTable,
     found: list[Target],

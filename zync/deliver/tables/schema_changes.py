@@ -2,15 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructField, StructType
 
 from zync.debezium import toast
 from zync.deliver.tables.target import OWN, PLACE, Target, check_columns
 from zync.errors import UsageError
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import DataType, StructField, StructType
-
 
 _MADE_SO = (
     "Where one has: `zync replay raw --into staging2` makes a staging by the rules of now; take the folder of the "
@@ -24,8 +22,6 @@ def as_made(target: Target, syncs: Mapping[int, Mapping[str, Any]]) -> Target:
     `syncs`: what each has on record of its columns (`zync.staging.outputs`). UsageError where a sync made a column of
     a type that the rules' does not hold: its values would be rounded, or cut, in silence.
     """
-    from pyspark.sql.types import StructType  # noqa: PLC0415
-
     fields = {one.name.lower(): one for one in target.columns.fields}
     seen: dict[str, Any] = {}
     for sync, topics in sorted(syncs.items()):
@@ -52,7 +48,7 @@ def as_made(target: Target, syncs: Mapping[int, Mapping[str, Any]]) -> Target:
     return found
 
 
-def changes(target: Target, there: "StructType") -> "tuple[dict[str, DataType], list[StructField], list[str]]":
+def changes(target: Target, there: StructType) -> tuple[dict[str, DataType], list[StructField], list[str]]:
     """What has to become of a table that has the columns `there`, for the rules: (wider types, new columns, dropped).
 
     UsageError where a column is of another type otherwise, or a change is unwanted.
@@ -99,21 +95,20 @@ _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 _EXACT_IN_DOUBLE = ("byte", "short", "integer")
 
 
-def is_wider(to: "DataType", was: "DataType", *, is_key: bool) -> bool:
+def is_wider(to: DataType, was: DataType, *, is_key: bool) -> bool:
     """Whether all values of type `was`, and how they are written, are the same in the type `to`, but for zeros.
 
     So not float to double: 0.1 becomes 0.10000000149. Structs may have more fields. A key's text has to be the same to
     the letter, for it is what deleted rows are remembered by: no decimal of more decimals.
     """
-    from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType  # noqa: PLC0415
 
-    def digits(kind: "DataType") -> tuple[int, int] | None:
+    def digits(kind: DataType) -> tuple[int, int] | None:
         """How many before and after the point."""
         if isinstance(kind, DecimalType):
             return kind.precision - kind.scale, kind.scale
         return (_DIGITS[kind.typeName()], 0) if kind.typeName() in _DIGITS else None
 
-    def holds(to: "DataType", was: "DataType") -> bool:
+    def holds(to: DataType, was: DataType) -> bool:
         return to == was or is_wider(to, was, is_key=False)
 
     if isinstance(to, StructType) and isinstance(was, StructType):

@@ -3,9 +3,11 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from deltalake import DeltaTable
+from pyspark.sql import DataFrame
+from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 
 from zync.config.model import DeliveredTable, OutputRule
 from zync.debezium import toast
@@ -13,10 +15,6 @@ from zync.errors import UsageError, ZyncError
 from zync.lake.paths import locate
 from zync.lake.table import app_transactions, open_table
 from zync.rules.schema import columns_by_topic
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
 APP = "zync/delivered/"
 PLACE = ("_position", "_seqno")
@@ -52,7 +50,7 @@ class Target:
 
     topic: str
     location: str
-    columns: "StructType"
+    columns: StructType
     key: tuple[str, ...]
     said: DeliveredTable
 
@@ -83,7 +81,7 @@ class Target:
 
 
 def targets(
-    made: "list[tuple[OutputRule, DataFrame]]", said: Mapping[str, DeliveredTable], folder: str
+    made: list[tuple[OutputRule, DataFrame]], said: Mapping[str, DeliveredTable], folder: str
 ) -> dict[str, Target]:
     """The tables of all output topics, by what their rules make. UsageError where rules of a topic do not agree."""
     columns = columns_by_topic(made)
@@ -108,8 +106,6 @@ def targets(
 
 def check_columns(target: Target, of: str) -> None:
     """UsageError where columns are not such as a table of that kind can have."""
-    from pyspark.sql.types import ArrayType, MapType, VariantType  # noqa: PLC0415
-
     taken = {*PLACE, DELETED, toast.COLUMN, *OWN.get(target.apply, ())}
     for one in target.columns:
         if one.name.lower() in {*taken, toast.MISSING} or one.name.lower().startswith(toast.KNOWN):

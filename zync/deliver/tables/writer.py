@@ -4,9 +4,11 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from zync.debezium import toast
 from zync.deliver.tables.schema_changes import changes
@@ -14,11 +16,6 @@ from zync.deliver.tables.target import APP, CLUSTERED_BY, Target
 from zync.lake.table import ensure_table, open_table
 from zync.rules.run import JSON_OPTIONS
 from zync.sql import literal, name
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType
-
 
 MANY = 64
 """Small files of a table that are left as they are."""
@@ -31,7 +28,7 @@ _SMALL, _LARGE = 16 << 20, 128 << 20
 class Writer:
     """Writes to the table of `target` what the staging of that table id has up to the sync `upto`."""
 
-    spark: "SparkSession"
+    spark: SparkSession
     target: Target
     staging: str
     upto: int
@@ -42,8 +39,6 @@ class Writer:
         A wider type rewrites the table, in a commit of its own: Delta can widen in place, but then not all can read it.
         UsageError where a type is another one otherwise, or a change is unwanted.
         """
-        from pyspark.sql.types import StructType  # noqa: PLC0415
-
         target = self.target
         self._complete()
         rows = self.spark.read.format("delta").load(target.location)
@@ -54,7 +49,7 @@ class Writer:
             self._alter(f"ADD COLUMNS ({StructType(more).toDDL()})")
         return dropped
 
-    def _rewrite(self, rows: "DataFrame") -> None:
+    def _rewrite(self, rows: DataFrame) -> None:
         """Puts `rows`, of other types, in place of those that the table has: one commit, which keeps Delta's txn."""
         rows.createOrReplaceTempView("rewritten")
         with self._tagged():  # a DataFrame's overwrite would lose the clustering
@@ -92,7 +87,7 @@ class Writer:
         if self.target.deleted:
             ensure_table(self.target.deleted, _TOMBSTONES, "zync: what was deleted, and where in the source's order")
 
-    def fill(self, rows: "DataFrame") -> None:
+    def fill(self, rows: DataFrame) -> None:
         """The first rows of a table, which is made if it is not there."""
         self._ensure_deleted()
         if open_table(self.target.location) is None:
@@ -101,7 +96,7 @@ class Writer:
                 self.spark.sql(f"CREATE TABLE {table}")
         self.append(rows, self.target.location)
 
-    def append(self, rows: "DataFrame", location: str) -> None:
+    def append(self, rows: DataFrame, location: str) -> None:
         """Adds rows to the table there, as this sync's; nothing, if it has them."""
         options = {"txnAppId": APP + self.staging, "txnVersion": str(self.upto), "userMetadata": self._tag}
         rows.write.format("delta").options(**options).mode("append").save(location)
@@ -152,11 +147,8 @@ class Writer:
                 self.spark.conf.unset(key)
 
 
-def _as(column: "Column", kind: "DataType") -> "Column":
+def _as(column: Column, kind: DataType) -> Column:
     """The column's values in a wider type: of nested ones as they were read from JSON, as a cast adds no fields."""
-    from pyspark.sql import functions as sf  # noqa: PLC0415
-    from pyspark.sql.types import ArrayType, MapType, StructType  # noqa: PLC0415
-
     if isinstance(kind, StructType | ArrayType | MapType):
         return sf.from_json(sf.to_json(column, JSON_OPTIONS), kind.json(), JSON_OPTIONS)
     return column.cast(kind)

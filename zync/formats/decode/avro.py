@@ -4,7 +4,14 @@ import json
 from functools import reduce
 from operator import and_
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType, StructType, TimeType
 
 from zync.errors import UsageError, ZyncError
 from zync.formats.registry import Schema
@@ -12,10 +19,6 @@ from zync.spark.errors import message_of
 from zync.spark.expressions import try_eval
 from zync.spark.frames import with_leaves
 from zync.spark.jvm import jvm_class
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
-    from pyspark.sql.types import DataType
 
 _DIGITS = 38
 _HOLDS_TYPES = ("type", "fields", "items", "values")
@@ -33,7 +36,7 @@ _OF_AVRO = ("org.apache.avro.", "org.apache.spark.sql.avro.")
 """Where errors about a schema come from; others are of the surroundings."""
 
 
-def avro_of_file(spark: "SparkSession", column: str, path: Path) -> "Column":
+def avro_of_file(spark: SparkSession, column: str, path: Path) -> Column:
     """As `avro`, by the schema in that file."""
     try:
         return avro(spark, column, Schema("AVRO", path.read_text(encoding="utf-8")))
@@ -59,11 +62,8 @@ def _as_spark_has_it(schema: Any) -> Any:
     return {key: _as_spark_has_it(its) if key in _HOLDS_TYPES else its for key, its in schema.items()}
 
 
-def _is_utf8(value: "Column", kind: "DataType") -> "Column":
+def _is_utf8(value: Column, kind: DataType) -> Column:
     """Whether all text in it is: VARIANT has text of letters, and what is none would become others."""
-    from pyspark.sql import functions as sf  # noqa: PLC0415
-    from pyspark.sql.types import ArrayType, MapType, StringType, StructType  # noqa: PLC0415
-
     if isinstance(kind, StringType):
         found = sf.is_valid_utf8(value)
     elif isinstance(kind, StructType):
@@ -78,18 +78,13 @@ def _is_utf8(value: "Column", kind: "DataType") -> "Column":
     return sf.coalesce(found, sf.lit(True))
 
 
-def avro(spark: "SparkSession", data: str, schema: Schema) -> "Column":
+def avro(spark: SparkSession, data: str, schema: Schema) -> Column:
     """What Avro bytes mean: a struct whose `v` is that, as VARIANT; null where they are not as the schema says.
 
     UsageError where the schema cannot be used.
     """
-    from py4j.protocol import Py4JJavaError  # noqa: PLC0415
-    from pyspark.errors import AnalysisException  # noqa: PLC0415
-    from pyspark.sql import functions as sf  # noqa: PLC0415
-    from pyspark.sql.avro.functions import from_avro  # noqa: PLC0415
-    from pyspark.sql.types import ArrayType, MapType, NullType, StringType, StructType, TimeType  # noqa: PLC0415
 
-    def in_variant(leaf: "DataType") -> "DataType":
+    def in_variant(leaf: DataType) -> DataType:
         return StringType() if isinstance(leaf, TimeType | NullType) else leaf
 
     try:
@@ -107,7 +102,7 @@ def avro(spark: "SparkSession", data: str, schema: Schema) -> "Column":
         decoded = decoded.cast(with_leaves(kind, in_variant))
         nested = isinstance(inner, StructType | ArrayType | MapType)
 
-        def meant(one: "Column") -> "Column":
+        def meant(one: Column) -> Column:
             value = sf.to_variant_object(one["v"]) if nested else one["v"].cast("variant")
             found = sf.struct(sf.coalesce(value, sf.parse_json(sf.lit("null"))).alias("v"))
             return sf.when(_is_utf8(one["v"], inner) & (one["behind"] == sf.lit(_END)), found)

@@ -7,15 +7,17 @@ org.apache.kafka.connect.data, and Debezium's dates and times (io.debezium.time)
 import json
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 
 from zync.errors import DataError, UsageError, ZyncError
 from zync.spark.errors import message_of
 from zync.spark.expressions import try_eval
 from zync.sql import literal, name
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 _SCALARS = {
     "boolean": "BOOLEAN",
@@ -55,7 +57,7 @@ _SCHEMAS_MOST = 1_000
 class Connect:
     """What some rows' schemas make of them: a column by the text of the schema; or why it makes nothing."""
 
-    columns: "dict[str, Column]" = field(default_factory=dict)
+    columns: dict[str, Column] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
 
     def schema_of(self, text: str) -> str:
@@ -78,7 +80,7 @@ def without_schema(text: str, schema: str) -> str:
     return f"CASE WHEN {begins} THEN {literal(_BEFORE + '{}')} || {rest} ELSE {text} END"
 
 
-def understand(spark: "SparkSession", rows: "DataFrame", text: str, rest: str) -> Connect:
+def understand(spark: SparkSession, rows: DataFrame, text: str, rest: str) -> Connect:
     """The schemas of those rows, whose values are in the column `text`; decoded from `rest` (see `without_schema`)."""
     found = Connect()
     there = [row[0] for row in rows.selectExpr(schema_of(text)).distinct().limit(_SCHEMAS_MOST + 1).collect()]
@@ -106,12 +108,8 @@ def _read(schema: str) -> Any:
     return json.loads(schema, object_pairs_hook=once)
 
 
-def _column(spark: "SparkSession", schema: Any, text: str) -> "Column":
+def _column(spark: SparkSession, schema: Any, text: str) -> Column:
     """A struct whose `v` is what the payload means, as VARIANT; null where it is not as the schema says."""
-    from pyspark.errors import AnalysisException  # noqa: PLC0415
-    from pyspark.sql import functions as sf  # noqa: PLC0415
-    from pyspark.sql.types import ArrayType, MapType, StructType, VariantType  # noqa: PLC0415
-
     kind = f"payload {_kind(schema)}"
     meant = _meant(schema, f"from_json({text}, {literal(kind)}, map('mode', 'FAILFAST')).payload", count())
     try:

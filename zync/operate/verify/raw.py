@@ -8,7 +8,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from zync.config.model import RESERVED_TOPIC, Config
-from zync.kafka.partition import Source
+from zync.kafka.admin import Brokers
+from zync.kafka.partition import Source, made_anew
 from zync.lake.files import data_files
 from zync.operate.verify.claim import Claim, files_of, read_file, sound
 from zync.raw.table import RAW_SCHEMA, Positions, first_seqno, positions, stored_id
@@ -86,9 +87,6 @@ def _by_partition(places: Any, seqnos: Any) -> Iterator[tuple[Source, Any, Any]]
 
 def against_kafka(table: DeltaTable, config: Config) -> Claim:
     """Whether the brokers of the config have what raw says it has read and will read next."""
-    from zync.kafka.admin import Brokers  # noqa: PLC0415 - only where a broker is asked
-    from zync.kafka.partition import made_anew  # noqa: PLC0415
-
     brokers = Brokers(config.kafka)
     there = brokers.topics()
     stored = positions(table).next
