@@ -1,1 +1,149 @@
-"""zync lands the transactions of Kafka topics in a lake whole, exactly once."""
+"""zync lands the transactions of Kafka topics in a lake whole, exactly once.
+
+All that the commands do can be done from Python. A sync of raw into staging, with what `zync.yaml` says:
+
+    from pathlib import Path
+    import zync
+
+    config = zync.load_config(Path("zync.yaml"))
+    outcome = zync.sync_once(config, "lake/raw", "lake/staging")
+    print(outcome.transactions, outcome.in_flight)
+
+Names are loaded when they are first used, so that `import zync` costs nothing. In `spark-submit` or a notebook the
+Spark application that runs is used.
+"""
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from zync.config.model import Config
+    from zync.deliver.kafka.delivery import Delivered, Delivery, sync_to_kafka
+    from zync.deliver.tables.delivery import Batch, sync_to_tables
+    from zync.deliver.tables.snapshots import Snapshot
+    from zync.errors import CommitUnknownError, DataError, GapError, OwnedError, UsageError, ZyncError
+    from zync.ingest.consume import Ingest, sync_from_kafka
+    from zync.ingest.outcome import Ingested
+    from zync.ingest.start_position import Begin
+    from zync.operate.cat import cat
+    from zync.operate.decide import decide, undecided
+    from zync.operate.diff import diff
+    from zync.operate.explain import explain
+    from zync.operate.maintain import maintain
+    from zync.operate.query import query, query_tables
+    from zync.operate.replay import replay
+    from zync.operate.status import status
+    from zync.operate.txn import transactions
+    from zync.operate.txn_show import show
+    from zync.operate.verify import verify
+    from zync.project.load import load as load_config
+    from zync.raw.append import Appended
+    from zync.raw.jsonl import load as load_jsonl
+    from zync.spark.session import session as spark_session
+    from zync.sync.outcome import Outcome
+    from zync.sync.syncer import Syncer, follow, sync_once
+
+__all__ = [
+    "Appended",
+    "Batch",
+    "Begin",
+    "cat",
+    "CommitUnknownError",
+    "Config",
+    "DataError",
+    "decide",
+    "Delivered",
+    "Delivery",
+    "diff",
+    "explain",
+    "follow",
+    "GapError",
+    "Ingest",
+    "Ingested",
+    "load_config",
+    "load_jsonl",
+    "maintain",
+    "Outcome",
+    "OwnedError",
+    "query",
+    "query_tables",
+    "replay",
+    "show",
+    "Snapshot",
+    "spark_session",
+    "status",
+    "sync_from_kafka",
+    "sync_once",
+    "sync_to_kafka",
+    "sync_to_tables",
+    "Syncer",
+    "transactions",
+    "undecided",
+    "UsageError",
+    "verify",
+    "ZyncError",
+    "__version__",
+]
+
+_EXPORTS = {
+    "Config": "zync.config.model",
+    "load_config": "zync.project.load:load",
+    "spark_session": "zync.spark.session:session",
+    # Kafka, or files, to raw
+    "Ingest": "zync.ingest.consume",
+    "Ingested": "zync.ingest.outcome",
+    "Begin": "zync.ingest.start_position",
+    "sync_from_kafka": "zync.ingest.consume",
+    "Appended": "zync.raw.append",
+    "load_jsonl": "zync.raw.jsonl:load",
+    # raw to staging
+    "Outcome": "zync.sync.outcome",
+    "Syncer": "zync.sync.syncer",
+    "follow": "zync.sync.syncer",
+    "sync_once": "zync.sync.syncer",
+    # staging to Kafka and tables
+    "Delivered": "zync.deliver.kafka.delivery",
+    "Delivery": "zync.deliver.kafka.delivery",
+    "sync_to_kafka": "zync.deliver.kafka.delivery",
+    "Batch": "zync.deliver.tables.delivery",
+    "Snapshot": "zync.deliver.tables.snapshots",
+    "sync_to_tables": "zync.deliver.tables.delivery",
+    # operators
+    "cat": "zync.operate.cat",
+    "decide": "zync.operate.decide",
+    "diff": "zync.operate.diff",
+    "explain": "zync.operate.explain",
+    "maintain": "zync.operate.maintain",
+    "query": "zync.operate.query",
+    "query_tables": "zync.operate.query",
+    "replay": "zync.operate.replay",
+    "show": "zync.operate.txn_show",
+    "status": "zync.operate.status",
+    "transactions": "zync.operate.txn",
+    "undecided": "zync.operate.decide",
+    "verify": "zync.operate.verify",
+    # errors
+    "CommitUnknownError": "zync.errors",
+    "DataError": "zync.errors",
+    "GapError": "zync.errors",
+    "OwnedError": "zync.errors",
+    "UsageError": "zync.errors",
+    "ZyncError": "zync.errors",
+}
+"""Where each public name is: `module`, or `module:name` where it has another name there."""
+
+
+def __getattr__(name: str) -> Any:
+    """Loads a public name when it is first used (PEP 562)."""
+    if name == "__version__":
+        return version("zync")
+    if name not in _EXPORTS:
+        msg = f"module 'zync' has no attribute {name!r}"
+        raise AttributeError(msg)
+    module, _, attribute = _EXPORTS[name].partition(":")
+    return getattr(import_module(module), attribute or name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
