@@ -19,8 +19,10 @@ of two is gathered, and another copied, buffered and compressed by the writer.
 _FETCH_LEAST = 1_000_000
 """What librdkafka wants to be allowed to fetch, in bytes; a larger message comes all the same, alone."""
 
-
-_FETCH_MOST = 2_000_000_000
+_SHARE_MOST = 500_000_000
+"""The largest share, in bytes, whatever the memory: a batch gathers two, a call may add one, and three are below
+`zync.raw.batch.MOST_BYTES`.
+"""
 
 
 def limit(text: str) -> int:
@@ -34,12 +36,12 @@ def limit(text: str) -> int:
 
 def share(max_memory: int) -> int:
     """The bytes of keys and values that one call may take and that may be fetched ahead, half of what a batch may."""
-    return (max_memory - _BASE) // _PARTS
+    return min((max_memory - _BASE) // _PARTS, _SHARE_MOST)
 
 
 def properties(share: int) -> dict[str, str]:
     """What librdkafka is to be told for that."""
     return {
-        "queued.max.messages.kbytes": str(min(share, _FETCH_MOST) // 1000),
-        "fetch.max.bytes": str(min(max(share, _FETCH_LEAST), _FETCH_MOST)),
+        "queued.max.messages.kbytes": str(share // 1000),
+        "fetch.max.bytes": str(max(share, _FETCH_LEAST)),
     }

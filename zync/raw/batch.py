@@ -30,6 +30,12 @@ RECORD_SCHEMA = pa.schema(
 )
 """A record as it came: raw's columns without `seqno` and `ingested`, which the commit gives."""
 
+MOST_BYTES = 2**31 - 1
+"""The bytes of keys, or of values, that a batch may have: as many as an Arrow `binary` column holds in one chunk.
+
+delta-rs writes several chunks in any order, and then seqnos would not rise within a file.
+"""
+
 
 @dataclass
 class Slice:

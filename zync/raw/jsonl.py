@@ -20,8 +20,9 @@ from zync.errors import UsageError
 from zync.kafka.partition import Source
 from zync.lake.types import YEAR_10000
 from zync.raw.append import Appended, Appender
-from zync.raw.batch import RECORD_SCHEMA, Batch, Slice
+from zync.raw.batch import MOST_BYTES, RECORD_SCHEMA, Batch, Slice
 from zync.raw.table import ensure_raw, next_seqno, stored_position
+from zync.text import byte_size
 
 _FIELDS = {"topic", "partition", "offset", "timestamp", "key", "value", "headers", "seqno", "kafka"}
 _OF_RAW = {"ingested"}
@@ -57,9 +58,23 @@ def load(location: str, files: Iterable[str]) -> Appended:
         UsageError: a line is not a record, its offset is below the partition's next, or its seqno is not
             the next one; the message names file:line, and nothing was written.
     """
-    lines = [line for name in files for line in _read(name)]
+    lines = list(_within_a_batch(line for name in files for line in _read(name)))
     ensure_raw(location)
     return Appender(location).append_planned(lambda table: as_batch(lines, table))
+
+
+def _within_a_batch(lines: Iterable[Line]) -> Iterator[Line]:
+    """The lines; UsageError, naming file:line, at the first with which they are too many for one batch."""
+    keys = values = 0
+    for line in lines:
+        keys, values = keys + len(line.key or b""), values + len(line.value or b"")
+        if max(keys, values) > MOST_BYTES:
+            msg = (
+                f"{line.where}: up to here there are more than {byte_size(MOST_BYTES)} of keys or values, which no "
+                "commit can hold: load the files in several calls, and split a larger one. Nothing was loaded"
+            )
+            raise UsageError(msg)
+        yield line
 
 
 def as_batch(lines: list[Line], table: DeltaTable) -> Batch:
