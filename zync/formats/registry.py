@@ -22,10 +22,18 @@ _NOT_FOUND = (40401, 40402, 40403)
 """The registry's codes for a subject, version or schema that it does not have."""
 _REFUSED = (400, 409, 422)
 """What HTTP calls a schema that does not go with those before it, or is none."""
+_OVERLOADED = (429, 502, 503, 504)
+"""HTTP answers of a registry, or of a proxy before it, that may be another one a moment later."""
+_RETRY_AFTER = (0.1, 0.3, 0.9)
+"""Seconds to wait before each further attempt. All attempts together take no longer than the config's timeout."""
 
 
 class _RefusedError(ZyncError):
     """The registry does not want what it was given, and says why."""
+
+
+class _PassingError(ZyncError):
+    """No answer came, or one that may be another a moment later."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +124,23 @@ class Registry:
         raise ZyncError(msg)
 
     def _call(self, path: str, body: dict[str, Any] | None = None) -> Any:
-        """The answer to a GET, or to a POST of `body`; None where it is that there is no such thing."""
+        """Returns the answer to a GET, or to a POST of `body`; None where it is that there is no such thing.
+
+        Asks again where a connection was reset or the registry is overloaded. (To register a schema twice is to
+        register it once.)
+        """
+        until = time.monotonic() + self._access.timeout.total_seconds()
+        for pause in _RETRY_AFTER:
+            try:
+                return self._attempt(path, body, until - time.monotonic())
+            except _PassingError:
+                if time.monotonic() + pause >= until:
+                    raise
+            time.sleep(pause)
+        return self._attempt(path, body, until - time.monotonic())
+
+    def _attempt(self, path: str, body: dict[str, Any] | None, seconds: float) -> Any:
+        """One attempt at `_call`, in at most so many seconds."""
         access = self._access
         headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
         if body is not None:
@@ -129,26 +153,26 @@ class Registry:
             request.add_unredirected_header("Authorization", f"Basic {said}")
         try:
             with urllib.request.urlopen(  # noqa: S310
-                request, timeout=access.timeout.total_seconds(), context=self._context
+                request, timeout=max(seconds, 0.001), context=self._context
             ) as response:
-                answer = _read(response, access.timeout.total_seconds())
+                answer = _read(response, seconds)
             try:
                 return json.loads(answer)
             except ValueError as error:
                 msg = f"what answers at {access.url} is not a schema registry: {path} is no JSON"
                 raise ZyncError(msg) from error
         except urllib.error.HTTPError as error:
-            code, said = _said(error, access.timeout.total_seconds())
+            code, said = _said(error, seconds)
             if code in _NOT_FOUND:
                 return None
             if error.code in _REFUSED:
                 raise _RefusedError(said or error.reason) from error
             msg = f"the schema registry at {access.url} answers {error.code} {error.reason} to {path}"
-            raise ZyncError(msg) from error
+            raise (_PassingError if error.code in _OVERLOADED else ZyncError)(msg) from error
         except (OSError, ValueError, TypeError, http.client.HTTPException) as error:
             why = getattr(error, "reason", error)
             msg = f"the schema registry at {access.url} does not answer ({why}): nothing was changed; try again"
-            raise ZyncError(msg) from error
+            raise _PassingError(msg) from error
 
 
 @lru_cache
