@@ -154,7 +154,7 @@ def test_a_digest_is_of_what_a_python_rule_says_and_not_of_where_it_is(tmp_path:
         path = tmp_path / folder / "rule.py"
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-        digests.append(Config(outputs=(OutputRule(topic="t", python=f"{path}:f"),)).digests()["rules"])
+        digests.append(Config(outputs=(OutputRule(topic="t", python=f"{path}:f"),)).digests["rules"])
     assert digests[0] == digests[1] != digests[2]
 
 

@@ -537,6 +537,7 @@ def test_so_does_what_the_rules_own_function_raises(pipeline: Pipeline, txn: Any
     assert "raised ZeroDivisionError: " in aside["reason"]
     for text, said in (("raise KeyError('zap')", "raised KeyError: 'zap'"), ("return 7", "must return a DataFrame")):
         rule.write_text(f"def rule(records):\n    {text}\n")
+        pipeline.change(outputs=(OutputRule("out", python=str(rule)),))
         pipeline.load(("a", txn(4, x=1)))
         with pytest.raises(UsageError, match=said):
             pipeline.sync()

@@ -6,8 +6,10 @@
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -77,6 +79,12 @@ class Topic:
         """The file with the Avro schema of its keys or values."""
         return self.key_avro_schema if part == "key" else self.avro_schema
 
+    @cached_property
+    def schema_texts(self) -> dict[Literal["key", "value"], str]:
+        """The texts of `schema_file`, by part, read once: what decodes is what was digested."""
+        parts: tuple[Literal["key", "value"], ...] = ("key", "value")
+        return {part: file.read_text(encoding="utf-8") for part in parts if (file := self.schema_file(part))}
+
 
 @dataclass(frozen=True)
 class Transactions:
@@ -129,6 +137,11 @@ class OutputRule:
     def file(self) -> Path:
         """Where it is written."""
         return self.sql or Path(str(self.python).partition(":")[0])
+
+    @cached_property
+    def text(self) -> str:
+        """What the file says, read once: what runs is what was digested, whoever saves the file meanwhile."""
+        return self.file.read_text(encoding="utf-8-sig")
 
 
 @dataclass(frozen=True)
@@ -272,16 +285,14 @@ class Config:
         """Whether the values of that topic are JSON text."""
         return self.format(topic, "value") in ("json", "json-schema")
 
-    def digests(self) -> dict[str, str]:
+    @cached_property
+    def digests(self) -> Mapping[str, str]:
         """Short digests of what decides the output: they tell when a difference comes from there.
 
         `transactions` covers ids and `done`: when it changes, what is in flight is read again.
         """
         topics = {name: self._said(one) for name, one in self.topics.items()}
-        rules = [
-            [rule.topic, list(rule.key), rule.python and rule.name, rule.file.read_text(encoding="utf-8")]
-            for rule in self.outputs
-        ]
+        rules = [[rule.topic, list(rule.key), rule.python and rule.name, rule.text] for rule in self.outputs]
         return {
             "transactions": _digest(
                 [topics, self.transactions.done, self.transactions.preset and _PRESET, self.transactions.order]
@@ -295,8 +306,8 @@ class Config:
         formats = {
             "key": self.format(topic, "key"),
             "value": self.format(topic, "value"),
-            "avro_schema": topic.avro_schema and topic.avro_schema.read_text(encoding="utf-8"),
-            "key_avro_schema": topic.key_avro_schema and topic.key_avro_schema.read_text(encoding="utf-8"),
+            "avro_schema": topic.schema_texts.get("value"),
+            "key_avro_schema": topic.schema_texts.get("key"),
             "compression": topic.compression,
         }
         usual = {"key": "json", "value": "json", "compression": "none"}

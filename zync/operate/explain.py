@@ -111,7 +111,7 @@ def _id(topic: Topic, config: Config) -> str:
 
 def _rule(rule: OutputRule, rows: DataFrame) -> Rule:
     columns = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
-    source = rule.file.read_text(encoding="utf-8-sig").strip()
+    source = rule.text.strip()
     return Rule(rule.name, rule.topic, rule.key, source, columns)
 
 

@@ -1,10 +1,9 @@
 """The user's rules: the views that they see, and what they make of whole transactions."""
 
-import contextlib
-import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -46,15 +45,16 @@ class RuleError(Exception):
 
 def rule_texts(config: Config) -> list[str] | None:
     """The statements of all rules; None where there are others, in Python, that may ask for any view."""
-    paths = [rule.sql for rule in config.outputs]
-    with contextlib.suppress(OSError, UnicodeDecodeError):  # said when the rule is run
-        return [_text(path) for path in paths if path] if all(paths) else None
-    return None
+    return None if any(rule.python for rule in config.outputs) else list(map(_statement, config.outputs))
 
 
-def _text(path: Path) -> str:
-    """The statement in a rule's file."""
-    return path.read_text(encoding="utf-8-sig").strip().rstrip(";")
+def _statement(rule: OutputRule) -> str:
+    """The SELECT of a rule; UsageError where its file cannot be read."""
+    try:
+        return rule.text.strip().rstrip(";")
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"rule {rule.name} (output {rule.topic}) cannot be read: {error}"
+        raise UsageError(msg) from error
 
 
 def bind_lookups(spark: SparkSession, config: Config) -> dict[str, str]:
@@ -78,7 +78,7 @@ def run_rule(spark: SparkSession, rule: OutputRule) -> DataFrame:
             if rule.python:
                 made = _made_by(_python_rule(rule), spark.table("records"), where)
             else:
-                text = _text(Path(str(rule.sql)))
+                text = _statement(rule)
                 spark._jsparkSession.sessionState().sqlParser().parseQuery(text)  # noqa: SLF001
                 made = result_of(spark, text)
         columns = made.columns
@@ -88,9 +88,6 @@ def run_rule(spark: SparkSession, rule: OutputRule) -> DataFrame:
             columns = made.columns
     except PySparkException as error:
         msg = f"{where}: {message_of(error)}"
-        raise UsageError(msg) from error
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"{where} cannot be read: {error}"
         raise UsageError(msg) from error
     if SEQNO not in columns:
         msg = f"{where} must select seqno, the transaction's; it selects {', '.join(columns)}"
@@ -141,13 +138,13 @@ def _made_by(function: Any, records: DataFrame, where: str) -> DataFrame:
 def _python_rule(rule: OutputRule) -> Any:
     """The function that `path.py:function` names (`rule` where only the file is named)."""
     path, _, function = str(rule.python).partition(":")
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
-    if spec is None or spec.loader is None or not Path(path).is_file():
+    if not Path(path).is_file():
         msg = f"rule {rule.python} (output {rule.topic}): there is no Python file {path}"
         raise UsageError(msg)
-    module = importlib.util.module_from_spec(spec)
+    module = ModuleType(Path(path).stem)
+    module.__file__ = path
     try:
-        spec.loader.exec_module(module)
+        exec(compile(rule.text, path, "exec"), vars(module))  # noqa: S102 - the user's own rule
         return getattr(module, function or "rule")
     except Exception as error:
         msg = f"rule {rule.python} (output {rule.topic}): {type(error).__name__}: {error}"

@@ -56,12 +56,12 @@ class Cursor:
     def with_rules_of(self, config: Config) -> bool:
         """Whether that sync ran with the same rules and lookup tables, whatever those held."""
         lookups = {f"lookup {one}" for one in config.lookups}
-        return lookups == self.lookups.keys() and self.digests == {**config.digests(), **self.lookups}
+        return lookups == self.lookups.keys() and self.digests == {**config.digests, **self.lookups}
 
     def judged_otherwise(self, config: Config) -> bool:
         """Whether ids or `done` are not what they were, so that all that is in flight is to be judged anew."""
         before = self.digests.get("transactions")
-        return before is not None and before != config.digests()["transactions"]
+        return before is not None and before != config.digests["transactions"]
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def conclude_and_commit(sync: Sync) -> Sync:
             "raw": {"id": str(sync.raw.metadata().id), "version": sync.raw.version()},
             "nonce": nonce,
             "state": sync.columns,
-            "digests": {**sync.config.digests(), **sync.lookups},
+            "digests": {**sync.config.digests, **sync.lookups},
         },
     )
     rows = pa.concat_tables([concluded.rows, _trimmed(sync)])

@@ -57,7 +57,7 @@ def _decoded(spark: SparkSession, rows: DataFrame, config: Config, part: Part, c
     for number, (topic, one) in enumerate(config.topics.items()):
         kind, avro = config.format(one, part), f"found_{number}"
         if kind == "avro" and (file := one.schema_file(part)):
-            rows = rows.withColumn(avro, avro_of_file(spark, column, file))
+            rows = rows.withColumn(avro, avro_of_file(spark, column, file, one.schema_texts[part]))
             says = literal(f"{part} is not Avro as {file.name} says")
             decodings[topic] = _Decoding(
                 found=f"CASE WHEN {column} IS NOT NULL THEN {avro}.v END",

@@ -36,10 +36,10 @@ _OF_AVRO = ("org.apache.avro.", "org.apache.spark.sql.avro.")
 """Where errors about a schema come from; others are of the surroundings."""
 
 
-def avro_of_file(spark: SparkSession, column: str, path: Path) -> Column:
-    """As `avro`, by the schema in that file."""
+def avro_of_file(spark: SparkSession, column: str, path: Path, text: str) -> Column:
+    """As `avro`, by the schema that the file at `path` has, its `text`."""
     try:
-        return avro(spark, column, Schema("AVRO", path.read_text(encoding="utf-8")))
+        return avro(spark, column, Schema("AVRO", text))
     except UsageError as error:
         msg = f"{path}: not a schema of Avro that Spark can use: {error}"
         raise UsageError(msg) from error
