@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test test-cdc fuzz soak lint postgres bench lock clean
+.PHONY: setup demo test test-cdc fuzz soak lint docs postgres bench lock clean
 
 setup: $(VENV)/.ready $(VENV)/.archive
 
@@ -33,6 +33,11 @@ lint: $(VENV)/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+# The site, in site/. A page that is written from the code and does not say what it says now fails here.
+docs: $(VENV)/.ready
+	$(BIN)/python scripts/docs.py --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 postgres: $(VENV)/.ready
 	@sh scripts/postgres.sh
@@ -67,4 +72,4 @@ lock: setup
 		--no-annotate --no-header --extra dev --extra docs pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf $(VENV) .zync .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .zync site .mypy_cache .ruff_cache .pytest_cache
