@@ -34,7 +34,13 @@ DeliveredFormat = Literal["json", "avro", "protobuf", "json-schema"]
 
 @dataclass(frozen=True)
 class Formats:
-    """What keys and values are, of topics that do not say it themselves."""
+    """Formats of keys and values of all input topics. A topic may name its own.
+
+    Attributes:
+        key: Format of keys.
+        value: Format of values. `avro`, `protobuf` and `json-schema` are read by `registry`; Avro also by a schema
+            file.
+    """
 
     key: Format = "json"
     value: Format = "json"
@@ -42,7 +48,16 @@ class Formats:
 
 @dataclass(frozen=True)
 class RegistryAccess:
-    """Where a schema registry is, and what it asks for. `basic_auth`: user:password; the others are PEM files."""
+    """Address of a schema registry, and how to authenticate there.
+
+    Attributes:
+        url: Base URL, `http://…` or `https://…`, without user and password.
+        basic_auth: `user:password`, best as `${USER}:${PASSWORD}`.
+        ca: PEM file with the certificates to trust.
+        certificate: PEM file with the client's certificate.
+        certificate_key: PEM file with the key of the client's certificate.
+        timeout: How long a request may take. A registry that does not answer stops the sync.
+    """
 
     url: str
     basic_auth: str | None = field(default=None, repr=False)
@@ -54,13 +69,27 @@ class RegistryAccess:
 
 @dataclass(frozen=True)
 class Topic:
-    """An input topic: where its records say which transaction they belong to.
+    """An input topic: how its records are decoded, and where they say which transaction they belong to.
 
-    `key`, `value`: their formats, where not those of `Config.formats`; `avro_schema`, `key_avro_schema`: files with the
-    schema of values and keys that are Avro without a registry's header; `compression`: what was done to values before
-    they were sent.
+    A topic is named as in Kafka, or by a `^regex` for all that match. With the Debezium preset the topics of the
+    connector need no entry; `as` and `schema` may be set for them.
 
-    `envelope`: its values are those of a Debezium connector (set by the preset, not in the file).
+    Attributes:
+        id: SQL expression for the transaction id, over the decoded record. Its result is cast to text. Required, except
+            for topics that the Debezium preset covers.
+        schema: Columns of the value as DDL, like `"txn STRING, qty INT"`. The topic's view then has a struct for
+            `value`; without it a VARIANT.
+        as_: Name of the topic's view in rules. Default: the topic's name.
+        null_id: What a record without id is: a transaction by itself (`single`), or a mistake that is set aside
+            (`quarantine`).
+        record_id: SQL expression that is the same for repeats of a record. Repeats are dropped and counted as
+            `duplicate`. Without it every record is real.
+        key: Format of keys. Default: `formats.key`.
+        value: Format of values. Default: `formats.value`.
+        avro_schema: File with the Avro schema of values, for `value: avro` without a registry.
+        key_avro_schema: File with the Avro schema of keys, for `key: avro` without a registry.
+        compression: What producers compressed values with before they sent them. A value may have up to 256 MiB.
+        envelope: Whether values are those of a Debezium connector. Set by the preset, not in the file.
     """
 
     id: str = ""
@@ -88,9 +117,19 @@ class Topic:
 
 @dataclass(frozen=True)
 class Transactions:
-    """When a transaction is done, and how long zync waits for it and remembers it.
+    """When a transaction is complete, how long zync waits for it, and how long its id is remembered.
 
-    `preset` says it instead of `done`; `topic` is then the one of BEGIN and END.
+    Attributes:
+        done: SQL expression with aggregates over all records of a transaction. The transaction is complete where it is
+            true; null counts as false. Either this or `preset`.
+        preset: A ready-made `done`: `debezium` reads BEGIN, END and the envelopes of a connector.
+        topic: The connector's topic of BEGIN and END, `<prefix>.transaction`. Required by `preset`.
+        order: Order in which transactions go out: as they become complete (`completion`), or as the source committed
+            them (`commit`). `commit` needs `preset`, and one partition in `topic`.
+        expire_after: How long a transaction in flight holds the cursor. After that it is expired: still listed, and
+            complete as soon as its rest comes.
+        remember: For how many records of raw the id of a settled transaction is remembered. A record that comes within
+            them is `late`; after them its id starts a new transaction.
     """
 
     done: str = "false"
@@ -112,7 +151,13 @@ class Transactions:
 
 @dataclass(frozen=True)
 class Lookup:
-    """A table that rules may join: exactly one of the three says where it is."""
+    """A table that rules may join, pinned in each sync. Exactly one of the three keys.
+
+    Attributes:
+        csv: CSV file with a header. Spark infers the types of its columns.
+        json: File with JSON Lines.
+        delta: Path or URI of a Delta table.
+    """
 
     csv: Path | None = None
     json: Path | None = None
@@ -121,7 +166,16 @@ class Lookup:
 
 @dataclass(frozen=True)
 class OutputRule:
-    """A rule: one SELECT (or one Python function) that feeds one output topic."""
+    """A rule: one SELECT, or one Python function, that makes rows of one output topic.
+
+    A rule has exactly one of `sql` and `python`.
+
+    Attributes:
+        topic: Name of the output topic. Several rules may feed one topic.
+        sql: File with the SELECT.
+        python: A function of a DataFrame that returns one, as `FILE:FUNCTION`, like `etl/rule.py:orders`.
+        key: Columns that make the key of an output row.
+    """
 
     topic: str
     sql: Path | None = None
@@ -146,10 +200,17 @@ class OutputRule:
 
 @dataclass(frozen=True)
 class DeliveredTopic:
-    """The Kafka topic that an output topic of staging goes to: `as_` its name there, where that is another.
+    """The Kafka topic that an output topic is sent to.
 
-    It is made with these partitions, replication and cleanup policy (None: as the brokers have it), or checked.
-    `key`, `value`: their formats, where not those of `KafkaDelivery.formats`.
+    A topic that does not exist is created so. One that exists is checked.
+
+    Attributes:
+        as_: Name of the topic in Kafka. Default: the output topic's name.
+        partitions: Number of partitions. Default: the brokers'.
+        replication: Replication factor. Default: the brokers'.
+        cleanup_policy: The topic's `cleanup.policy`. Default: the brokers'.
+        key: Format of keys. Default: `deliver.kafka.formats.key`.
+        value: Format of values. Default: `deliver.kafka.formats.value`.
     """
 
     as_: str | None = field(default=None, metadata={"key": "as"})
@@ -162,7 +223,12 @@ class DeliveredTopic:
 
 @dataclass(frozen=True)
 class DeliveredFormats:
-    """What keys and values become, of topics that do not say it themselves."""
+    """Formats of keys and values of all topics that are sent. A topic may name its own.
+
+    Attributes:
+        key: Format of keys.
+        value: Format of values.
+    """
 
     key: DeliveredFormat = "json"
     value: DeliveredFormat = "json"
@@ -170,10 +236,17 @@ class DeliveredFormats:
 
 @dataclass(frozen=True)
 class KafkaDelivery:
-    """`sync-to kafka`: where to, if `properties` (librdkafka's) name another Kafka, and as what.
+    """What `zync sync-to kafka` does: where to send, under which name, as what. `kafka: {}` is enough.
 
-    name: of this delivery, its transactional id; by default it comes from raw's table id. `formats`: of messages;
-    those other than JSON have their schemas in `registry`, or else in that of the config.
+    Attributes:
+        properties: librdkafka properties of the producer. With `bootstrap.servers` among them, another Kafka than that
+            of `kafka`.
+        name: Name of the delivery, which is its transactional id. Default: made from the table id of raw.
+        progress_topic: Compacted topic that says how far each delivery is.
+        transaction_topic: Topic for a BEGIN and an END of each transaction, as Debezium sends them. Default: none.
+        topics: Settings of single output topics, by name.
+        formats: Formats of keys and values.
+        registry: Schema registry of the formats other than JSON. Default: that of the config.
     """
 
     properties: dict[str, str] = field(default_factory=dict)
@@ -199,11 +272,16 @@ class KafkaDelivery:
 
 @dataclass(frozen=True)
 class DeliveredTable:
-    """The Delta table that an output topic of staging goes to, `<lake>/tables/<topic>`.
+    """The Delta table that an output topic is merged into, `<lake>/tables/<topic>`.
 
-    apply: upsert (one row for each key, the newest; by default where the rules have a key), append (all rows), or
-    history (a row for each version of a key, with where it holds).
-    schema_changes: what to do when the rules select a column more than there is, or a wider type of one.
+    Attributes:
+        apply: What a row does to the table. `upsert` keeps the newest row of each key, `history` one row for each
+            version of a key, `append` all rows. Default: `upsert` where the rule has a key, `append` otherwise. It
+            cannot change.
+        partition_by: Columns that partition the table. They cannot change. Not together with `cluster_by`.
+        cluster_by: Columns that files are clustered by. A change holds for files written from then on.
+        schema_changes: What to do when a rule selects a new column, or a wider type: change the table (`add-columns`),
+            or stop (`fail`).
     """
 
     apply: Literal["upsert", "append", "history"] | None = None
@@ -214,9 +292,12 @@ class DeliveredTable:
 
 @dataclass(frozen=True)
 class Deliver:
-    """Where whole transactions go from staging. `tables`: what is said of those of some output topics.
+    """Where whole transactions go from staging. `zync run` delivers to what is named here.
 
-    `zync run` delivers to what is not None here; `zync sync-to` to what it is told.
+    Attributes:
+        kafka: To Kafka topics.
+        tables: To Delta tables, with settings of single output topics, by name. `tables: {}` delivers all with
+            defaults.
     """
 
     kafka: KafkaDelivery | None = None
@@ -225,10 +306,11 @@ class Deliver:
 
 @dataclass(frozen=True)
 class Limits:
-    """How much may be set aside before a sync stops instead.
+    """How much a sync may set aside before it stops instead.
 
-    max_quarantined: so many transactions and records by themselves; or, a float (in the file 5%), that share of
-    those that the sync settles.
+    Attributes:
+        max_quarantined: Transactions, and records by themselves, that one sync may quarantine; or, as `5%`, a share of
+            those that it settles. Where there are more, the sync stops and commits nothing.
     """
 
     max_quarantined: float | int = 100
@@ -241,7 +323,23 @@ class Limits:
 
 @dataclass(frozen=True)
 class Config:
-    """The whole of `zync.yaml`. Paths are absolute; `${NAME}` and `${file:PATH}` have been read: `elsewhere`."""
+    """The whole of `zync.yaml`. Paths are absolute, and `${NAME}` and `${file:PATH}` are replaced by what they name.
+
+    Attributes:
+        lake: Folder or URI that holds the tables. `--lake` and `ZYNC_LAKE` go before it.
+        kafka: librdkafka properties of the Kafka to read from, `bootstrap.servers` among them.
+        topics: Input topics, by name or `^regex`.
+        formats: Formats of keys and values of all input topics.
+        registry: The schema registry.
+        transactions: When a transaction is complete.
+        lookups: Tables that rules may join, by the name of their view.
+        outputs: The rules.
+        deliver: Where whole transactions go from staging.
+        limits: How much a sync may set aside.
+        spark: Spark properties.
+        path: The file that was read; None for a config made in Python.
+        elsewhere: Each value read from the environment or a file, and how the file names it.
+    """
 
     lake: str = "./lake"
     kafka: dict[str, str] = field(default_factory=dict)
