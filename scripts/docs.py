@@ -19,13 +19,15 @@ from prometheus_client import CollectorRegistry
 # All that this file knows of zync's modules.
 from zync import errors as errors_module
 from zync.cli import app
-from zync.config import Config
+from zync.config.model import Config
+from zync.deliver.metrics import KafkaDeliveryMetrics
 from zync.errors import INTERRUPTED, ZyncError
-from zync.ingest.batch import Source
-from zync.ingest.consume import Ingested
-from zync.ingest.raw import ensure_raw
-from zync.metrics import IngestMetrics, KafkaDeliveryMetrics, SyncMetrics
-from zync.run.figures import RunMetrics
+from zync.ingest.metrics import IngestMetrics
+from zync.ingest.outcome import Ingested
+from zync.kafka.partition import Source
+from zync.raw.table import ensure_raw
+from zync.run.scrape import RunMetrics
+from zync.sync.metrics import SyncMetrics
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 

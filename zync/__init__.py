@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from zync.operate.query import query, query_tables
     from zync.operate.replay import replay
     from zync.operate.status import status
-    from zync.operate.txn import transactions
-    from zync.operate.txn_show import show
+    from zync.operate.txn import transactions as list_transactions
+    from zync.operate.txn_show import show as show_transaction
     from zync.operate.verify import verify
     from zync.project.load import load as load_config
     from zync.raw.append import Appended
@@ -61,6 +61,7 @@ __all__ = [
     "GapError",
     "Ingest",
     "Ingested",
+    "list_transactions",
     "load_config",
     "load_jsonl",
     "maintain",
@@ -69,7 +70,7 @@ __all__ = [
     "query",
     "query_tables",
     "replay",
-    "show",
+    "show_transaction",
     "Snapshot",
     "spark_session",
     "status",
@@ -78,7 +79,6 @@ __all__ = [
     "sync_to_kafka",
     "sync_to_tables",
     "Syncer",
-    "transactions",
     "undecided",
     "UsageError",
     "verify",
@@ -118,9 +118,9 @@ _EXPORTS = {
     "query": "zync.operate.query",
     "query_tables": "zync.operate.query",
     "replay": "zync.operate.replay",
-    "show": "zync.operate.txn_show",
+    "show_transaction": "zync.operate.txn_show:show",
     "status": "zync.operate.status",
-    "transactions": "zync.operate.txn",
+    "list_transactions": "zync.operate.txn:transactions",
     "undecided": "zync.operate.decide",
     "verify": "zync.operate.verify",
     # errors

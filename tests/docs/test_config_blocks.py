@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.docs.pages import CHECKOUT, PAGES, Block, Page, blocks
-from zync.config import Config, Topic
-from zync.yaml import load as read_config
+from zync.config.model import Config, Topic
+from zync.project.load import load as read_config
 
 EXAMPLES = [page for page in PAGES if any(block.title == "zync.yaml" for block in page.blocks)]
 """Pages with a whole example: a zync.yaml, and the files that it names, by their titles."""

@@ -3,7 +3,7 @@
 import re
 
 from tests.docs.pages import page
-from zync.ingest.raw import RAW_SCHEMA
+from zync.raw.table import RAW_SCHEMA
 from zync.staging.table import STAGING_SCHEMA
 
 _, RAW, STAGING = re.split(r"(?m)^## ", page("docs/reference/tables.md").text)

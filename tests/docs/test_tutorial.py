@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import rows
 from tests.docs.pages import CHECKOUT, Block, blocks, page, planned, shell
-from zync.devkafka import DevKafka
+from zync.kafka.dev_broker import DevKafka
 
 BANK, ORDERS = page("docs/tutorial/bank.md"), page("docs/tutorial/orders.md")
 _COUNT = re.compile(r"-?\d[\d,]*")
