@@ -3,7 +3,9 @@
 import gzip
 import io
 import json
+import signal
 import subprocess
+import sys
 import tarfile
 import tempfile
 import time
@@ -134,3 +136,17 @@ def classes(text: str) -> dict[str, Any]:
 
 def packed(text: str | bytes) -> bytes:
     return gzip.compress(text.encode() if isinstance(text, str) else text)
+
+
+if __name__ == "__main__":  # for examples/avro-registry by hand: python -m tests.registry PORT
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with tempfile.TemporaryDirectory(prefix="zync-registry-") as scratch:
+        server = RunningRegistry(Path(scratch), *map(int, sys.argv[1:2]))
+        server.start()
+        try:
+            print(f"a schema registry answers at {server.url}; Ctrl-C ends it", flush=True)
+            signal.pause()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            server.stop()
