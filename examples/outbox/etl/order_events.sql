@@ -1,0 +1,9 @@
+-- The events of orders. _order keeps a transaction's events in the order in which the service wrote them.
+SELECT
+  seqno,
+  value:event_id::bigint AS _order,
+  value:aggregate_id::string AS aggregate_id,
+  value:event_type::string AS event_type,
+  value:payload AS payload
+FROM outbox
+WHERE value:aggregate_type::string = 'order'
