@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
 from zync.yaml import load as load_config
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

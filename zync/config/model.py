@@ -26,8 +26,11 @@ KAFKAS_OWN = frozenset(
 """Topics of Kafka's own, which are nobody's input or output."""
 
 
-Format = Literal["json", "avro", "protobuf", "json-schema", "connect-json", "string", "bytes"]
+Part = Literal["key", "value"]
+PARTS: tuple[Part, ...] = ("key", "value")
+"""The two parts of a Kafka record that have a format."""
 
+Format = Literal["json", "avro", "protobuf", "json-schema", "connect-json", "string", "bytes"]
 
 DeliveredFormat = Literal["json", "avro", "protobuf", "json-schema"]
 
@@ -104,15 +107,14 @@ class Topic:
     compression: Literal["none", "gzip"] = "none"
     envelope: bool = field(default=False, metadata={"key": None})
 
-    def schema_file(self, part: Literal["key", "value"]) -> Path | None:
+    def schema_file(self, part: Part) -> Path | None:
         """The file with the Avro schema of its keys or values."""
         return self.key_avro_schema if part == "key" else self.avro_schema
 
     @cached_property
-    def schema_texts(self) -> dict[Literal["key", "value"], str]:
+    def schema_texts(self) -> dict[Part, str]:
         """The texts of `schema_file`, by part, read once: what decodes is what was digested."""
-        parts: tuple[Literal["key", "value"], ...] = ("key", "value")
-        return {part: file.read_text(encoding="utf-8") for part in parts if (file := self.schema_file(part))}
+        return {part: file.read_text(encoding="utf-8") for part in PARTS if (file := self.schema_file(part))}
 
 
 @dataclass(frozen=True)
@@ -375,7 +377,7 @@ class Config:
             name for name in self.topics if name in regexes or not any(re.search(regex, name) for regex in regexes)
         )
 
-    def format(self, topic: Topic, part: Literal["key", "value"]) -> Format:
+    def format(self, topic: Topic, part: Part) -> Format:
         """The format of that topic's keys or values: its own, or that of all topics."""
         return (topic.key or self.formats.key) if part == "key" else (topic.value or self.formats.value)
 
@@ -417,7 +419,7 @@ class Config:
         """What is said of `sync-to kafka`."""
         return self.deliver.kafka or KafkaDelivery()
 
-    def delivered_format(self, output: str, part: Literal["key", "value"]) -> DeliveredFormat:
+    def delivered_format(self, output: str, part: Part) -> DeliveredFormat:
         """What the keys or values of an output topic become in Kafka."""
         said = self.kafka_delivery
         topic = said.topic(output)

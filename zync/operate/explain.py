@@ -7,8 +7,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from zync.config.model import Config, DeliveredTable, OutputRule, Topic
-from zync.deliver.kafka.encoder import PARTS, in_format
+from zync.config.model import PARTS, Config, DeliveredTable, OutputRule, Topic
+from zync.deliver.kafka.encoder import in_format
 from zync.deliver.tables import schema_changes, snapshots
 from zync.deliver.tables.target import targets
 from zync.lake.paths import locate

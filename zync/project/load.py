@@ -5,18 +5,17 @@ import math
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import yaml
 
-from zync.config.model import KAFKAS_OWN, Config, Lookup, OutputRule, RegistryAccess
+from zync.config.model import KAFKAS_OWN, Config, Lookup, OutputRule, Part, RegistryAccess
 from zync.debezium import preset
 from zync.errors import UsageError
 from zync.project.yaml_reader import Reader, find
 
 _TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 """A name that Kafka takes for a topic."""
-_SCHEMA_FILES: tuple[tuple[Literal["key", "value"], str], ...] = (("key", "key_avro_schema"), ("value", "avro_schema"))
+_SCHEMA_FILES: tuple[tuple[Part, str], ...] = (("key", "key_avro_schema"), ("value", "avro_schema"))
 
 
 def load(path: Path) -> Config:

@@ -17,10 +17,11 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from zync.config.model import Config, Topic
+from zync.config.model import PARTS, Config, Topic
 from zync.config.topics import by_topic, claimed_by, configured
 from zync.debezium.envelope import around, no_envelope
 from zync.errors import UsageError
+from zync.formats.extras import require_protobuf
 from zync.spark.errors import message_of
 from zync.spark.expressions import expression, try_eval
 from zync.spark.frames import result_of
@@ -42,8 +43,12 @@ class Decoder:
     """Decodes and identifies rows of raw as the config says: once made, for as many syncs as there are."""
 
     def __init__(self, spark: SparkSession, config: Config, done: Done) -> None:
-        """UsageError where an id or a schema of the config is none."""
+        """UsageError where an id or a schema of the config is none, or what a format needs is not installed."""
         self.spark, self.config = spark, config
+        for topic, one in config.topics.items():
+            for part in PARTS:
+                if config.format(one, part) == "protobuf":
+                    require_protobuf(topic, part)
         ids = {t: _as_string(spark, one.id, t, "id") for t, one in config.topics.items()}
         found = [f"{by_topic(config, ids, _DECIDED)} AS id"]
         recorded = any(topic.record_id for topic in config.topics.values())

@@ -1,13 +1,13 @@
 """What the bytes of keys and values are, by topic: text that is JSON, or what another format makes of them."""
 
 from dataclasses import dataclass, replace
-from typing import Literal, cast
+from typing import cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.functions import arrow_udf
 
-from zync.config.model import Config
+from zync.config.model import Config, Part
 from zync.config.topics import by_topic, claimed_by
 from zync.errors import UsageError
 from zync.formats.decode.avro import avro_of_file
@@ -16,8 +16,6 @@ from zync.formats.wire_format import KINDS, Framed, body, is_framed, schema_id, 
 from zync.spark.frames import select
 from zync.sql import literal
 from zync.text import byte_size
-
-Part = Literal["key", "value"]
 
 _UNPACKED_MOST = 256 * 1024 * 1024
 """What a compressed value may have at most when it is unpacked, in bytes."""

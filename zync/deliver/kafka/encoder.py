@@ -2,22 +2,21 @@
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from zync.config.model import Config, DeliveredFormat
+from zync.config.model import PARTS, Config, DeliveredFormat, Part
 from zync.errors import UsageError, ZyncError
 from zync.formats.encode.avro import avro
 from zync.formats.encode.json_schema import json_schema
 from zync.formats.encode.values import Kind
+from zync.formats.extras import require_protobuf
 from zync.formats.registry import Schema, registry
 from zync.staging.outputs import columns_of
 
-Part = Literal["key", "value"]
-PARTS: tuple[Part, ...] = ("key", "value")
 Encode = Callable[[str], bytes]
 
 
@@ -111,6 +110,7 @@ def in_format(
     if format_ == "avro":
         return "AVRO", *avro(kind, name, within)
     if format_ == "protobuf":
+        require_protobuf(topic, part)
         from zync.formats.encode.protobuf import protobuf  # noqa: PLC0415 - an extra
 
         return "PROTOBUF", *protobuf(kind, name, within, earlier)
