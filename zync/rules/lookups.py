@@ -1,22 +1,42 @@
-"""Lookup tables: read once, pinned to the content that their digest names."""
+"""Lookup tables: read once a sync, pinned to the content that their digest names."""
 
 import hashlib
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal, cast
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from zync.config.model import Lookup
 from zync.errors import UsageError
 from zync.lake.paths import locate
 from zync.lake.table import existing_table
 from zync.spark.errors import message_of
+from zync.spark.frames import local
 from zync.sql import name
+
+Kind = Literal["csv", "json"]
+
+_ATTEMPTS = 5
+"""How often a file is read that changes while it is read."""
+
+
+class _ChangedError(Exception):
+    """The file is not what it was when its digest was taken."""
 
 
 def bind(spark: SparkSession, view: str, lookup: Lookup) -> str:
     """Makes the view of a lookup table and returns the digest of what it holds.
 
-    CSV files have a header, and their columns' types are found by looking; JSON files are JSON Lines.
+    A Delta table is pinned to its version. CSV and JSON files are read into memory: Spark would read them lazily, once
+    for each plan that uses them, and a file replaced meanwhile would give rows of both contents to one sync. CSV files
+    have a header, and their columns' types are inferred; JSON files are JSON Lines.
+
+    Raises:
+        UsageError: the lookup cannot be read, or its file changes all the time.
     """
     try:
         if lookup.delta:
@@ -24,14 +44,39 @@ def bind(spark: SparkSession, view: str, lookup: Lookup) -> str:
             version = existing_table(location, "whoever fills it").version()
             spark.read.format("delta").option("versionAsOf", version).load(location).createOrReplaceTempView(name(view))
             return f"version {version}"
-        path = lookup.csv or lookup.json
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]  # type: ignore[union-attr]
-        if lookup.csv:
-            rows = spark.read.csv(f"file://{path}", header=True, inferSchema=True, enforceSchema=False)
-        else:
-            rows = spark.read.json(f"file://{path}")
+        kind: Kind = "csv" if lookup.csv else "json"
+        path = cast("Path", lookup.csv or lookup.json)
+        for _ in range(_ATTEMPTS):
+            digest = _digest(path)
+            try:
+                schema, rows = _contents(spark, path, kind, digest)
+            except _ChangedError:
+                continue
+            local(spark, rows, schema).createOrReplaceTempView(name(view))
+            return digest
     except (PySparkException, OSError) as error:
         msg = f"lookup {view!r} cannot be read: {message_of(error)}"
         raise UsageError(msg) from error
-    rows.createOrReplaceTempView(name(view))
-    return digest
+    msg = f"lookup {view!r} cannot be read: {path} changed each of {_ATTEMPTS} times that it was read"
+    raise UsageError(msg)
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
+@lru_cache(16)
+def _contents(spark: SparkSession, path: Path, kind: Kind, digest: str) -> tuple[StructType, pa.Table]:
+    """The schema and rows of the file whose content has that digest; kept for the syncs that come after.
+
+    Raises:
+        _ChangedError: the content has another digest by now.
+    """
+    if kind == "csv":
+        rows = spark.read.csv(f"file://{path}", header=True, inferSchema=True, enforceSchema=False)
+    else:
+        rows = spark.read.json(f"file://{path}")
+    found = rows.schema, rows.toArrow()
+    if _digest(path) != digest:
+        raise _ChangedError
+    return found

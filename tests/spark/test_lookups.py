@@ -1,0 +1,79 @@
+"""Lookup tables are pinned: a sync sees one content, the one whose digest it commits."""
+
+import hashlib
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zync.config.model import Lookup
+from zync.errors import UsageError
+from zync.rules import lookups
+from zync.rules.lookups import bind
+
+
+def digest(content: str) -> str:
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "after"),
+    [("csv", "id,name\n1,Ann\n", "id,name\n2,Bob\n"), ("json", '{"id":1,"name":"Ann"}', '{"id":2,"name":"Bob"}')],
+)
+def test_a_file_that_is_replaced_meanwhile_does_not_change_what_a_sync_sees(
+    tmp_path: Path, spark: Any, kind: str, before: str, after: str
+) -> None:
+    file = tmp_path / f"names.{kind}"
+    file.write_text(before)
+    lookup = Lookup(**{kind: file})
+    assert bind(spark, "pinned", lookup) == digest(before)
+    file.write_text(after)
+    for _ in range(2):
+        assert [(row.id, row.name) for row in spark.table("pinned").collect()] == [(1, "Ann")]
+    assert bind(spark, "pinned", lookup) == digest(after)
+    assert [(row.id, row.name) for row in spark.table("pinned").collect()] == [(2, "Bob")]
+
+
+def test_types_are_those_that_spark_infers(tmp_path: Path, spark: Any) -> None:
+    csv = tmp_path / "types.csv"
+    csv.write_text("i,n,d,day,t,s\n1,10000000000,1.5,2026-01-31,true,x\n2,,,,,\n")
+    bind(spark, "types", Lookup(csv=csv))
+    inferred = spark.read.csv(str(csv), header=True, inferSchema=True)
+    assert spark.table("types").schema == inferred.schema
+    assert spark.table("types").collect() == inferred.collect()
+    json = tmp_path / "types.json"
+    json.write_text('{"a":[{"b":1.25}],"day":"2026-01-31"}\n{"a":null}\n')
+    bind(spark, "nested", Lookup(json=json))
+    rows = spark.sql("SELECT a[0].b::decimal(4, 2) AS b, day::date AS day FROM nested").collect()
+    assert [tuple(row) for row in rows] == [(Decimal("1.25"), date(2026, 1, 31)), (None, None)]
+
+
+def test_a_file_without_rows_has_its_columns(tmp_path: Path, spark: Any) -> None:
+    csv = tmp_path / "empty.csv"
+    csv.write_text("id,name\n")
+    bind(spark, "empty", Lookup(csv=csv))
+    assert spark.table("empty").columns == ["id", "name"]
+    assert spark.table("empty").count() == 0
+
+
+def test_a_file_that_changes_while_it_is_read_is_read_again(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, real, contents = tmp_path / "names.csv", lookups._digest, iter(["x\n1\n", "x\n2\n", "x\n3\n"])  # noqa: SLF001
+
+    def replaced_meanwhile(path: Path) -> str:
+        found = real(path)
+        if content := next(contents, None):
+            file.write_text(content)
+        return found
+
+    file.write_text("x\n0\n")
+    monkeypatch.setattr(lookups, "_digest", replaced_meanwhile)
+    assert bind(spark, "busy", Lookup(csv=file)) == digest("x\n3\n")
+    assert [row.x for row in spark.table("busy").collect()] == [3]
+    file.write_text("x\n-1\n")
+    contents = iter(f"x\n{number}\n" for number in range(4, 100))
+    with pytest.raises(UsageError, match=r"lookup 'busy' cannot be read: .*names\.csv changed each of 5 times"):
+        bind(spark, "busy", Lookup(csv=file))
