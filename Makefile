@@ -3,18 +3,27 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test test-cdc fuzz soak lint docs postgres bench lock clean
+.PHONY: setup demo unit test test-cdc fuzz soak lint docs postgres bench lock clean
 
 setup: $(VENV)/.ready $(VENV)/.archive
 
-$(VENV)/.ready: requirements.lock pyproject.toml scripts/java.sh
+$(VENV)/.java: scripts/java.sh
+	@sh scripts/java.sh
+	@mkdir -p $(VENV)
+	@touch $@
+
+# The Python packages: all that lint and tests/unit need.
+$(VENV)/.installed: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "zync needs Python 3.11 or newer, and $(PYTHON) is older: name another, as in make PYTHON=python3.12"; exit 1; }
-	@sh scripts/java.sh
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing what zync needs into $(VENV) (a few minutes the first time)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+# Java is looked for first: to install the packages takes minutes.
+$(VENV)/.ready: $(VENV)/.java $(VENV)/.installed
 	@$(BIN)/python -m zync.java
 	@touch $@
 
@@ -28,7 +37,7 @@ demo: setup
 	@if [ "$(DEMO)" = postgres ]; then sh scripts/postgres.sh; fi
 	@$(BIN)/zync demo --what $(DEMO)
 
-lint: $(VENV)/.ready
+lint: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -42,9 +51,14 @@ docs: $(VENV)/.ready
 postgres: $(VENV)/.ready
 	@sh scripts/postgres.sh
 
+# A few seconds, without a JVM or a broker: to be run at each save.
+unit: $(VENV)/.installed
+	$(BIN)/pytest -n 0 tests/unit
+
 test:
+	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory --jobs 3 lint postgres setup
-	$(BIN)/pytest
+	$(BIN)/pytest --ignore tests/unit
 
 # The bank on a real PostgreSQL and a real Debezium, at length; `make test` has a short form of it.
 test-cdc: setup

@@ -2,10 +2,12 @@
 
 import re
 from datetime import timedelta
+from decimal import Decimal
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _LONGEST = timedelta(days=36_500)
 _SIZES = {"": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
+_MOST_BYTES = 2**63
 
 
 def duration(text: str) -> timedelta:
@@ -27,4 +29,8 @@ def size(text: str) -> int:
     if not match or match[2] not in _SIZES:
         msg = f"{text!r} is not a size: write it like 1048576, 64 MiB or 10MB"
         raise ValueError(msg)
-    return int(float(match[1]) * _SIZES[match[2]])
+    count = Decimal(match[1]) * _SIZES[match[2]]
+    if count >= _MOST_BYTES:
+        msg = f"{text!r} is 8 EiB or more"
+        raise ValueError(msg)
+    return int(count)
