@@ -177,6 +177,21 @@ def test_a_certificate_that_is_not_trusted_is_named_as_such(lake: Lake) -> None:
     assert "certificate" in line
 
 
+def test_with_verification_switched_off_every_client_takes_a_certificate_that_nobody_vouches_for(lake: Lake) -> None:
+    topic = TopicMaker(lake.broker)()
+    produce(lake.broker, [(topic, 0, b"1")])
+    config = lake.folder / "zync.yaml"
+    lines = [line for line in config.read_text().splitlines() if "ssl.ca" not in line]
+    config.write_text("\n".join([*lines, '  enable.ssl.certificate.verification: "false"', ""]))
+    done = sync_from(lake, topic)
+    assert done.returncode == 0, done.stderr
+    assert lake.values() == [b"1"]
+    password = {**os.environ, "KAFKA_PASSWORD": PASSWORD}
+    status = json.loads(zync("status", "--json", cwd=lake.folder, env=password).stdout)
+    assert status["lag"] == {topic: 0}
+    assert zync("verify", "--kafka", cwd=lake.folder, env=password, check=False).returncode == 0
+
+
 def test_a_password_that_is_not_in_the_environment_is_the_users_mistake(lake: Lake) -> None:
     done = zync("sync-from", "kafka", "raw", "--topic", "t", cwd=lake.folder, check=False)
     assert done.returncode == 2

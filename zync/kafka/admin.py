@@ -1,6 +1,7 @@
 """Questions to the Kafka brokers: which partitions there are, where they begin and end, which topic that really is."""
 
 import gc
+import logging
 import re
 import threading
 import time
@@ -40,7 +41,8 @@ _PASSING = (
 )
 # What librdkafka says while no broker answers.
 _AWAY = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)  # noqa: SLF001 - as above
-_ADMIN_PREFIXES = ("bootstrap.", "security.", "ssl.", "sasl.", "socket.", "client.id", "broker.address", "reconnect.")
+_ITS_LOG = logging.getLogger("librdkafka")
+"""What the library says beside the errors that it reports; shown with --debug."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,11 @@ class AwayError(ZyncError):
 
 
 class Brokers:
-    """A connection for questions. Every answer is one of the moment. Once `stop` is set none is waited for long."""
+    """A connection for questions. Every answer is one of the moment. Once `stop` is set none is waited for long.
+
+    `properties`: librdkafka's, all of which the connection gets: it ignores those of consumers and producers, and
+    connects like them by the others.
+    """
 
     def __init__(self, properties: Mapping[str, str], stop: threading.Event | None = None) -> None:
         self._stop = stop or threading.Event()
@@ -75,7 +81,7 @@ class Brokers:
         if not self.servers:
             msg = "no Kafka named: give --bootstrap-servers, or kafka.bootstrap.servers in the config"
             raise UsageError(msg)
-        self._properties = {k: v for k, v in properties.items() if k.startswith(_ADMIN_PREFIXES)}
+        self._properties = dict(properties)
         self._refusals: list[str] = []
         self.begin_anew()
 
@@ -91,7 +97,9 @@ class Brokers:
         comes back, it may have none left to ask, for good (2.16; its issue 5511 is a kin of this).
         """
         try:
-            self.admin = AdminClient({**self._properties, "log_level": "0", "error_cb": self._on_error})
+            self.admin = AdminClient(
+                {**self._properties, "log_level": "0", "error_cb": self._on_error}, logger=_ITS_LOG
+            )
         except KafkaException as error:
             raise bad_property(error) from error
         gc.collect()  # the one before, whose threads go on while an error that was caught refers to it
@@ -216,6 +224,7 @@ class Brokers:
         started = time.monotonic()
         while True:
             found, admin = {}, self.admin  # which another thread may replace: it has to stay until it has answered
+            admin.poll(0)  # which hands over what the library logs, or it would be kept for good
             try:
                 for key, future in ask(admin).items():
                     try:
