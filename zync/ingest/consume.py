@@ -30,6 +30,7 @@ from zync.ingest.targets import Targets
 from zync.kafka.admin import Brokers
 from zync.kafka.garbage import not_collecting
 from zync.kafka.partition import Source
+from zync.kafka.properties import milliseconds
 from zync.lake.table import refresh
 from zync.log import event
 from zync.raw.append import Appended
@@ -51,6 +52,8 @@ _WARN_SECONDS = 60
 _LOOK_SECONDS = 0.5
 _ASKING_SECONDS = 1.0
 _PATIENCE_SECONDS = 30.0
+_MAX_POLL_INTERVAL_MS = 300_000
+"""librdkafka's default."""
 _ENDS = (
     KafkaError._FATAL,  # noqa: SLF001 - an error may be of this code and not say that it is `fatal()`
     KafkaError._AUTHENTICATION,  # noqa: SLF001
@@ -165,7 +168,8 @@ class _Run:
         )
         self.gone = GoneTopics(brokers, table, ingest.on_gap)
         self.committer = Committer(ingest.location, brokers)
-        self.patience = min(_PATIENCE_SECONDS, float(ingest.kafka.get("max.poll.interval.ms", 300_000)) / 1000 / 3)
+        max_poll_interval = milliseconds(ingest.kafka, "max.poll.interval.ms", _MAX_POLL_INTERVAL_MS)
+        self.patience = min(_PATIENCE_SECONDS, max_poll_interval / 1000 / 3)
 
     @property
     def consumer(self) -> Consumer:

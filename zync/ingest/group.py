@@ -14,6 +14,7 @@ from zync.errors import ZyncError
 from zync.ingest.assignment import Assignment
 from zync.ingest.deleted_topics import OnGap
 from zync.kafka.admin import Brokers, bad_property, check_ours
+from zync.kafka.properties import milliseconds
 from zync.log import event
 
 log = logging.getLogger(__name__)
@@ -25,6 +26,7 @@ _ANSWER_SECONDS = 2.0
 _STATISTICS_MS = 2000
 _SOON_SECONDS = 1.0
 _REFRESH = "topic.metadata.refresh.interval.ms"
+_REFRESH_MS = 30_000
 _OURS = {
     "enable.auto.commit": "false",
     "enable.auto.offset.store": "false",
@@ -39,7 +41,7 @@ _DEFAULTS = {
     "fetch.min.bytes": "100000",
     "fetch.wait.max.ms": "100",
     "fetch.queue.backoff.ms": "10",
-    _REFRESH: "30000",
+    _REFRESH: str(_REFRESH_MS),
     "log_level": "0",
 }
 
@@ -78,7 +80,7 @@ class Group:
         }
         self._regexes = [one for one in topics if one.startswith("^")]
         self._subscribed: set[str] = set()
-        self._look_every = float({**_DEFAULTS, **kafka}[_REFRESH]) / 1000
+        self._look_every = milliseconds(kafka, _REFRESH, _REFRESH_MS) / 1000
         self._look_in = min(_SOON_SECONDS, self._look_every)
         self._looked = 0.0
         self._without_since, self._said_without, self._asked = time.monotonic(), False, 0.0

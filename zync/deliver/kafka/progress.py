@@ -11,9 +11,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from zync.errors import UsageError, ZyncError
+from zync.kafka.admin import bad_property
 from zync.staging.outputs import Place
 
 _ITS_LOG = logging.getLogger("librdkafka")
@@ -50,22 +51,23 @@ def read(properties: Mapping[str, str], topic: str, name: str, end: int) -> Prog
     """The newest progress of the delivery of that name, before the topic's offset `end`; None where there is none yet.
 
     Only final after `init_transactions` of its transactional id, up to the high watermark: then nothing of it is under
-    way. ZyncError when the end is not reached in time.
+    way. ZyncError when the end is not reached in time; UsageError for properties that no consumer takes.
     """
-    consumer = Consumer(
-        {
-            **properties,
-            "group.id": f"{name}.progress",  # which the library wants; nothing is committed to it
-            "enable.auto.commit": "false",
-            "enable.auto.offset.store": "false",
-            "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": "true",
-            "fetch.wait.max.ms": "10",
-            "log_level": "0",
-        },
-        logger=_ITS_LOG,
-    )
+    settings = {
+        **properties,
+        "group.id": f"{name}.progress",  # which the library wants; nothing is committed to it
+        "enable.auto.commit": "false",
+        "enable.auto.offset.store": "false",
+        "auto.offset.reset": "earliest",
+        "isolation.level": "read_committed",
+        "enable.partition.eof": "true",
+        "fetch.wait.max.ms": "10",
+        "log_level": "0",
+    }
+    try:
+        consumer = Consumer(settings, logger=_ITS_LOG)
+    except KafkaException as refused:
+        raise bad_property(refused) from refused
     try:
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         found, at, until = None, 0, time.monotonic() + _PATIENCE_SECONDS

@@ -1,0 +1,23 @@
+"""Values of librdkafka's properties that zync itself works with."""
+
+import re
+from collections.abc import Mapping
+
+from zync.errors import UsageError
+
+_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
+
+
+def milliseconds(properties: Mapping[str, str], name: str, default: int) -> int:
+    """The whole number of milliseconds that the property has, or `default` where it is not set.
+
+    librdkafka would read `30 seconds` as 30, `1e5` as 1 and `010` as 8 (it is C's strtol), and go on.
+
+    Raises:
+        UsageError: the text is no whole number.
+    """
+    text = properties.get(name, str(default))
+    if not _WHOLE.fullmatch(text):
+        msg = f"kafka in the config: {name} is a whole number of milliseconds, not {text!r}"
+        raise UsageError(msg)
+    return int(text)
