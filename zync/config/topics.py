@@ -1,9 +1,23 @@
 """Which of the config's topics a record is of: names first, then regexes; and expressions that say so."""
 
+import re
 from collections.abc import Collection
 
 from zync.config.model import RESERVED_TOPIC, Config
 from zync.sql import literal
+
+
+def compile_regex(text: str) -> re.Pattern[str]:
+    """The ^regex of a topic, compiled.
+
+    Raises:
+        ValueError: it is no regular expression, or one that Python cannot compile; says why.
+    """
+    try:
+        return re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:  # of a{99999999999}, and of thousands of parentheses
+        msg = f"{text!r} is not a regular expression: {error}"
+        raise ValueError(msg) from None
 
 
 def ordered(config: Config) -> list[str]:

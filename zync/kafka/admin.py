@@ -2,7 +2,6 @@
 
 import gc
 import logging
-import re
 import threading
 import time
 import uuid
@@ -17,6 +16,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec
 
 from zync.config.model import KAFKAS_OWN, PROGRESS_TOPIC, RESERVED_TOPIC
+from zync.config.topics import compile_regex
 from zync.errors import UsageError, ZyncError
 from zync.kafka.partition import Source
 
@@ -157,10 +157,10 @@ class Brokers:
         for one in wanted:
             if one.startswith("^"):
                 try:
-                    found.update({name: count for name, count in there.items() if re.search(one, name)})
-                except re.error as error:
-                    msg = f"{one!r} is not a regular expression: {error}"
-                    raise UsageError(msg) from None
+                    regex = compile_regex(one)
+                except ValueError as error:
+                    raise UsageError(str(error)) from None
+                found.update({name: count for name, count in there.items() if regex.search(name)})
             elif one in there:
                 found[one] = there[one]
             else:

@@ -8,13 +8,18 @@ from pathlib import Path
 
 import yaml
 
-from zync.config.model import KAFKAS_OWN, Config, Lookup, OutputRule, Part, RegistryAccess
+from zync.config.model import KAFKAS_OWN, Config, Lookup, Part, RegistryAccess
+from zync.config.topics import compile_regex
 from zync.debezium import preset
 from zync.errors import UsageError
 from zync.project.yaml_reader import Reader, find
 
 _TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 """A name that Kafka takes for a topic."""
+_MOST_COPIES = 2**31 - 1
+"""Of partitions and copies of a topic: Kafka's protocol has 32 bits for them."""
+_MOST_REMEMBERED = 2**63 - 1
+"""Seqnos have 64 bits."""
 _SCHEMA_FILES: tuple[tuple[Part, str], ...] = (("key", "key_avro_schema"), ("value", "avro_schema"))
 
 
@@ -41,6 +46,8 @@ def load(path: Path) -> Config:
     except RecursionError as error:
         msg = f"{path}:1: nested too deeply to be a config"
         raise UsageError(msg) from error
+    if node is not None and node.tag == "tag:yaml.org,2002:null":  # as where all but `---` is commented out
+        node = None
     config: Config = reader.value(Config, node, "the config") if node is not None else Config()
     rules = tuple(
         replace(rule, python=str(reader.base / rule.python)) if rule.python else rule for rule in config.outputs
@@ -87,10 +94,9 @@ def _checked(config: Config, reader: Reader, node: yaml.Node | None) -> Config:
     for name, topic in config.topics.items():
         if name.startswith("^"):
             try:
-                re.compile(name)
-            except re.error as error:
-                at = find(node, "topics", name)
-                raise reader.fail(at, f"topics: {name!r} is not a regular expression: {error}") from None
+                compile_regex(name)
+            except ValueError as error:
+                raise reader.fail(find(node, "topics", name), f"topics: {error}") from None
         if topic.as_ and topic.as_.lower() == "records":
             at = find(node, "topics", name)
             raise reader.fail(at, f"topics.{name}.as: 'records' is the view of all topics: take another name")
@@ -114,8 +120,9 @@ def _checked(config: Config, reader: Reader, node: yaml.Node | None) -> Config:
     if not 0 <= most < math.inf or (isinstance(most, float) and most > 1):
         text = "limits.max_quarantined must be 0 or more, or a share of at most 100%"
         raise reader.fail(find(node, "limits", "max_quarantined"), text)
-    if config.transactions.remember < 0:
-        raise reader.fail(find(node, "transactions", "remember"), "transactions.remember must be 0 or more")
+    if not 0 <= config.transactions.remember <= _MOST_REMEMBERED:
+        text = f"transactions.remember must be 0 or more, and {_MOST_REMEMBERED} at most"
+        raise reader.fail(find(node, "transactions", "remember"), text)
     return config
 
 
@@ -200,9 +207,10 @@ def _check_deliveries(config: Config, reader: Reader, node: yaml.Node | None) ->
             hint = f"did you mean {near[0]!r}?" if near else f"outputs are {', '.join(known)}"
             raise reader.fail(find(node, *where, output), f"no output {output!r}: {hint}")
     for output, topic in said.topics.items():
-        if min(one for one in (topic.partitions, topic.replication, 1) if one is not None) < 1:
+        if not all(1 <= count <= _MOST_COPIES for count in (topic.partitions, topic.replication) if count is not None):
             at = find(node, "deliver", "kafka", "topics", output)
-            raise reader.fail(at, f"deliver.kafka.topics.{output}: partitions and replication must be 1 or more")
+            text = f"partitions and replication must be 1 or more (and {_MOST_COPIES:,} at most)"
+            raise reader.fail(at, f"deliver.kafka.topics.{output}: {text}")
     for output, table in (config.deliver.tables or {}).items():
         if table.partition_by and table.cluster_by:
             at = find(node, "deliver", "tables", output)

@@ -14,6 +14,13 @@ import yaml
 from zync.config.units import duration
 from zync.errors import UsageError
 
+_CORE = "tag:yaml.org,2002:"
+_TAGS = frozenset(
+    _CORE + kind for kind in ("null", "bool", "int", "float", "str", "timestamp", "value", "map", "seq", "merge")
+)
+"""Those that YAML gives a node by itself; what a value is follows from its key, not from its tag."""
+_NO_TEXT = re.compile(r"[\x00\ud800-\udfff]")
+"""NUL, and half of a character: YAML's escapes and environment variables may have them, file names and UTF-8 do not."""
 _ELSEWHERE = re.compile(r"\$\{(?:file:(?P<file>[^}]+)|(?P<name>[A-Za-z_][A-Za-z0-9_]*))\}")
 
 
@@ -32,11 +39,13 @@ class Reader:
 
     def value(self, kind: Any, node: yaml.Node, where: str) -> Any:
         """`node` as a value of the type `kind`."""
+        if node.tag not in _TAGS:
+            raise self.fail(node, f"{where} has the tag {node.tag.removeprefix(_CORE)!r}: take it out")
         if is_dataclass(kind):
             return self.record(kind, node, where)
         origin, args = get_origin(kind), get_args(kind)
         if origin in (Union, UnionType):
-            if node.tag == "tag:yaml.org,2002:null":
+            if node.tag == f"{_CORE}null" and NoneType in args:
                 return None
             return self.value(next(arg for arg in args if arg is not NoneType), node, where)
         if origin is dict:
@@ -51,12 +60,23 @@ class Reader:
         """Of a mapping (its keys, where they stand, their values); none twice."""
         if not isinstance(node, yaml.MappingNode):
             raise self.fail(node, f"{where} must have keys and values")
-        seen: dict[str, yaml.Node] = {}
-        for key_node, _ in node.value:
-            if key_node.value in seen:
-                raise self.fail(key_node, f"{key_node.value!r} is there twice in {where}")
-            seen[key_node.value] = key_node
-        return [(key_node.value, key_node, item) for key_node, item in node.value]
+        found: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        for key_node, item in node.value:
+            key = self.key(key_node, where)
+            if key in found:
+                raise self.fail(key_node, f"{key!r} is there twice in {where}")
+            found[key] = key_node, item
+        return [(key, key_node, item) for key, (key_node, item) in found.items()]
+
+    def key(self, node: yaml.Node, where: str) -> str:
+        """A key of the mapping `where`: its text, whatever else YAML would take `1`, `yes` or `null` for."""
+        if not isinstance(node, yaml.ScalarNode) or node.tag not in _TAGS:
+            raise self.fail(node, f"{where} has a key that is not text")
+        if node.tag == f"{_CORE}merge":
+            raise self.fail(
+                node, f"{where} has a merge key (<<), which zync does not read: write out what it stands for"
+            )
+        return self.text(node.value, node, f"a key of {where}")
 
     def record(self, kind: Any, node: yaml.Node, where: str) -> Any:
         """`node` as a value of the dataclass `kind`."""
@@ -80,7 +100,9 @@ class Reader:
         """`node` as a value of a type that holds no others."""
         if not isinstance(node, yaml.ScalarNode):
             raise self.fail(node, f"{where} must be a single value")
-        text, written = self.environment(node, where), repr(node.value)
+        if node.tag == f"{_CORE}null":
+            raise self.fail(node, f"{where} has no value: write one, or take the key out ('' is an empty text)")
+        text, written = self.text(self.environment(node, where), node, where), repr(node.value)
         if get_origin(kind) is Literal:
             if text not in get_args(kind):
                 raise self.fail(node, f"{where} must be one of {', '.join(get_args(kind))}, not {written}")
@@ -118,6 +140,12 @@ class Reader:
             return found
 
         return _ELSEWHERE.sub(read, cast("str", node.value))
+
+    def text(self, text: str, node: yaml.Node, where: str) -> str:
+        """`text`, if files can be called so and UTF-8 can have it."""
+        if odd := _NO_TEXT.search(text):
+            raise self.fail(node, f"{where} has a character that is no text ({odd[0]!r})")
+        return text
 
     def location(self, lake: str) -> str:
         """A lake or a table as an absolute path, or as the URI it is."""
