@@ -60,15 +60,31 @@ def load(path: Path) -> Config:
     config = replace(
         config, lake=lake, outputs=rules, lookups=lookups, path=path.absolute(), elsewhere=reader.elsewhere
     )
+    _check_rules(config, reader, node)  # first: the preset reads them
     return _checked(preset.expand(_preset(config, reader, node)), reader, node)
 
 
-def _is_file(path: Path) -> bool:
-    """Whether there is such a file; not, where there cannot be one of that name."""
+def _why_no_file(path: Path) -> str | None:
+    """Why nothing can be read at that path, as the end of a sentence about it; None where there is a file."""
     try:
-        return path.is_file()
-    except (OSError, ValueError):
-        return False
+        if path.is_file():
+            return None
+        return "is a folder" if path.is_dir() else "is not there"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+
+
+def _why_no_text(path: Path) -> str | None:
+    """Why the file at that path cannot be read as text, likewise; None where it can."""
+    if why := _why_no_file(path):
+        return why
+    try:
+        path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        return f"is not UTF-8 (byte {error.start})"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return None
 
 
 def _preset(config: Config, reader: Reader, node: yaml.Node | None) -> Config:
@@ -110,9 +126,6 @@ def _checked(config: Config, reader: Reader, node: yaml.Node | None) -> Config:
         if other is not source:
             msg = f"{source} and {other} have the same view name {view!r}: say `as:` on one"
             raise reader.fail(find(node, *where), msg)
-    outputs = find(node, "outputs")
-    for number, rule in enumerate(config.outputs):
-        _check_rule(rule, reader, outputs.value[number] if isinstance(outputs, yaml.SequenceNode) else outputs)
     _check_deliveries(config, reader, node)
     for name, lookup in config.lookups.items():
         _check_lookup(name, lookup, reader, find(node, "lookups", name))
@@ -134,8 +147,8 @@ def _check_formats(config: Config, reader: Reader, node: yaml.Node | None) -> No
             kind, file = config.format(topic, part), topic.schema_file(part)
             if file and kind != "avro":
                 raise reader.fail(at, f"topics.{name}.{key} needs {part}: avro")
-            if file and not _is_file(file):
-                raise reader.fail(at, f"the schema {file} of topic {name!r} is not there")
+            if file and (why := _why_no_text(file)):
+                raise reader.fail(at, f"the schema {file} of topic {name!r} {why}")
             kinds |= set() if file else {kind}
         if topic.schema and config.format(topic, "value") in ("string", "bytes"):
             raise reader.fail(at, f"topics.{name}.schema is for values with fields, not {topic.value or 'these'}")
@@ -156,19 +169,23 @@ def _check_registry(access: RegistryAccess | None, reader: Reader, node: yaml.No
     if not access.url.startswith(("http://", "https://")):
         raise reader.fail(find(node, "url"), f"{where}.url must begin with http:// or https://")
     for path in (access.ca, access.certificate, access.certificate_key):
-        if path and not _is_file(path):
-            raise reader.fail(node, f"{where}: the file {path} is not there")
+        if path and (why := _why_no_file(path)):
+            raise reader.fail(node, f"{where}: the file {path} {why}")
     if not access.timeout:
         raise reader.fail(find(node, "timeout"), f"{where}.timeout must be more than nothing")
     if "@" in access.url:  # it would be shown in errors
         raise reader.fail(find(node, "url"), f"{where}.url must have no user or password in it: say {where}.basic_auth")
 
 
-def _check_rule(rule: OutputRule, reader: Reader, node: yaml.Node | None) -> None:
-    if (rule.sql is None) == (rule.python is None):
-        raise reader.fail(node, f"the output to {rule.topic!r} needs one of sql and python")
-    if rule.sql and not _is_file(rule.sql):
-        raise reader.fail(node, f"the rule {rule.sql} of output {rule.topic!r} is not there")
+def _check_rules(config: Config, reader: Reader, node: yaml.Node | None) -> None:
+    """UsageError for the first rule that is not there to be read."""
+    outputs = find(node, "outputs")
+    for number, rule in enumerate(config.outputs):
+        at = outputs.value[number] if isinstance(outputs, yaml.SequenceNode) else outputs
+        if (rule.sql is None) == (rule.python is None):
+            raise reader.fail(at, f"the output to {rule.topic!r} needs one of sql and python")
+        if why := _why_no_text(rule.file):
+            raise reader.fail(at, f"the rule {rule.file} of output {rule.topic!r} {why}")
 
 
 def _check_deliveries(config: Config, reader: Reader, node: yaml.Node | None) -> None:
@@ -222,5 +239,5 @@ def _check_lookup(name: str, lookup: Lookup, reader: Reader, node: yaml.Node | N
     if len(given) != 1:
         raise reader.fail(node, f"lookup {name!r} needs exactly one of csv, json and delta")
     path = lookup.csv or lookup.json
-    if path and not _is_file(path):
-        raise reader.fail(node, f"the {given[0]} file {path} of lookup {name!r} is not there")
+    if path and (why := _why_no_file(path)):
+        raise reader.fail(node, f"the {given[0]} file {path} of lookup {name!r} {why}")
