@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -29,7 +28,8 @@ class View:
     def __init__(self, parts: tuple[Part, ...]) -> None:
         self.parts = parts
         self.console = Console(stderr=True, highlight=False)
-        self.seen: dict[str, deque[Figures]] = {part.name: deque([Figures()], maxlen=_WINDOW) for part in parts}
+        # Of each part at least one, oldest first; replaced whole, as rich renders in a thread of its own.
+        self.seen: dict[str, tuple[Figures, ...]] = {part.name: (Figures(),) for part in parts}
         self.began = time.monotonic()
         self._over = threading.Event()
 
@@ -56,9 +56,13 @@ class View:
             for part in self.parts:
                 found = figures(part)
                 if found.samples:
-                    if self.seen[part.name][-1].at < part.began:  # another process, which counts from 0
-                        self.seen[part.name].clear()
-                    self.seen[part.name].append(found)
+                    self.note(part, found)
+
+    def note(self, part: Part, figures: Figures) -> None:
+        """Adds the part's figures to those that rates are made of; those of a process before this one go."""
+        earlier = self.seen[part.name]
+        counts_from_0 = earlier[-1].at < part.began
+        self.seen[part.name] = (figures,) if counts_from_0 else (*earlier[1 - _WINDOW :], figures)
 
     def render(self) -> Group:
         """The view as it is now."""
@@ -75,7 +79,8 @@ class View:
         return Group(title, table, Text(self._stages(), style="dim"))
 
     def _row(self, part: Part) -> tuple[str, str, str]:
-        now, before = self.seen[part.name][-1], self.seen[part.name][0]
+        seen = self.seen[part.name]
+        now, before = seen[-1], seen[0]
         counted, unit, state = _SHOWN[part.name]
 
         def rate() -> str:
@@ -88,7 +93,8 @@ class View:
 
     def _stages(self) -> str:
         """What the stages of the last syncs took, in the mean."""
-        now, before = self.seen["sync"][-1], self.seen["sync"][0]
+        seen = self.seen["sync"]
+        now, before = seen[-1], seen[0]
         took = []
         for stage, seconds in now.by("zync_sync_stage_seconds_sum", "stage").items():
             count = f"{seconds:.2f} s"
