@@ -106,7 +106,7 @@ def sync_to_tables(  # noqa: PLR0913 - each is a thing that it needs
                 looked = time.monotonic()
                 continue
             if newest and time.monotonic() - looked > _LOOK_AFTER_SECONDS:
-                newest = _looked_after(found, folder, newest)
+                newest = look_after(found, folder, newest)
                 looked = time.monotonic()
             if until_caught_up:
                 break
@@ -129,15 +129,22 @@ def _check_staging(table: DeltaTable, upto: int, newest: Snapshot) -> None:
     raise UsageError(msg)
 
 
-def _looked_after(found: dict[str, Target], folder: str, newest: Snapshot) -> Snapshot:
-    """The snapshot; of the tables as they are now where others compacted them, as old versions may be gone soon.
+def look_after(tables: dict[str, Target], folder: str, newest: Snapshot) -> Snapshot:
+    """The newest snapshot; a new one where others compacted tables since, as old versions may be gone soon.
 
-    Raises ZyncError where they did something else.
+    Outputs that the config names now and the snapshot does not have no table yet: that is for the next batch.
+
+    Raises:
+        ZyncError: others changed a table, or took it away.
     """
-    now = {topic: check(target, newest.staging, newest.versions[topic]) or 0 for topic, target in found.items()}
-    if now.items() <= newest.versions.items():
+    versions = {
+        topic: check(tables[topic], newest.staging, version) or version
+        for topic, version in newest.versions.items()
+        if topic in tables
+    }
+    if versions.items() <= newest.versions.items():
         return newest
-    snapshot = replace(newest, at=snapshots.now(), versions=newest.versions | now)
+    snapshot = replace(newest, at=snapshots.now(), versions=newest.versions | versions)
     snapshots.take(f"{folder}/{snapshots.NAME}", snapshot)
     return snapshot
 
