@@ -26,6 +26,7 @@ from zync.cli.options import (
 )
 from zync.cli.output import Output
 from zync.config.units import duration
+from zync.errors import UsageError
 from zync.ingest import memory
 from zync.lake.paths import locate
 from zync.log import logs_as_json
@@ -172,6 +173,7 @@ def sync(
     from zync.sync.syncer import follow as follow_raw
     from zync.sync.syncer import sync_once
 
+    check_tables_of_sync(raw, staging)
     settings, out = read_config(config, lake, needed=True), Output(as_json=as_json)
     where = locate(raw, settings.lake), locate(staging, settings.lake)
     if not follow:
@@ -191,6 +193,17 @@ def sync(
 
     with measuring("zync.sync.metrics:SyncMetrics", metrics, out) as measured:
         follow_raw(settings, *where, stop, told, master, measured)
+
+
+def check_tables_of_sync(raw: str, staging: str) -> None:
+    """UsageError where one of the two names what another command reads from, or writes to."""
+    if raw == "kafka":
+        msg = f"kafka is no table: `zync sync-from kafka {staging}` brings records from Kafka to the table {staging}"
+        raise UsageError(msg)
+    if staging in ("kafka", "tables"):
+        table = "staging" if raw == "raw" else raw
+        msg = f"{staging} is no table to sync into: `zync sync-to {staging} {table}` delivers what is in {table}"
+        raise UsageError(msg)
 
 
 def run(

@@ -16,6 +16,11 @@ def locate(table: str, lake: str) -> str:
     return text.rstrip("/") if "://" in text else str(Path(text).absolute())
 
 
+def table_name(location: str) -> str:
+    """The last part of a table's path or URI, by which commands name it."""
+    return location.rstrip("/").rpartition("/")[2]
+
+
 def is_local(location: str) -> bool:
     """Whether the table is on this machine's file system, where locks and renames mean something."""
     return "://" not in location

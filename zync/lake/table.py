@@ -38,13 +38,13 @@ def open_table(location: str) -> DeltaTable | None:
             msg = f"{location}: delta-rs and Spark cannot read a table with {odd[0]!r} in its path: name it otherwise"
             raise UsageError(msg)
         if file := next((one for one in path.parents if one.is_file()), None):
-            msg = f"{file} is a file, so there can be no table at {location}: give another --lake"
+            msg = f"{file} is a file, so there can be no table at {location}: name another place"
             raise UsageError(msg)
         names = {one.name for one in path.iterdir()} if path.is_dir() else set()
         if not names and not path.is_file():
             return None
         if "_delta_log" not in names:
-            msg = f"{location} is not a Delta table: give another --lake, or move what is there"
+            msg = f"{location} is not a Delta table: name another place, or move what is there"
             raise UsageError(msg)
         _check_log(path / "_delta_log")
     try:
@@ -80,7 +80,7 @@ def _is_whole(lines: list[bytes]) -> bool:
 
 
 def existing_table(location: str, made_by: str) -> DeltaTable:
-    """The table at its newest version; UsageError, naming the command that makes it, where there is none."""
+    """The table at its newest version; UsageError where there is none. `made_by`: the zync command that makes it."""
     table = open_table(location)
     if table is None:
         msg = f"there is no table at {location} yet: `{made_by}` makes it"

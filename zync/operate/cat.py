@@ -11,11 +11,13 @@ import pyarrow.dataset as ds
 
 from zync.errors import UsageError
 from zync.lake.files import data_files, dataset
-from zync.lake.table import existing_table
+from zync.lake.paths import table_name
+from zync.lake.table import open_table
 from zync.raw.table import RAW_SCHEMA
 from zync.staging.table import STAGING_SCHEMA
 from zync.text import Verbatim
 
+_MADE_BY = {"raw": "`zync sync-from kafka raw` makes it", "staging": "`zync sync raw staging` makes it"}
 KINDS = (
     *("output", "done", "pending", "expired", "late", "duplicate", "quarantined", "released", "discarded"),
     *("ignored", "trimmed", "cursor"),
@@ -30,8 +32,11 @@ def cat(
     Keys and values come as JSON where their text is a JSON object or array, as a string where it is other
     UTF-8, as {"base64": …} otherwise. Staging's rows come without the columns that their kind does not use.
     """
-    made_by = "zync sync-from kafka raw" if location.endswith("/raw") else "zync sync raw staging"
-    table = existing_table(location, made_by)
+    table = open_table(location)
+    if table is None:
+        then = _MADE_BY.get(table_name(location), "name one that is there, like raw or staging")
+        msg = f"there is no table at {location} yet: {then}"
+        raise UsageError(msg)
     is_raw = "ingested" in {field.name for field in table.schema().fields}
     if is_raw and kind:
         msg = "raw's rows have no kind: --kind is for staging"

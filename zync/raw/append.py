@@ -24,11 +24,10 @@ from zync.lake.paths import is_local
 from zync.lake.table import CHECKPOINT_EVERY, NO_HOOKS, commit_properties, existing_table, first_line, refresh
 from zync.lake.types import TIMESTAMP
 from zync.raw.batch import Batch
-from zync.raw.table import INGESTED, RAW_SCHEMA, SEQNO, next_seqno, position_name, stored_id, stored_position
+from zync.raw.table import INGESTED, RAW_SCHEMA, SEQNO, made_by, next_seqno, position_name, stored_id, stored_position
 
 log = logging.getLogger(__name__)
 
-_MADE_BY = "zync sync-from kafka raw"
 _TURN_SECONDS = 2.0
 _TURN_TRUST_SECONDS = 60.0
 _UNIQUE = ColumnProperties(dictionary_enabled=False)
@@ -142,7 +141,7 @@ class Appender:
         return self._table
 
     def _open(self) -> _Handle:
-        existing_table(self.location, _MADE_BY)
+        existing_table(self.location, made_by(self.location))
         return _Handle(self.location)
 
     def _commit(self, table: _Handle, batch: Batch, first: int, nonce: str) -> None:

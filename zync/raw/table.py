@@ -21,6 +21,7 @@ from zync.config.model import RESERVED_TOPIC
 from zync.errors import ZyncError
 from zync.kafka.partition import Source
 from zync.lake.files import data_files, dataset
+from zync.lake.paths import table_name
 from zync.lake.table import app_transactions, ensure_table, existing_table, of_kind
 from zync.lake.types import TIMESTAMP
 from zync.raw.batch import RECORD_SCHEMA, last_offsets
@@ -55,7 +56,12 @@ def ensure_raw(location: str) -> DeltaTable:
 
 def existing_raw(location: str) -> DeltaTable:
     """The raw table at its newest version; UsageError where there is none, or another table."""
-    return of_kind(existing_table(location, "zync sync-from kafka raw"), RAW_SCHEMA, "raw")
+    return of_kind(existing_table(location, made_by(location)), RAW_SCHEMA, "raw")
+
+
+def made_by(location: str) -> str:
+    """The command that makes the raw table there."""
+    return f"zync sync-from kafka {table_name(location)}"
 
 
 def next_seqno(table: DeltaTable) -> int:

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from zync.config.model import Lookup
 from zync.errors import UsageError
 from zync.lake.paths import locate
-from zync.lake.table import existing_table
+from zync.lake.table import open_table
 from zync.spark.errors import message_of
 from zync.spark.frames import local
 from zync.sql import name
@@ -26,6 +26,24 @@ _ATTEMPTS = 5
 
 class _ChangedError(Exception):
     """The file is not what it was when its digest was taken."""
+
+
+def newest_version(view: str, location: str) -> int:
+    """The newest version of the Delta table at that location, which is the lookup of that name.
+
+    Raises:
+        UsageError: there is no table, or something else.
+    """
+    where = f"lookup {view!r} (lookups.{view}.delta in zync.yaml)"
+    try:
+        table = open_table(location)
+    except UsageError as error:
+        msg = f"{where}: {error}"
+        raise UsageError(msg) from error
+    if table is None:
+        msg = f"{where}: there is no Delta table at {location}: name one that is there, or have it made first"
+        raise UsageError(msg)
+    return table.version()
 
 
 def bind(spark: SparkSession, view: str, lookup: Lookup) -> str:
@@ -41,7 +59,7 @@ def bind(spark: SparkSession, view: str, lookup: Lookup) -> str:
     try:
         if lookup.delta:
             location = locate(lookup.delta, ".")
-            version = existing_table(location, "whoever fills it").version()
+            version = newest_version(view, location)
             spark.read.format("delta").option("versionAsOf", version).load(location).createOrReplaceTempView(name(view))
             return f"version {version}"
         kind: Kind = "csv" if lookup.csv else "json"

@@ -3,6 +3,7 @@
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from zync.lake.paths import table_name
 from zync.lake.table import ensure_table, existing_table, of_kind, open_table, refresh
 from zync.lake.types import TIMESTAMP
 
@@ -83,5 +84,4 @@ def open_staging(location: str) -> DeltaTable | None:
 
 def existing_staging(location: str) -> DeltaTable:
     """The staging at its newest version; UsageError where there is none, or another table."""
-    called = location.rstrip("/").rpartition("/")[2]
-    return of_kind(existing_table(location, f"zync sync raw {called}"), STAGING_SCHEMA, "staging")
+    return of_kind(existing_table(location, f"zync sync raw {table_name(location)}"), STAGING_SCHEMA, "staging")
