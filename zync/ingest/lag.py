@@ -33,6 +33,8 @@ class Lag:
         if time.monotonic() - self._measured < _MEASURE_SECONDS:
             return
         self._measured = time.monotonic()
+        # While a partition is another's we do not know what becomes of it: it may come back at the same offset.
+        self._stalled = {source: since for source, since in self._stalled.items() if source in held.expected}
         behind, waiting = {}, dict[Source, float]()
         for one in in_hand:
             waiting |= {source: each.first for source, each in list(one.slices.items()) if each.first}
