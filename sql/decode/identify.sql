@@ -1,9 +1,10 @@
 -- In: `decoded`, with what the config's expressions found (`found`, null where an expression failed; so `brings`).
+--     `reserved`: whether it is an operator's decision.
 -- Out: each record with its transaction. `alone`: it is in none, or one by itself; `fault`: why it cannot even be that;
 --     `bad`: what is wrong with a record that does belong to a transaction. `carried` and `judged` are for what is known
 --     of earlier syncs: a transaction's state, and its records read again.
 WITH checked AS (
-  SELECT *, coalesce({{configured}}, false) AS configured, topic = '__zync' AS ours,
+  SELECT *, coalesce({{configured}}, false) AS configured, {{reserved}} AS ours,
     coalesce(bad, CASE WHEN {{unfit}} THEN 'value does not fit the schema'
                        WHEN {{no_envelope}} THEN 'value is no envelope of Debezium: it has no op' END) AS wrong
   FROM decoded

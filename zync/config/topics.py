@@ -30,6 +30,10 @@ def matches(topic: str) -> str:
     return f"topic RLIKE {literal(topic)}" if topic.startswith("^") else f"topic = {literal(topic)}"
 
 
+RESERVED = f"topic = {literal(RESERVED_TOPIC)}"
+"""Whether the column `topic` is the one of operators' decisions."""
+
+
 def configured(config: Config) -> str:
     """Whether the column `topic` is one that the config names."""
     return " OR ".join(matches(topic) for topic in config.topics) or "false"
@@ -43,4 +47,4 @@ def claimed_by(config: Config, topics: Collection[str]) -> str:
 def by_topic(config: Config, expressions: dict[str, str], reserved: str = "NULL") -> str:
     """One expression that is each topic's own where that topic's records are; `reserved` for zync's own topic."""
     cases = " ".join(f"WHEN {matches(topic)} THEN {expressions[topic]}" for topic in ordered(config))
-    return f"CASE WHEN topic = '{RESERVED_TOPIC}' THEN {reserved} {cases} END"
+    return f"CASE WHEN {RESERVED} THEN {reserved} {cases} END"

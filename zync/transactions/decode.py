@@ -18,7 +18,7 @@ from pyspark.sql.types import (
 )
 
 from zync.config.model import PARTS, Config, Topic
-from zync.config.topics import by_topic, claimed_by, configured
+from zync.config.topics import RESERVED, by_topic, claimed_by, configured
 from zync.debezium.envelope import around, no_envelope
 from zync.errors import UsageError
 from zync.formats.extras import require_protobuf
@@ -72,6 +72,7 @@ class Decoder:
         self._identify = statement(
             "decode/identify",
             configured=configured(config),
+            reserved=RESERVED,
             single=claimed_by(config, [t for t, one in config.topics.items() if one.null_id == "single"]),
             record_id="found.record_id" if recorded else "CAST(NULL AS STRING)",
             unfit=" OR ".join(f"{one}.unfit" for one in structs) or "false",
