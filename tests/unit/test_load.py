@@ -112,9 +112,9 @@ def test_two_outputs_may_not_go_to_one_topic(files: Path) -> None:
 
 def test_digests_tell_what_decides_the_output(files: Path) -> None:
     text = f"{PLAIN}outputs: [{{topic: o, sql: rule.sql}}]"
-    before = read(files, text).digests()
-    assert read(files, f"{text}\nlimits: {{max_quarantined: 1}}").digests() == before
-    assert read(files, f"{text}\nformats: {{value: json}}").digests() == before
+    before = read(files, text).digests
+    assert read(files, f"{text}\nlimits: {{max_quarantined: 1}}").digests == before
+    assert read(files, f"{text}\nformats: {{value: json}}").digests == before
     (files / "rule.sql").write_text("SELECT seqno, 1 AS one FROM records")
-    changed = read(files, text).digests()
+    changed = read(files, text).digests
     assert {key for key, digest in changed.items() if digest != before[key]} == {"rules"}
