@@ -1,4 +1,7 @@
-"""What can go wrong, for the person who reads it: what was found, where, and what to do."""
+"""What can go wrong, for the person who reads it: what was found, where, and what to do.
+
+`code` names the kind of an error in JSON output and in the docs. Codes are stable: programs compare them.
+"""
 
 from typing import ClassVar
 
@@ -7,30 +10,70 @@ INTERRUPTED = 130
 
 
 class ZyncError(Exception):
-    """Something zync could not do. `exit_code` is what the command exits with."""
+    """zync could not do what it was told: a service, a disk or a table failed.
 
+    The message names which. Mend that, and run the command again: what was committed before stays, and is not done
+    twice.
+    """
+
+    code: ClassVar[str] = "ZYNC-FAILED"
     exit_code: ClassVar[int] = 1
 
 
 class UsageError(ZyncError):
-    """The user's mistake: a bad option, config, rule or input file. Nothing was written."""
+    """An option, the config, a rule or an input file is wrong. Nothing was written.
 
+    The message names the option, or the file and line: correct it, and run the command again.
+    """
+
+    code = "ZYNC-USAGE"
     exit_code = 2
 
 
 class OwnedError(ZyncError):
-    """Another writer owns the table. Nothing was written."""
+    """Another process writes to the table, or maintains it, and one at a time may.
 
+    This one stopped before its commit. Let the other finish, or stop it, and run the command again.
+    """
+
+    code = "ZYNC-OWNED"
     exit_code = 3
 
 
 class GapError(ZyncError):
-    """Records that were never read are gone from Kafka: retention took them, or the topic was made anew."""
+    """Kafka has lost records that were never read: retention deleted them, or the topic was deleted or created again.
+
+    The message names the topic, and the offsets. Nothing was skipped, and nothing can bring the records back:
+    `--on-gap skip` reads on behind them, and puts the gap on record.
+    """
+
+    code = "ZYNC-GAP"
 
 
 class DataError(ZyncError):
-    """Records or transactions are at fault, not the surroundings."""
+    """Records or transactions cannot be processed, and there are more of them than may be set aside.
+
+    Nothing was committed. The message shows the first: mend the rule, the config or the producer; or raise
+    `limits.max_quarantined`, and look at what is set aside with `zync dlq list`.
+    """
+
+    code = "ZYNC-DATA"
+
+
+class CommitRefusedError(ZyncError):
+    """A commit failed, and did not land: the table is as it was.
+
+    The message says why. It is safe to run the command again.
+    """
+
+    code = "ZYNC-COMMIT-REFUSED"
 
 
 class CommitUnknownError(ZyncError):
-    """A commit was tried and it is not known whether it landed: look before trying again."""
+    """A commit failed, and the table could not be read to see whether it landed all the same.
+
+    Make the table readable again, and look at it before you commit anything by other means. zync itself looks first:
+    it is safe to run the command again.
+    """
+
+    code = "ZYNC-COMMIT-UNKNOWN"

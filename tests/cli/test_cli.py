@@ -337,9 +337,17 @@ def test_the_log_may_be_json(demo: Path) -> None:
     said = json.loads(line)
     assert said["level"] == "error"
     assert "no table at" in said["message"]
+    assert said["code"] == "ZYNC-USAGE"
     assert datetime.fromisoformat(said["time"]).tzinfo
     done = zync("sync", "nowhere", "staging", "--log-format", "json", "--debug", cwd=demo, check=False)
     assert "UsageError: there is no table at" in json.loads(done.stderr.splitlines()[-1])["traceback"]
+
+
+def test_an_error_of_a_command_with_json_is_json_on_standard_error(tmp_path: Path) -> None:
+    said = json.loads(one_line(zync("cat", "raw", "--json", cwd=tmp_path, check=False), 2))
+    assert (said["level"], said["code"]) == ("error", "ZYNC-USAGE")
+    assert "there is no table at" in said["message"]
+    assert one_line(zync("cat", "raw", cwd=tmp_path, check=False), 2).startswith("zync: there is no table at")
 
 
 def test_status_tells_what_is_where(demo: Path, warm: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from zync.cli import broker, deliver, inspect, maintenance, pipeline, setup, txn
-from zync.cli.options import READ, as_written, debugging
+from zync.cli.options import AS_JSON, READ, as_written, debugging
 from zync.cli.output import Output
 from zync.errors import INTERRUPTED, ZyncError
 
@@ -80,14 +80,17 @@ def main() -> None:
     """Runs the command line. Exit codes: 0 done, 1 failed, 2 the user's mistake, 3 another writer owns the table."""
     signal.signal(signal.SIGINT, _interrupt)
     READ.clear()
+    AS_JSON.clear()
     try:
         app()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except Exception as error:  # noqa: BLE001 - it ends here, told as users want it
-        Output().error(as_written(_said(error)), as_written(traceback.format_exc()) if debugging() else "")
-        sys.exit(error.exit_code if isinstance(error, ZyncError) else 1)
+        kind = type(error) if isinstance(error, ZyncError) else ZyncError
+        trace = as_written(traceback.format_exc()) if debugging() else ""
+        Output(as_json=any(AS_JSON)).error(as_written(_said(error)), trace, kind.code)
+        sys.exit(kind.exit_code)
 
 
 def _said(error: Exception) -> str:

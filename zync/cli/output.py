@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, TextIO
 
+from zync.errors import ZyncError
 from zync.log import log_line, logs_as_json
 from zync.text import Verbatim, printable, to_json
 
@@ -38,13 +39,17 @@ class Output:
         """A line about work under way, with its figures; programs do not get to see it on standard output."""
         self._line(self.err, log_line(level, text, values) if logs_as_json() else text)
 
-    def error(self, message: str, traceback: str = "") -> None:
-        """One line that says what went wrong; or, for developers, the traceback."""
-        if logs_as_json():
-            self._line(self.err, log_line("error", message, {"traceback": traceback} if traceback else None))
+    def error(self, message: str, traceback: str = "", code: str = ZyncError.code) -> None:
+        """One line that says what went wrong; or, for developers, the traceback.
+
+        Programs get the line as JSON, with the error's `code`; people see the code below a traceback only.
+        """
+        if self.as_json or logs_as_json():
+            values = {"code": code, "traceback": traceback} if traceback else {"code": code}
+            self._line(self.err, log_line("error", message, values))
             return
         if traceback:
-            self._line(self.err, traceback.rstrip("\n"))
+            self._line(self.err, f"{traceback.rstrip()} [{code}]")
             return
         red, plain = ("\x1b[31m", "\x1b[0m") if self.err.isatty() else ("", "")
         self._line(self.err, f"{red}zync: {message}{plain}")

@@ -29,7 +29,13 @@ _RETRY_AFTER = (0.1, 0.3, 0.9)
 
 
 class _RefusedError(ZyncError):
-    """The registry does not want what it was given, and says why."""
+    """The schema registry does not accept a request, and says why.
+
+    A schema that it does not accept is no valid schema, or not compatible with the versions before it: change the
+    rule's columns, or the compatibility that the registry asks for.
+    """
+
+    code = "ZYNC-REGISTRY-REFUSED"
 
 
 class _PassingError(ZyncError):

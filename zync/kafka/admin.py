@@ -54,7 +54,12 @@ class Bounds:
 
 
 class RefusedError(ZyncError):
-    """Brokers are there, and do not let us in."""
+    """Kafka's brokers answer, and refuse the connection: authentication or TLS failed.
+
+    Correct the `security.*`, `sasl.*` and `ssl.*` properties under `kafka` in the config.
+    """
+
+    code = "ZYNC-KAFKA-REFUSED"
 
 
 def check_ours(given: Iterable[str], ours: Iterable[str], where: str) -> None:
@@ -65,7 +70,12 @@ def check_ours(given: Iterable[str], ours: Iterable[str], where: str) -> None:
 
 
 class AwayError(ZyncError):
-    """No broker answers, or none that can; or none did in the moment that is left where all is to end."""
+    """No Kafka broker answered in time: none was reachable, or a partition had no leader.
+
+    Run the command again once the brokers are back: nothing was lost.
+    """
+
+    code = "ZYNC-KAFKA-AWAY"
 
 
 class Brokers:

@@ -16,7 +16,7 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from zync.errors import OwnedError, UsageError, ZyncError
+from zync.errors import CommitRefusedError, OwnedError, UsageError, ZyncError
 from zync.lake.files import DataFile, dataset, file_statistics, table_files
 from zync.lake.table import NO_HOOKS, commit_properties, first_line, refresh
 from zync.raw.table import RAW_SCHEMA
@@ -136,7 +136,7 @@ def _replace(
             since = table.version() - version
             if not since:
                 msg = f"{table.table_uri} cannot be maintained: {first_line(error)}"
-                raise ZyncError(msg) from error
+                raise CommitRefusedError(msg) from error
             if not any(one.get("nonce") == nonce for one in table.history(since)):
                 continue
         refresh(table)

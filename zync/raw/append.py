@@ -17,7 +17,7 @@ import pyarrow as pa
 from deltalake import ColumnProperties, DeltaTable, WriterProperties, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from zync.errors import ZyncError
+from zync.errors import CommitRefusedError, ZyncError
 from zync.kafka.partition import Source
 from zync.lake.lock import locked
 from zync.lake.paths import is_local
@@ -123,7 +123,7 @@ class Appender:
                     since = table.version() - version
                     if not since:
                         msg = f"raw at {self.location} cannot be written: {first_line(error)}"
-                        raise ZyncError(msg) from error
+                        raise CommitRefusedError(msg) from error
                     if not any(commit.get("nonce") == nonce for commit in table.history(since)):
                         done.retries += 1
                         continue

@@ -29,7 +29,12 @@ JSON_OPTIONS = {
 
 
 class RaisedError(UsageError):
-    """A rule's Python function raised: a mistake in it, or one that some records lead it to."""
+    """A rule's Python function raised an exception. Nothing was written.
+
+    The message names the rule and the exception: correct the function.
+    """
+
+    code = "ZYNC-RULE-RAISED"
 
 
 @dataclass(frozen=True)

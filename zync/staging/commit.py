@@ -22,7 +22,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyarrow.fs import FileInfo, FileSelector, FileSystem
 from pyspark.sql import DataFrame
 
-from zync.errors import CommitUnknownError, OwnedError, ZyncError
+from zync.errors import CommitRefusedError, CommitUnknownError, OwnedError, ZyncError
 from zync.lake.files import dataset, file_statistics, table_files
 from zync.lake.paths import for_spark, is_local, locate
 from zync.lake.table import CHECKPOINT_EVERY, NO_HOOKS, commit_properties, first_line, open_table, refresh
@@ -133,8 +133,9 @@ def commit(table: DeltaTable, folder: str, number: int, nonce: str, *, rows: int
     On the handle that the cursor was read from; or, if the table was only maintained since, on one that is as it was.
 
     Raises:
-        ZyncError: it did not land; trying the sync again is safe.
+        CommitRefusedError: it did not land; trying the sync again is safe.
         CommitUnknownError: it is not known whether it landed.
+        OwnedError: another writer committed a sync first; this one did not land.
     """
     added: list[AddAction | RemoveAction] = []
     now: DeltaTable | None = table
@@ -177,7 +178,7 @@ def _judge(table: DeltaTable, number: int, nonce: str, error: Exception) -> Delt
     if now and cursor and cursor.sync == number - 1 and now.version() > table.version():
         return now
     msg = f"the commit of sync {number} to {location} did not land: {first_line(error)}"
-    raise ZyncError(msg) from error
+    raise CommitRefusedError(msg) from error
 
 
 def checkpoint(table: DeltaTable) -> None:

@@ -30,7 +30,12 @@ _NULL_PARTITIONS = ("", "__HIVE_DEFAULT_PARTITION__")
 
 
 class ConflictError(ZyncError):
-    """Somebody else committed to the table meanwhile; what was begun is as after a kill, and may be tried again."""
+    """Another process keeps committing to a delivered table, so that the delivery's own commits are refused.
+
+    Find the other process and stop it, then run the command again: it goes on with the same rows.
+    """
+
+    code = "ZYNC-TABLE-CONFLICT"
 
 
 def deliver(  # noqa: PLR0913 - each is a thing known by now
