@@ -35,7 +35,7 @@ def one_line(done: "subprocess.CompletedProcess[str]", code: int) -> str:
     return done.stderr
 
 
-COMMANDS = ("sync-from", "sync", "load", "cat", "query", "status", "explain", "check", "init", "demo")
+COMMANDS = ("sync-from", "sync", "load", "cat", "query", "status", "explain", "check", "init", "demo", "config")
 
 
 @pytest.mark.parametrize("word", COMMANDS)
@@ -52,7 +52,10 @@ def test_the_versions_are_one_line_and_the_help_has_the_commands(tmp_path: Path)
 
 
 def test_init_writes_what_runs_as_it_is_and_never_overwrites(tmp_path: Path, warm: Any) -> None:
-    warm("init", cwd=tmp_path)
+    written = warm("init", cwd=tmp_path).stdout.splitlines()
+    assert written[0] == "wrote zync.yaml, etl/paid_orders.sql; next: zync check"
+    assert written[1].startswith("zync.schema.json: ")
+    assert zync("config", "schema", cwd=tmp_path).stdout == (tmp_path / "zync.schema.json").read_text()
     said = json.loads(warm("check", "--json", cwd=tmp_path).stdout)
     assert said == {"ok": True, "warnings": [], "difference": None}
     assert "is there already" in one_line(warm("init", cwd=tmp_path, check=False), 2)

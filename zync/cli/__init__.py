@@ -8,7 +8,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from zync.cli import broker, deliver, inspect, maintenance, pipeline, setup, txn
+from zync.cli import broker, config, deliver, inspect, maintenance, pipeline, setup, txn
 from zync.cli.options import AS_JSON, READ, as_written, debugging
 from zync.cli.output import Output
 from zync.errors import INTERRUPTED, ZyncError
@@ -53,6 +53,7 @@ for command in (
     app.command()(command)
 app.add_typer(txn.txn, name="txn")
 app.add_typer(txn.dlq, name="dlq")
+app.add_typer(config.app, name="config")
 app.add_typer(broker.app, name="broker")
 
 _BUILT_ON = ("pyspark", "delta-spark", "deltalake", "confluent-kafka")

@@ -10,7 +10,7 @@ from zync.cli.output import Output
 
 
 def init(folder: Annotated[Path, typer.Argument()] = Path(), as_json: AsJson = False) -> None:
-    """Write a commented zync.yaml and an example rule into a folder.
+    """Write a commented zync.yaml and an example rule into a folder. And zync.schema.json, for editors.
 
     \b
     zync init
@@ -19,7 +19,9 @@ def init(folder: Annotated[Path, typer.Argument()] = Path(), as_json: AsJson = F
     from zync.project.template import init as write
 
     files = [str(path) for path in write(folder)]
-    Output(as_json=as_json).result({"files": files}, f"wrote {', '.join(files)}; next: zync check")
+    *project, schema = files
+    text = f"wrote {', '.join(project)}; next: zync check\n{schema}: by it your editor completes and checks zync.yaml"
+    Output(as_json=as_json).result({"files": files}, text)
 
 
 def demo(

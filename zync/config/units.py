@@ -23,6 +23,16 @@ def duration(text: str) -> timedelta:
     return timedelta(seconds=seconds)
 
 
+def duration_text(length: timedelta) -> str:
+    """The length of time as the config writes it, in whole units: `24h`, `90m`, `1500ms`."""
+    milliseconds = length // timedelta(milliseconds=1)
+    for unit in ("h", "m", "s"):
+        count, rest = divmod(milliseconds, round(_UNITS[unit] * 1000))
+        if not rest:
+            return f"{count}{unit}"
+    return f"{milliseconds}ms"
+
+
 def size(text: str) -> int:
     """The number of bytes that `64 MiB`, `10MB` or `1024` says; ValueError for anything else."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmg]?i?b?)\s*", text.lower())

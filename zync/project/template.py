@@ -1,10 +1,13 @@
-"""`zync init`: a commented config and an example rule that run as they are."""
+"""`zync init`: a commented config and an example rule that run as they are, and the config's schema for editors."""
 
 from pathlib import Path
 
 from zync.errors import UsageError
+from zync.project.schema import FILE_NAME, config_schema_text
 
-_CONFIG = """\
+_CONFIG = (
+    f"# yaml-language-server: $schema={FILE_NAME}\n"
+    + """\
 # What zync reads, how it knows a transaction, and what it makes of it. `zync check` reads this with you.
 lake: ./lake                       # folder (or URI) of the tables raw and staging
 
@@ -34,6 +37,7 @@ outputs:                           # rules: one SELECT each; several may feed on
 limits: {max_quarantined: 100}     # transactions that may be set aside in one sync; more stop it
 spark: {}                          # any Spark property
 """
+)
 
 _RULE = """\
 -- One row for each order with its payment. seqno is the transaction's: joining by it stays inside the transaction.
@@ -48,7 +52,11 @@ FROM orders o JOIN payments p USING (seqno)
 
 def init(folder: Path) -> list[Path]:
     """Writes the files into `folder`, and returns them; UsageError where one of them is there already."""
-    files = {folder / "zync.yaml": _CONFIG, folder / "etl" / "paid_orders.sql": _RULE}
+    files = {
+        folder / "zync.yaml": _CONFIG,
+        folder / "etl" / "paid_orders.sql": _RULE,
+        folder / FILE_NAME: config_schema_text(),
+    }
     for path in files:
         if file := next((one for one in path.parents if one.is_file()), None):
             msg = f"{file} is a file: give a folder"
