@@ -8,13 +8,12 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from zync.cli import broker, config, deliver, inspect, maintenance, pipeline, setup, txn
+from zync.cli import broker, completion, config, deliver, inspect, maintenance, pipeline, setup, txn
 from zync.cli.options import AS_JSON, READ, as_written, debugging
 from zync.cli.output import Output
 from zync.errors import INTERRUPTED, ZyncError
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -82,6 +81,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, _interrupt)
     READ.clear()
     AS_JSON.clear()
+    if completion.is_asked():
+        completion.answer(app)
     try:
         app()
     except BrokenPipeError:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from zync.cli.completion import tables
 from zync.cli.options import (
     AsJson,
     ConfigFile,
@@ -31,7 +32,7 @@ _GROUP_ROWS = 50_000
 
 def sync_to(
     target: Annotated[Literal["kafka", "tables"], typer.Argument(help="Where to.")],
-    table: Annotated[str, typer.Argument(help="The table to deliver, usually staging.")],
+    table: Annotated[str, typer.Argument(help="The table to deliver, usually staging.", autocompletion=tables)],
     until_caught_up: Annotated[bool, typer.Option(help="End when all is there that is in staging now.")] = False,
     group_rows: Annotated[
         int | None,

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from zync.cli.completion import kinds, tables, topics
 from zync.cli.options import AsJson, ConfigFile, Debug, Lake, read_config, stop_on_signals
 from zync.cli.output import Output
 from zync.lake.paths import locate
@@ -14,9 +15,9 @@ _WATCH_SECONDS = 2
 
 
 def cat(
-    table: Annotated[str, typer.Argument(help="raw or staging.")],
-    kind: Annotated[str | None, typer.Option(help="Only rows of that kind (staging).")] = None,
-    topic: Annotated[str | None, typer.Option(help="Only rows of that topic.")] = None,
+    table: Annotated[str, typer.Argument(help="raw or staging.", autocompletion=tables)],
+    kind: Annotated[str | None, typer.Option(help="Only rows of that kind (staging).", autocompletion=kinds)] = None,
+    topic: Annotated[str | None, typer.Option(help="Only rows of that topic.", autocompletion=topics)] = None,
     since: Annotated[int, typer.Option(help="From that seqno on.", metavar="SEQNO")] = 1,
     limit: Annotated[int | None, typer.Option(min=0, help="At most so many rows.")] = None,
     lake: Lake = None,
@@ -111,7 +112,9 @@ def explain(config: ConfigFile = None, as_json: AsJson = False, debug: Debug = F
 
 
 def check(
-    data: Annotated[str | None, typer.Option(metavar="TABLE", help="Also sync this raw in different cuts.")] = None,
+    data: Annotated[
+        str | None, typer.Option(metavar="TABLE", help="Also sync this raw in different cuts.", autocompletion=tables)
+    ] = None,
     lake: Lake = None,
     config: ConfigFile = None,
     as_json: AsJson = False,

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from zync.cli.completion import tables
 from zync.cli.options import AsJson, ConfigFile, Debug, Lake, Retain, read_config
 from zync.cli.output import Output
 from zync.lake.paths import locate
@@ -12,10 +13,12 @@ from zync.text import amount
 
 
 def replay(
-    table: Annotated[str, typer.Argument(help="raw.")],
-    into: Annotated[str, typer.Option(help="The staging to make.", metavar="TABLE")],
+    table: Annotated[str, typer.Argument(help="raw.", autocompletion=tables)],
+    into: Annotated[str, typer.Option(help="The staging to make.", metavar="TABLE", autocompletion=tables)],
     to_seqno: Annotated[int | None, typer.Option(min=1, help="Up to that seqno.", metavar="N")] = None,
-    beside: Annotated[str, typer.Option(help="The staging whose rules to compare.", metavar="TABLE")] = "staging",
+    beside: Annotated[
+        str, typer.Option(help="The staging whose rules to compare.", metavar="TABLE", autocompletion=tables)
+    ] = "staging",
     master: Annotated[str | None, typer.Option(help="Spark's master.")] = None,
     lake: Lake = None,
     config: ConfigFile = None,
@@ -46,8 +49,8 @@ def replay(
 
 
 def diff(
-    one: Annotated[str, typer.Argument(help="A staging.")],
-    other: Annotated[str, typer.Argument(help="Another.")],
+    one: Annotated[str, typer.Argument(help="A staging.", autocompletion=tables)],
+    other: Annotated[str, typer.Argument(help="Another.", autocompletion=tables)],
     limit: Annotated[int, typer.Option(min=0, help="Examples shown of each topic.")] = 20,
     lake: Lake = None,
     config: ConfigFile = None,
@@ -74,9 +77,10 @@ def diff(
 
 
 def verify(
-    raw: Annotated[str, typer.Argument(help="The raw table.")] = "raw",
+    raw: Annotated[str, typer.Argument(help="The raw table.", autocompletion=tables)] = "raw",
     staging: Annotated[
-        str | None, typer.Argument(help="The staging table; where RAW is raw, and it is there: staging.")
+        str | None,
+        typer.Argument(help="The staging table; where RAW is raw, and it is there: staging.", autocompletion=tables),
     ] = None,
     every_version: Annotated[bool, typer.Option("--every-version", help="Staging as it ever was, too.")] = False,
     kafka: Annotated[bool, typer.Option("--kafka", help="Raw's positions against the broker, too.")] = False,
@@ -109,12 +113,13 @@ def verify(
 
 
 def maintain(
-    table: Annotated[str, typer.Argument(help="raw or staging.")],
+    table: Annotated[str, typer.Argument(help="raw or staging.", autocompletion=tables)],
     compact: Annotated[bool, typer.Option("--compact", help="Small files into large ones.")] = False,
     vacuum: Annotated[bool, typer.Option("--vacuum", help="Delete files that are no part of it any more.")] = False,
     retain: Retain = None,
     staging: Annotated[
-        list[str] | None, typer.Option(metavar="TABLE", help="Made of raw, and not in its folder; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="TABLE", help="Made of raw, and not in its folder; repeatable.", autocompletion=tables),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     lake: Lake = None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from zync.cli.completion import input_topics, tables
 from zync.cli.options import (
     AsJson,
     CommitBytes,
@@ -41,8 +42,10 @@ if TYPE_CHECKING:
 
 def sync_from(
     source: Annotated[Literal["kafka"], typer.Argument(help="Where from.")],
-    table: Annotated[str, typer.Argument(help="The table to append to, usually raw.")],
-    topic: Annotated[list[str] | None, typer.Option(help="A name or ^regex; repeatable.")] = None,
+    table: Annotated[str, typer.Argument(help="The table to append to, usually raw.", autocompletion=tables)],
+    topic: Annotated[
+        list[str] | None, typer.Option(help="A name or ^regex; repeatable.", autocompletion=input_topics)
+    ] = None,
     until_caught_up: Annotated[bool, typer.Option(help="End when raw has all that is in Kafka now.")] = False,
     commit_every: CommitEvery = timedelta(seconds=5),
     commit_rows: Annotated[int, typer.Option(min=1)] = 100_000,
@@ -128,7 +131,7 @@ def sync_from(
 
 
 def load(
-    table: Annotated[str, typer.Argument(help="The table to append to, usually raw.")],
+    table: Annotated[str, typer.Argument(help="The table to append to, usually raw.", autocompletion=tables)],
     files: Annotated[list[str], typer.Argument(help="JSON Lines; .gz too; - is standard input.")],
     lake: Lake = None,
     config: ConfigFile = None,
@@ -152,8 +155,8 @@ def load(
 
 
 def sync(
-    raw: Annotated[str, typer.Argument(help="The table to read, usually raw.")],
-    staging: Annotated[str, typer.Argument(help="The table to write, usually staging.")],
+    raw: Annotated[str, typer.Argument(help="The table to read, usually raw.", autocompletion=tables)],
+    staging: Annotated[str, typer.Argument(help="The table to write, usually staging.", autocompletion=tables)],
     follow: Annotated[bool, typer.Option("--follow", help="Go on whenever there is something new.")] = False,
     master: Annotated[str | None, typer.Option(help="Spark's master; default the config's, or local[2].")] = None,
     metrics: Metrics = None,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from zync.cli import completion
 from zync.cli.options import AsJson, ConfigFile, Debug, Lake, Older, read_config
 from zync.cli.output import Output
 from zync.errors import UsageError
@@ -19,8 +20,14 @@ txn = typer.Typer(no_args_is_help=True, help="Look at transactions that are not 
 
 dlq = typer.Typer(no_args_is_help=True, help="Look at what is set aside, and send it out or drop it.")
 
-State = Annotated[str | None, typer.Option(help="in-flight, expired, quarantined, late, released or discarded.")]
-Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...")]
+State = Annotated[
+    str | None,
+    typer.Option(
+        help="in-flight, expired, quarantined, late, released or discarded.", autocompletion=completion.states
+    ),
+]
+InFlight = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", autocompletion=completion.in_flight)]
+SetAside = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", autocompletion=completion.set_aside)]
 All = Annotated[bool, typer.Option("--all", help="All that is in quarantine.")]
 Late = Annotated[bool, typer.Option("--late", help="All that came late.")]
 Reason = Annotated[str, typer.Option(help="Why: it stays on record.")]
@@ -31,7 +38,9 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 def list_(
     state: State = None,
     older: Older = None,
-    topic: Annotated[str | None, typer.Option(help="With a record in that topic.")] = None,
+    topic: Annotated[
+        str | None, typer.Option(help="With a record in that topic.", autocompletion=completion.input_topics)
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=0)] = None,
     lake: Lake = None,
     config: ConfigFile = None,
@@ -67,7 +76,9 @@ def list_(
 
 @txn.command()
 def show(
-    txn_id: Annotated[str, typer.Argument(metavar="ID", help="The transaction's id.")],
+    txn_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The transaction's id.", autocompletion=completion.transactions)
+    ],
     lake: Lake = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
@@ -91,7 +102,7 @@ def _about_in_flight(action: "Action", text: str) -> None:
     @txn.command(action, help=text)
     def command(
         reason: Reason,
-        txn_ids: Ids = None,
+        txn_ids: InFlight = None,
         state: State = None,
         older: Older = None,
         yes: Yes = False,
@@ -181,7 +192,14 @@ def dlq_list(lake: Lake = None, config: ConfigFile = None, as_json: AsJson = Fal
 
 @dlq.command("show")
 def dlq_show(
-    txn_id: Annotated[str, typer.Argument(metavar="ID", help="The transaction's id, or topic/partition/offset.")],
+    txn_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID",
+            help="The transaction's id, or topic/partition/offset.",
+            autocompletion=completion.set_aside,
+        ),
+    ],
     lake: Lake = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
@@ -201,7 +219,7 @@ def _about_quarantined(action: "Action", text: str) -> None:
     @dlq.command(action, help=text)
     def command(
         reason: Reason,
-        txn_ids: Ids = None,
+        txn_ids: SetAside = None,
         everything: All = False,
         late: Late = False,
         yes: Yes = False,
