@@ -73,7 +73,7 @@ CONFIGS = {
 
 VALUES = [None, True, 5, -1, 2.5, "", "some", "5", "5%", "150%", "0s", "30s", "avro", "${SET}", [], {}, ["a"], {"a": 1}]
 
-BEYOND = re.compile("is not there|no output '|needs a schema registry|avro_schema needs (value|key): avro")
+BEYOND = re.compile("is not there|is a folder|no output '|needs a schema registry|avro_schema needs (value|key): avro")
 """What zync refuses and a schema cannot know: by files, and by names in two places."""
 
 

@@ -33,6 +33,7 @@ CODES = {
     "OwnedError": "ZYNC-OWNED",
     "RaisedError": "ZYNC-RULE-RAISED",
     "RefusedError": "ZYNC-KAFKA-REFUSED",
+    "RegistryAwayError": "ZYNC-REGISTRY-AWAY",
     "UsageError": "ZYNC-USAGE",
     "ZyncError": "ZYNC-FAILED",
     "_RefusedError": "ZYNC-REGISTRY-REFUSED",

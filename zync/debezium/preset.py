@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 from zync.config.model import Config, Topic, Transactions
 from zync.debezium.envelope import transaction_id
@@ -22,7 +21,11 @@ def expand(config: Config) -> Config:
     prefix = topic.removesuffix(".transaction")
     ours = Topic(id=transaction_id(topic), null_id="single")
     named = {
-        name: Topic() for rule in config.outputs if rule.sql for name in _names(rule.sql, f"{prefix}.") if name != topic
+        name: Topic()
+        for rule in config.outputs
+        if rule.sql
+        for name in _names(rule.text, f"{prefix}.")
+        if name != topic
     }
     topics = {}
     for name, one in {**named, **config.topics}.items():
@@ -35,7 +38,6 @@ def expand(config: Config) -> Config:
     return replace(config, topics=topics)
 
 
-def _names(rule: Path, prefix: str) -> list[str]:
-    """The topics under the prefix whose views a rule names."""
-    text = rule.read_text(encoding="utf-8")
+def _names(text: str, prefix: str) -> list[str]:
+    """The topics under the prefix whose views a rule's text names."""
     return sorted({name for name in re.findall(r"`([^`]+)`", text) if name.startswith(prefix)})

@@ -38,8 +38,13 @@ class _RefusedError(ZyncError):
     code = "ZYNC-REGISTRY-REFUSED"
 
 
-class _PassingError(ZyncError):
-    """No answer came, or one that may be another a moment later."""
+class RegistryAwayError(ZyncError):
+    """The schema registry does not answer, or is overloaded, and still is after several attempts.
+
+    Run the command again once it is back: nothing was changed.
+    """
+
+    code = "ZYNC-REGISTRY-AWAY"
 
 
 @dataclass(frozen=True)
@@ -139,7 +144,7 @@ class Registry:
         for pause in _RETRY_AFTER:
             try:
                 return self._attempt(path, body, until - time.monotonic())
-            except _PassingError:
+            except RegistryAwayError:
                 if time.monotonic() + pause >= until:
                     raise
             time.sleep(pause)
@@ -174,11 +179,11 @@ class Registry:
             if error.code in _REFUSED:
                 raise _RefusedError(said or error.reason) from error
             msg = f"the schema registry at {access.url} answers {error.code} {error.reason} to {path}"
-            raise (_PassingError if error.code in _OVERLOADED else ZyncError)(msg) from error
+            raise (RegistryAwayError if error.code in _OVERLOADED else ZyncError)(msg) from error
         except (OSError, ValueError, TypeError, http.client.HTTPException) as error:
             why = getattr(error, "reason", error)
             msg = f"the schema registry at {access.url} does not answer ({why}): nothing was changed; try again"
-            raise _PassingError(msg) from error
+            raise RegistryAwayError(msg) from error
 
 
 @lru_cache
