@@ -1,5 +1,7 @@
 """SQL expressions of the user's, checked by Spark's own parser; and Catalyst's TryEval."""
 
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from pyspark.errors import ParseException
@@ -25,6 +27,30 @@ def parse(spark: SparkSession, text: str, where: str) -> Any:
     except ParseException as error:
         msg = f"{where}: {text!r} is not a SQL expression: {message_of(error)}"
         raise UsageError(msg) from error
+
+
+@dataclass(frozen=True)
+class Token:
+    """A word of SQL: where it begins in the text, and where it ends (exclusive), in characters."""
+
+    text: str
+    start: int
+    end: int
+
+
+def tokens(spark: SparkSession, text: str) -> list[Token]:
+    """The tokens of a text that `parse` takes, by Spark's own lexer, without comments and white space.
+
+    An expression's `origin` does not do for its text: that of `x IN (1)`, `x BETWEEN 1 AND 2` and `x IS NULL` begins
+    after the x.
+    """
+    stream = jvm_class(spark, "org.antlr.v4.runtime.CharStreams").fromString(text)
+    upper = jvm_class(spark, "org.apache.spark.sql.catalyst.parser.UpperCaseCharStream")(stream)
+    lexer = jvm_class(spark, "org.apache.spark.sql.catalyst.parser.SqlBaseLexer")(upper)
+    found = lexer.getAllTokens()  # with white space and comments, so each ends where the next begins
+    starts = [found.get(index).getStartIndex() for index in range(found.size())]
+    words = [Token(text[start:end], start, end) for start, end in pairwise([*starts, len(text)])]
+    return [word for word in words if not (word.text.isspace() or word.text.startswith(("--", "/*")))]
 
 
 def try_eval(spark: SparkSession, column: Column, when: str) -> Column:

@@ -4,7 +4,6 @@ Spark's own parser finds the aggregates and their place in the text. Where all o
 state of a transaction in flight is one value for each, and its records need not be read again until it completes.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,8 +15,9 @@ from zync.config.model import Config
 from zync.debezium import completion, runs
 from zync.errors import UsageError
 from zync.spark.errors import message_of
-from zync.spark.expressions import expression, parse
+from zync.spark.expressions import Token, expression, parse, tokens
 from zync.spark.jvm import jvm_class
+from zync.text import amount
 from zync.transactions.envelopes import with_body
 
 _MERGED_BY = {
@@ -178,15 +178,16 @@ def _schema(spark: SparkSession, text: str, where: str, use: Callable[[str], Dat
 def take_apart(spark: SparkSession, text: str) -> Done:
     """The parts of a `done` condition; UsageError where it is not a boolean over aggregates of one argument."""
     where = "transactions.done"
-    nodes = list(_aggregates(spark, parse(spark, text, where)))
-    spans = sorted({_span(node) for node in nodes})
+    nodes = {_span(node): node for node in _aggregates(spark, parse(spark, text, where))}
+    words = tokens(spark, text)
     aggregates: list[Aggregate] = []
     pieces: list[str] = []
     at = 0
-    for start, end in spans:
-        node = next(node for node in nodes if _span(node) == (start, end))
+    for (start, end), node in sorted(nodes.items(), key=lambda item: item[0]):
+        call = Call.of(text, [word for word in words if start <= word.start < end], distinct=node.isDistinct())
+        _check_call(call, node)
         pieces.append(f"{text[at:start]}a{len(aggregates)}")
-        aggregates.append(_aggregate(text[start:end], _name(node), distinct=node.isDistinct()))
+        aggregates.append(aggregate(call, _name(node)))
         at = end
     pieces.append(text[at:])
     return Done(text, "".join(pieces), tuple(aggregates))
@@ -220,51 +221,85 @@ def _span(node: Any) -> tuple[int, int]:
     return int(origin.startIndex().get()), int(origin.stopIndex().get()) + 1
 
 
-def _aggregate(text: str, function: str, *, distinct: bool) -> Aggregate:
-    inside, rest = _argument(text)
-    condition = re.fullmatch(r"\s*filter\s*\(\s*where\b(.*)\)\s*", rest, re.IGNORECASE | re.DOTALL)
-    if rest.strip() and not condition:
-        msg = f"transactions.done: {text!r} is more than an aggregate with a FILTER, which is all that done can hold"
+@dataclass(frozen=True)
+class Call:
+    """The text of an aggregate function's call: all of it, its argument, and the condition of its FILTER, if any.
+
+    `more`: whether there is more than that, like OVER, WITHIN GROUP or IGNORE NULLS.
+    """
+
+    text: str
+    argument: str
+    condition: str | None = None
+    distinct: bool = False
+    more: bool = False
+
+    @classmethod
+    def of(cls, text: str, words: list[Token], *, distinct: bool = False) -> "Call":
+        """The call whose tokens in `text` are `words`. `distinct`: whether its argument has DISTINCT before it."""
+        opening = next(index for index, word in enumerate(words) if word.text == "(")
+        closing = _closing(words, opening)
+        inside, rest = words[opening + 1 : closing], words[closing + 1 :]
+        if distinct or (len(inside) > 1 and inside[0].text.upper() == "ALL"):
+            inside = inside[1:]
+        condition = None
+        if [word.text.upper() for word in rest[:3]] == ["FILTER", "(", "WHERE"]:
+            end = _closing(rest, 1)
+            condition, rest = _between(text, rest[3:end]), rest[end + 1 :]
+        nulls = [word.text.upper() for word in inside[-2:]] in (["IGNORE", "NULLS"], ["RESPECT", "NULLS"])
+        return cls(_between(text, words), _between(text, inside), condition, distinct, more=bool(rest) or nulls)
+
+
+def _closing(words: list[Token], opening: int) -> int:
+    """The index of the parenthesis that closes the one at that index."""
+    depth = 0
+    for index in range(opening, len(words)):
+        depth += {"(": 1, ")": -1}.get(words[index].text, 0)
+        if not depth:
+            return index
+    raise AssertionError(words)  # Spark's parser takes no such text
+
+
+def _between(text: str, words: list[Token]) -> str:
+    """The text from the first of those tokens to the last."""
+    return text[words[0].start : words[-1].end] if words else ""
+
+
+def _check_call(call: Call, node: Any) -> None:
+    """UsageError where a call, of that node of Spark's parse tree, is more than an aggregate of one value."""
+    where = f"transactions.done: {call.text!r}"
+    if call.more:
+        msg = f"{where} is more than an aggregate with a FILTER, which is all that done can hold"
         raise UsageError(msg)
-    when = f"WHEN {condition[1]}\n " if condition else ""
-    if distinct:
-        inside = re.sub(r"^\s*distinct\b", "", inside, flags=re.IGNORECASE)
+    if node.getClass().getSimpleName() == "AggregateExpression":  # which has a grammar with one argument
+        return
+    arguments = node.arguments()
+    if arguments.length() != 1:
+        msg = f"{where} has {amount(arguments.length(), 'argument')}: only aggregates of one can stand there"
+        raise UsageError(msg)
+    if arguments.apply(0).getClass().getSimpleName() in ("UnresolvedStar", "NamedArgumentExpression"):
+        msg = f"{where}: its argument must be one value, as in count(value:id) or count(*)"
+        raise UsageError(msg)
+
+
+def aggregate(call: Call, function: str) -> Aggregate:
+    """What each record brings to that call of that aggregate function, and how that is merged."""
+    inside, condition = call.argument, call.condition
+    when = f"WHEN {condition}\n " if condition else ""
+    if call.distinct:
         merge = "size(collect_set({}){over})" if function == "count" else f"{function}(DISTINCT {{}}){{over}}"
-        return Aggregate(text, f"CASE {when or 'WHEN true '}THEN {inside}\n END", merge, mergeable=False)
-    if function == "count" and inside.strip() == "*":
+        return Aggregate(call.text, f"CASE {when or 'WHEN true '}THEN {inside}\n END", merge, mergeable=False)
+    also = f"({condition}\n) AND " if condition else ""
+    if function == "count" and inside == "*":
         part = f"CASE {when}THEN 1L END" if when else "1L"
     elif function == "count":
-        also = f"({condition[1]}\n) AND " if condition else ""
         part = f"CASE WHEN {also}({inside}\n) IS NOT NULL THEN 1L END"
     elif function == "count_if":
-        also = f"({condition[1]}\n) AND " if condition else ""
         part = f"CASE WHEN {also}({inside}\n) THEN 1L END"
     else:
         part = f"CASE {when}THEN ({inside}\n) END" if when else f"({inside}\n)"
     counts = function in ("count", "count_if")
     merged_by = _MERGED_BY.get(function)
     return Aggregate(
-        text, part, f"{merged_by or function}({{}}){{over}}", mergeable=merged_by is not None, counts=counts
+        call.text, part, f"{merged_by or function}({{}}){{over}}", mergeable=merged_by is not None, counts=counts
     )
-
-
-def _argument(text: str) -> tuple[str, str]:
-    """What stands between an aggregate's parentheses, and what comes after them."""
-    start = text.index("(") + 1
-    depth, quote, index = 1, "", start
-    while depth:
-        char = text[index]
-        if quote:
-            if char == "\\" and quote != "`":
-                index += 1
-            elif char == quote:
-                quote = ""
-        elif char in "'\"`":
-            quote = char
-        elif char == "," and depth == 1:
-            msg = f"transactions.done: {text!r} has several arguments: only aggregates of one argument can stand there"
-            raise UsageError(msg)
-        else:
-            depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(char, 0)
-        index += 1
-    return text[start : index - 1], text[index:]
