@@ -75,7 +75,7 @@ _KILLED = """\
 import os, sys
 from datetime import timedelta
 from deltalake import DeltaTable
-from zync.maintain import Trimming, maintain
+from zync.operate.maintain import Trimming, maintain
 commit = DeltaTable.create_write_transaction
 def killed(*args, **more):
     if sys.argv[2] == "after":
