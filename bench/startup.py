@@ -12,8 +12,8 @@ COLD_ROUNDS = 3
 _BARE_SPARK = """
 import sys
 from pyspark.sql import SparkSession
-from zync import jars
-found = ",".join(map(str, jars.fetch(jars.DELTA)))
+from zync import java
+found = ",".join(map(str, java.fetch(java.DELTA)))
 spark = (SparkSession.builder.master("local[2]").config("spark.jars", found)
     .config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "2")
     .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
