@@ -69,8 +69,9 @@ def decide(
 class Undecided:
     """Transactions to decide about, by id, with the late records that it is about; and those that have to wait.
 
-    decided: of those that are set aside, what was decided about and no sync has met yet. What becomes of it, say of a
-    rule that fails again, is not known before. head: that of raw before all this was looked at.
+    decided: what was decided about, and no sync has met yet. What becomes of what is set aside, say of a rule that
+    fails again, is not known before; what is in flight is settled by it. head: that of raw before all this was looked
+    at.
     """
 
     chosen: dict[str, Ranges | None]
@@ -108,17 +109,15 @@ def undecided(
     chosen = _late_records(one for one in found if not one.held)
     if txns:
         chosen = _named(txns, chosen, found, among)
-    if among == IN_FLIGHT:
-        return Undecided(chosen, [], [], head)
-    flying = {one.id for one in find(staging, IN_FLIGHT)}
-    aside = with_decisions(found, existing_raw(raw), staging)
-    open_ = {one.id for one in aside if one.decided is None}
-    waiting = {one.id: one.decided for one in aside if one.id not in open_}
+    flying = set() if among == IN_FLIGHT else {one.id for one in find(staging, IN_FLIGHT)}
+    about = with_decisions(found, existing_raw(raw), staging)
+    open_ = {one.id for one in about if one.decided is None}
+    waiting = {one.id: one.decided for one in about if one.id not in open_}
     again, decided = ([txn for txn in chosen if txn in some] for some in (flying, waiting))
     if decided and txns:
         msg = (
             f"of transaction {decided[0]!r} there is a decision on record ({waiting[decided[0]]}) that no sync has met "
-            "yet: `zync sync raw staging` first"
+            "yet, and a second one may come to nothing: `zync sync raw staging` first, then look again"
         )
         raise UsageError(msg)
     if again and txns:
