@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Literal, cast
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -14,7 +13,7 @@ from zync.config.model import Lookup
 from zync.errors import UsageError
 from zync.lake.paths import locate
 from zync.lake.table import open_table
-from zync.spark.errors import message_of
+from zync.spark.errors import message_of, spark_errors
 from zync.spark.frames import local
 from zync.sql import name
 
@@ -72,7 +71,7 @@ def bind(spark: SparkSession, view: str, lookup: Lookup) -> str:
                 continue
             local(spark, rows, schema).createOrReplaceTempView(name(view))
             return digest
-    except (PySparkException, OSError) as error:
+    except (*spark_errors(), OSError) as error:
         msg = f"lookup {view!r} cannot be read: {message_of(error)}"
         raise UsageError(msg) from error
     msg = f"lookup {view!r} cannot be read: {path} changed each of {_ATTEMPTS} times that it was read"

@@ -6,7 +6,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from zync.config.model import Config, OutputRule
@@ -91,7 +90,7 @@ def run_rule(spark: SparkSession, rule: OutputRule) -> DataFrame:
         if renamed:
             made = made.withColumnsRenamed(renamed)
             columns = made.columns
-    except PySparkException as error:
+    except spark_errors() as error:
         msg = f"{where}: {message_of(error)}"
         raise UsageError(msg) from error
     if SEQNO not in columns:
@@ -129,7 +128,7 @@ def check_plans(spark: SparkSession, config: Config) -> None:
 def _made_by(function: Any, records: DataFrame, where: str) -> DataFrame:
     try:
         made = function(records)
-    except PySparkException:
+    except spark_errors():
         raise
     except Exception as error:
         msg = f"{where} raised {type(error).__name__}: {error}"

@@ -14,6 +14,13 @@ DATA_EXCEPTIONS = ("21", "22", "23", "54", "P0")
 """SQLSTATE classes of errors that the data is at fault for: more rows than one for a subquery, data exceptions, a key
 twice in a map, an array that is too long, and errors raised by a rule."""
 
+_UNDESCRIBED = re.compile(r"Cannot find main error class '(\w+)'")
+"""What Spark says instead of an error whose condition it has no message for: 4.2 knows some by name only."""
+_CONDITIONS = {
+    "COLUMN_IS_NOT_VARIANT_TYPE": "`column:path` takes a value out of a VARIANT, and the column is of another type; "
+    "out of text that is JSON parse_json(column):path takes it",
+}
+
 
 def spark_errors() -> tuple[type[Exception], ...]:
     """What PySpark raises when a query fails; the latter where it does not know better (`_within`)."""
@@ -41,6 +48,9 @@ def _within(error: BaseException) -> BaseException:
 
 def message_of(error: BaseException) -> str:
     """What a Spark error says in one line: no Java, no plan, no stack."""
+    if undescribed := _UNDESCRIBED.search(str(error)):
+        condition = undescribed[1]
+        return f"[{condition}] {_CONDITIONS.get(condition, condition.replace('_', ' ').lower())}"
     innermost, error = _innermost(error), _within(error)
     raised = re.findall(r"^(\w[\w.]*: .*)$", str(error).split("JVM stacktrace")[0], re.MULTILINE)
     if "Python worker" in str(error) and raised:

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from zync.config.model import Config
 from zync.debezium import completion, runs
 from zync.errors import UsageError
-from zync.spark.errors import message_of
+from zync.spark.errors import message_of, spark_errors
 from zync.spark.expressions import Token, expression, parse, tokens
 from zync.spark.jvm import jvm_class
 from zync.text import amount
@@ -170,7 +170,7 @@ def _schema(spark: SparkSession, text: str, where: str, use: Callable[[str], Dat
     checked = expression(spark, text, where)
     try:
         return use(checked).schema
-    except PySparkException as error:
+    except spark_errors() as error:
         msg = f"{where}: {text!r} cannot be evaluated: {message_of(error)}"
         raise UsageError(msg) from error
 
