@@ -55,6 +55,7 @@ def bind(spark: SparkSession, view: str, lookup: Lookup) -> str:
     Raises:
         UsageError: the lookup cannot be read, or its file changes all the time.
     """
+    unreadable: tuple[type[Exception], ...] = (*spark_errors(), OSError)
     try:
         if lookup.delta:
             location = locate(lookup.delta, ".")
@@ -71,7 +72,7 @@ def bind(spark: SparkSession, view: str, lookup: Lookup) -> str:
                 continue
             local(spark, rows, schema).createOrReplaceTempView(name(view))
             return digest
-    except (*spark_errors(), OSError) as error:
+    except unreadable as error:
         msg = f"lookup {view!r} cannot be read: {message_of(error)}"
         raise UsageError(msg) from error
     msg = f"lookup {view!r} cannot be read: {path} changed each of {_ATTEMPTS} times that it was read"
