@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -385,26 +386,33 @@ A command that fails prints one message on standard error: what was found, where
 partition and offset), and what to do. `--debug` adds the traceback. From Python the same errors are raised as the
 exceptions below. All of them are a `ZyncError`.
 
+`--log-format json` adds the code. Codes are stable: programs may compare them.
+
 After a `CommitUnknownError` look at the table before you try again: the commit may have landed.
 
 """
 
 
 def errors_page() -> str:
-    """Each class of `zync.errors` with its exit code, its code if it has one, and its docstring."""
-    classes = [one for one in vars(errors_module).values() if isinstance(one, type) and issubclass(one, ZyncError)]
-    codes = any(getattr(one, "code", None) for one in classes)
-    head = ("class", *(("code",) if codes else ()), "exit code", "meaning")
+    """Each kind of error with its code, its exit code and its docstring: those of `zync.errors`, then the others."""
     rows = (
-        (
-            code(one.__name__),
-            *((code(getattr(one, "code", "") or ""),) if codes else ()),
-            str(one.exit_code),
-            " ".join((one.__doc__ or "").split()),
-        )
-        for one in classes
+        (code(one.__name__), code(one.code), str(one.exit_code), " ".join((one.__doc__ or "").split()))
+        for one in error_classes()
     )
-    return ERRORS_INTRO + table(head, rows)
+    return ERRORS_INTRO + table(("class", "code", "exit code", "meaning"), rows)
+
+
+def error_classes() -> list[type[ZyncError]]:
+    """ZyncError and all its subclasses: those of `zync.errors` in their order, then those of other modules by name."""
+    for path in sorted(Path(str(errors_module.__file__)).parent.rglob("*.py")):
+        if re.search(r"^class \w+\(\w*Error\):", path.read_text(encoding="utf-8"), re.MULTILINE):
+            parts = path.relative_to(Path(str(errors_module.__file__)).parents[1]).with_suffix("").parts
+            import_module(".".join(parts))
+    found, new = [ZyncError], [ZyncError]
+    while new := [below for one in new for below in one.__subclasses__() if below not in found]:
+        found += new
+    general = [one for one in vars(errors_module).values() if one in found]
+    return general + sorted((one for one in found if one not in general), key=lambda one: one.__name__)
 
 
 def main(arguments: list[str]) -> int:

@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from zync.deliver.kafka.delivery import Delivered, Delivery, sync_to_kafka
     from zync.deliver.tables.delivery import Batch, sync_to_tables
     from zync.deliver.tables.snapshots import Snapshot
-    from zync.errors import CommitUnknownError, DataError, GapError, OwnedError, UsageError, ZyncError
+    from zync.errors import (
+        CommitRefusedError,
+        CommitUnknownError,
+        DataError,
+        GapError,
+        OwnedError,
+        UsageError,
+        ZyncError,
+    )
     from zync.ingest.consume import Ingest, sync_from_kafka
     from zync.ingest.outcome import Ingested
     from zync.ingest.start_position import Begin
@@ -49,6 +57,7 @@ __all__ = [
     "Batch",
     "Begin",
     "cat",
+    "CommitRefusedError",
     "CommitUnknownError",
     "Config",
     "DataError",
@@ -124,6 +133,7 @@ _EXPORTS = {
     "undecided": "zync.operate.decide",
     "verify": "zync.operate.verify",
     # errors
+    "CommitRefusedError": "zync.errors",
     "CommitUnknownError": "zync.errors",
     "DataError": "zync.errors",
     "GapError": "zync.errors",

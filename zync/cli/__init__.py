@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from zync.cli import broker, completion, config, deliver, inspect, maintenance, pipeline, setup, txn
-from zync.cli.options import AS_JSON, READ, as_written, debugging
+from zync.cli.options import READ, as_written, debugging
 from zync.cli.output import Output
 from zync.errors import INTERRUPTED, ZyncError
 
@@ -80,7 +80,6 @@ def main() -> None:
     """Runs the command line. Exit codes: 0 done, 1 failed, 2 the user's mistake, 3 another writer owns the table."""
     signal.signal(signal.SIGINT, _interrupt)
     READ.clear()
-    AS_JSON.clear()
     if completion.is_asked():
         completion.answer(app)
     try:
@@ -91,7 +90,7 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001 - it ends here, told as users want it
         kind = type(error) if isinstance(error, ZyncError) else ZyncError
         trace = as_written(traceback.format_exc()) if debugging() else ""
-        Output(as_json=any(AS_JSON)).error(as_written(_said(error)), trace, kind.code)
+        Output().error(as_written(_said(error)), trace, kind.code)
         sys.exit(kind.exit_code)
 
 

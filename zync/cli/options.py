@@ -55,10 +55,7 @@ def _some(text: str) -> int:
 
 Lake = Annotated[str | None, typer.Option("--lake", envvar="ZYNC_LAKE", help="Folder or URI of the tables.")]
 ConfigFile = Annotated[Path | None, typer.Option("--config", envvar="ZYNC_CONFIG", help="Default zync.yaml.")]
-AsJson = Annotated[
-    bool,
-    typer.Option("--json", help="Results and errors as JSON, for programs.", callback=lambda on: _json(on=on)),
-]
+AsJson = Annotated[bool, typer.Option("--json", help="Results as JSON, for programs.")]
 Debug = Annotated[
     bool, typer.Option("--debug", help="Tracebacks and details on errors.", callback=lambda on: _debug(on=on))
 ]
@@ -114,11 +111,6 @@ def _debug(*, on: bool) -> bool:
     return on
 
 
-def _json(*, on: bool) -> bool:
-    AS_JSON[:] = [on]
-    return on
-
-
 def debugging() -> bool:
     """Whether --debug was given: tracebacks are shown."""
     return bool(os.environ.get("ZYNC_DEBUG"))
@@ -140,8 +132,6 @@ def read_config(path: Path | None, lake: str | None, *, needed: bool = False) ->
 
 READ: list[Config] = []
 """The configs that this command has read, for what an error may quote of them."""
-AS_JSON: list[bool] = []
-"""Whether this command was given --json; empty where it has no such option, or was not read so far."""
 
 
 def as_written(text: str) -> str:

@@ -42,9 +42,9 @@ class Output:
     def error(self, message: str, traceback: str = "", code: str = ZyncError.code) -> None:
         """One line that says what went wrong; or, for developers, the traceback.
 
-        Programs get the line as JSON, with the error's `code`; people see the code below a traceback only.
+        With --log-format json the line has the error's `code`; people see it below a traceback only.
         """
-        if self.as_json or logs_as_json():
+        if logs_as_json():
             values = {"code": code, "traceback": traceback} if traceback else {"code": code}
             self._line(self.err, log_line("error", message, values))
             return

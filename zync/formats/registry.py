@@ -28,7 +28,7 @@ _RETRY_AFTER = (0.1, 0.3, 0.9)
 """Seconds to wait before each further attempt. All attempts together take no longer than the config's timeout."""
 
 
-class _RefusedError(ZyncError):
+class SchemaRefusedError(ZyncError):
     """The schema registry does not accept a request, and says why.
 
     A schema that it does not accept is no valid schema, or not compatible with the versions before it: change the
@@ -118,7 +118,7 @@ class Registry:
         """
         try:
             found = self._call(_of_subject(subject), {"schema": text, "schemaType": kind})
-        except _RefusedError as error:
+        except SchemaRefusedError as error:
             msg = f"the schema registry at {self._access.url} does not take the schema of {subject}: {error}"
             raise UsageError(msg) from error
         if not isinstance(found, dict) or not isinstance(found.get("id"), int):
@@ -177,7 +177,7 @@ class Registry:
             if code in _NOT_FOUND:
                 return None
             if error.code in _REFUSED:
-                raise _RefusedError(said or error.reason) from error
+                raise SchemaRefusedError(said or error.reason) from error
             msg = f"the schema registry at {access.url} answers {error.code} {error.reason} to {path}"
             raise (RegistryAwayError if error.code in _OVERLOADED else ZyncError)(msg) from error
         except (OSError, ValueError, TypeError, http.client.HTTPException) as error:
