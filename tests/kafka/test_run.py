@@ -56,7 +56,10 @@ def test_what_dies_is_started_again_and_what_lost_its_run_ends(lake: Lake, topic
         assert 'zync_run_up{part="sync"} 1.0' in said
         assert get(port, "/readyz") == (200, "ready\n")
         again = zync("run", cwd=lake.folder, check=False)
-        assert (again.returncode, "another zync" in again.stderr) == (3, True)
+        assert (again.returncode, f"another `zync run` is running on the lake {lake.folder}" in again.stderr) == (
+            3,
+            True,
+        )
         left = [part(running, words) for words in ("sync-from kafka", "sync raw")]
         running.kill()
         wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in left), 30)

@@ -53,7 +53,7 @@ def broker_stop(folder: BrokerFolder = _BROKER_FOLDER, as_json: AsJson = False) 
     from zync.kafka.dev_broker import DevKafka
 
     stopped = DevKafka(folder.absolute()).stop()
-    Output(as_json=as_json).result({"stopped": stopped}, "stopped" if stopped else "it did not run")
+    Output(as_json=as_json).result({"stopped": stopped}, "stopped" if stopped else f"no broker ran {_where(folder)}")
 
 
 @app.command("status")
@@ -66,5 +66,9 @@ def broker_status(folder: BrokerFolder = _BROKER_FOLDER, as_json: AsJson = False
     servers = broker.servers() if pid else None
     Output(as_json=as_json).result(
         {"bootstrap_servers": servers, "running": pid is not None, "pid": pid},
-        f"runs at {servers} (pid {pid})" if pid else "does not run",
+        f"runs at {servers} (pid {pid})" if pid else f"no broker runs {_where(folder)}",
     )
+
+
+def _where(folder: Path) -> str:
+    return f"in {folder.absolute()} (--folder names another)"

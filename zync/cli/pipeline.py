@@ -250,7 +250,7 @@ def run(
         seen = View(parts)
         say, view = seen.say, seen.shown()
     with (
-        owned(locate("run", settings.lake)),
+        owned(locate("run", settings.lake), f"another `zync run` is running on the lake {settings.lake}"),
         measuring("zync.run.scrape:RunMetrics", metrics, out, parts) as measured,
         view,
     ):

@@ -34,11 +34,14 @@ def locked(path: Path, wait: float) -> Iterator[bool]:
 
 
 @contextmanager
-def owned(location: str) -> Iterator[None]:
-    """Holds staging's lock: one writer at a time. OwnedError where another has it.
+def owned(location: str, who: str | None = None) -> Iterator[None]:
+    """Holds the lock of what is at that location: one writer at a time.
 
     The lock is on a file beside the table, which stays; it ends with this process, however that ends.
     An object store has no such lock: there the commit's fence alone decides.
+
+    Raises:
+        OwnedError: another process has it. `who`: that it is there, as the error says it; by default that it writes.
     """
     if not is_local(location):
         yield
@@ -47,6 +50,6 @@ def owned(location: str) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path.parent / f".{path.name}.lock", wait=0) as ours:
         if not ours:
-            msg = f"another zync is writing {location}: one at a time may. Nothing was changed"
+            msg = f"{who or f'another zync is writing {location}'}: one at a time may. Nothing was changed"
             raise OwnedError(msg)
         yield
