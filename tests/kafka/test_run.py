@@ -8,7 +8,6 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -56,10 +55,8 @@ def test_what_dies_is_started_again_and_what_lost_its_run_ends(lake: Lake, topic
         assert 'zync_run_up{part="sync"} 1.0' in said
         assert get(port, "/readyz") == (200, "ready\n")
         again = zync("run", cwd=lake.folder, check=False)
-        assert (again.returncode, f"another `zync run` is running on the lake {lake.folder}" in again.stderr) == (
-            3,
-            True,
-        )
+        assert again.returncode == 3
+        assert f"another `zync run` is running on the lake {lake.folder}" in again.stderr
         left = [part(running, words) for words in ("sync-from kafka", "sync raw")]
         running.kill()
         wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in left), 30)
@@ -132,6 +129,39 @@ def test_a_part_that_cannot_run_is_tried_again_and_the_rest_goes_on(lake: Lake, 
     assert "localhost:1" in str(failed["message"])
 
 
+def test_a_mistyped_topic_ends_the_run_with_2_after_a_few_tries(lake: Lake) -> None:
+    lake.config()
+    with (lake.folder / "zync.yaml").open("a") as config:
+        config.write(f'topics: {{mistyped: {{id: "value:txn"}}}}\n{BRISK}')
+    done = zync("run", cwd=lake.folder, check=False)
+    lines = done.stderr.splitlines()
+    assert done.returncode == 2, done.stderr
+    assert len([line for line in lines if "there is no topic 'mistyped'" in line]) == 3
+    assert len([line for line in lines if line.startswith("sync-from ended with exit code 2; started again")]) == 2
+    assert "sync-from ended with exit code 2, 3 times in a row: not started again" in done.stderr
+    assert "stopped; sync-from: 2 restarts" in lines[-1]
+
+
+def test_a_topic_that_is_made_meanwhile_is_no_mistake(lake: Lake, topic: TopicMaker) -> None:
+    """As by who deploys the pipeline together with what sends to it."""
+    name = f"late-{lake.folder.name}"
+    lake.config()
+    with (lake.folder / "zync.yaml").open("a") as config:
+        config.write(f'topics: {{{name}: {{id: "value:txn"}}}}\n{BRISK}')
+    running = start("run", "--commit-every", "100ms", cwd=lake.folder)
+    log = next(lake.folder.glob("run---commit-*.log"))
+    try:
+        wait_until(lambda: "started again" in log.read_text())
+        topic.create(name)
+        produce(lake.broker, [(name, 0, {"txn": 1})])
+        wait_until(lambda: lake.count() == 1)
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(60) == 0
+    finally:
+        running.kill()
+    assert "not started again" not in log.read_text()
+
+
 def test_a_run_that_is_stopped_before_its_parts_have_begun_ends_well(lake: Lake, topic_of_transactions: str) -> None:
     running = start("run", cwd=lake.folder)
     try:
@@ -198,20 +228,3 @@ def test_what_nothing_waits_for_lets_the_others_go_first_once_it_is_warm(
         assert os.getpriority(os.PRIO_PROCESS, behind.process.pid) == ours + 9
     finally:
         runner._end(lambda: None)  # noqa: SLF001
-
-
-def test_the_wait_before_a_part_is_started_again_grows_and_starts_anew_when_it_was_well() -> None:
-    waits: list[str] = []
-    say: Callable[..., None] = lambda part, level, text, values: waits.append(text.rpartition(" in ")[2])  # noqa: E731
-    one = Part("p", ())
-    runner = supervisor.Pipeline((one,), threading.Event(), say)
-    for _ in range(8):
-        one.began = time.monotonic()
-        runner._again(one, 1)  # noqa: SLF001
-    assert waits == ["1 s", "2 s", "4 s", "8 s", "16 s", "32 s", "60 s", "60 s"]
-    one.began = time.monotonic()
-    runner._again(one, 3)  # noqa: SLF001 - another process has the table, maybe one that is about to end
-    assert waits[-1] == "3 s"
-    one.began = time.monotonic() - 61
-    runner._again(one, 1)  # noqa: SLF001
-    assert waits[-1] == "1 s"

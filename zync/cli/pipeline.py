@@ -220,7 +220,8 @@ def run(
 ) -> None:
     """Run all that the config says, each part a process. Those are sync-from, sync --follow, and what `deliver` names.
 
-    On a terminal it shows how they do. A part that dies is started again. Ctrl-C stops all of them.
+    On a terminal it shows how they do. A part that dies is started again, but not for ever where it is a mistake in
+    the config. Ctrl-C stops all of them.
 
     \b
     zync run
@@ -255,6 +256,6 @@ def run(
         view,
     ):
         running = supervisor.Pipeline(parts, stop_on_signals(), say)
-        well = running.run(measured.turn if measured else lambda: None)
+        code = running.run(measured.turn if measured else lambda: None)
     out.progress(f"stopped; {supervisor.summary(parts)}", event="stopped")
-    sys.exit(0 if well else 1)
+    sys.exit(code)

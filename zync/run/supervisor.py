@@ -1,5 +1,7 @@
 """The parts of the pipeline, each a process; who dies is started again, after a while that grows, and the rest goes on.
 
+A part that ends again and again with the user's mistake is not: to start it once more mends nothing.
+
 Nothing is kept here: how far each part is stands in the tables and in Kafka, so that any of them, or the run itself,
 may be killed at any moment.
 """
@@ -20,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from zync.config.model import Config
-from zync.errors import OwnedError
+from zync.errors import OwnedError, UsageError
 from zync.lake.paths import is_local
 from zync.text import amount
 
@@ -30,6 +32,9 @@ _OWNED_SECONDS = 3.0
 """The same where another process has the table: it may be of a run that was killed, and about to end."""
 _WELL_SECONDS = 60.0
 """A part that ran for so long was well: the next wait is the first one again."""
+_MISTAKES = 3
+"""So often in a row a part may end with the user's mistake (exit code 2) before it is given up. Not once: brokers that
+have just come back may not know of a topic for a few seconds, and who made the pipeline may be making the topic."""
 _STOP_SECONDS = 90.0
 _AS_ASKED = (0, -signal.SIGTERM)
 """How a part ends that was told to: the latter before it has begun to listen."""
@@ -61,7 +66,10 @@ class Part:
     """Whether it has since."""
     due: float = 0.0
     failures: int = 0
+    mistakes: int = 0
+    """How often in a row it ended with the user's mistake."""
     restarts: int = 0
+    has_been_well: bool = False
     ending: bool = False
     """Whether it is not to run any more."""
 
@@ -76,12 +84,19 @@ class Part:
         return time.monotonic() - self.began > _WELL_SECONDS
 
     @property
+    def given_up(self) -> bool:
+        """Whether it is not started again, as what it ends with is the user's to mend."""
+        return self.mistakes >= _MISTAKES
+
+    @property
     def falters(self) -> bool:
         """Whether it was started again more than once of late: that it runs does not say that it works."""
         return self.failures > 1 and not self.well
 
     def state(self) -> str:
         """What it does, in a word or two."""
+        if self.given_up:
+            return f"given up (exit code {UsageError.exit_code})"
         if self.ending:
             return "stops" if self.runs else "ended"
         if not self.runs:
@@ -126,15 +141,23 @@ class Pipeline:
     def __init__(self, parts: tuple[Part, ...], stop: threading.Event, say: Say) -> None:
         self.parts, self.stop, self.say = parts, stop, say
 
-    def run(self, watch: Callable[[], None] = lambda: None) -> bool:
-        """Runs them; whether all ended well. `watch` is called in between, several times a second."""
+    def run(self, watch: Callable[[], None] = lambda: None) -> int:
+        """Runs them, until `stop` is set or none is left; `watch` is called in between, several times a second.
+
+        A part that is given up ends all of them if it has never run for a minute: then what is to run cannot, as the
+        config is. One that has leaves the others to go on.
+
+        Returns:
+            What to exit with: 0 where all parts ended well, 2 where one was given up, else 1.
+        """
         try:
             while not self.stop.is_set():
                 for part in self.parts:
                     self._tend(part)
                 watch()
                 self.stop.wait(_LOOK_SECONDS)
-            return self._end(watch)
+            well = self._end(watch)
+            return UsageError.exit_code if any(part.given_up for part in self.parts) else int(not well)
         finally:
             for part in self.parts:
                 if part.process is not None:
@@ -142,7 +165,7 @@ class Pipeline:
 
     def _tend(self, part: Part) -> None:
         if part.process is None:
-            if time.monotonic() >= part.due:
+            if not part.given_up and time.monotonic() >= part.due:
                 self._start(part)
         elif part.process.poll() is not None:
             self._again(part, self._ended(part))
@@ -199,7 +222,11 @@ class Pipeline:
 
     def _again(self, part: Part, code: int) -> None:
         if part.well:
-            part.failures = 0
+            part.failures, part.mistakes, part.has_been_well = 0, 0, True
+        part.mistakes = part.mistakes + 1 if code == UsageError.exit_code else 0
+        if part.given_up:
+            self._give_up(part, code)
+            return
         first, longest = _WAIT_SECONDS
         if code == OwnedError.exit_code:
             wait = _OWNED_SECONDS
@@ -210,6 +237,15 @@ class Pipeline:
         part.due = time.monotonic() + wait
         text = f"{_how(code)}; started again in {wait:.0f} s"
         self.say(part.name, "warning", text, {"event": "restart", "code": code, "restarts": part.restarts})
+
+    def _give_up(self, part: Part, code: int) -> None:
+        """Says that the part is not started again; ends the rest where it has never been well, or none is left."""
+        all_end = not part.has_been_well or all(one.given_up for one in self.parts)
+        text = f"{_how(code)}, {part.mistakes} times in a row: not started again, as that is not what mends it"
+        text += "; all parts stop" if all_end else "; the other parts go on"
+        self.say(part.name, "error", text, {"event": "given_up", "code": code, "restarts": part.restarts})
+        if all_end:
+            self.stop.set()
 
     def _end(self, watch: Callable[[], None]) -> bool:
         """Has all parts end as they do on Ctrl-C; whether all did."""

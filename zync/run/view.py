@@ -74,7 +74,7 @@ class View:
             restarts = f", {amount(part.restarts, 'restart')}" if part.restarts else ""
             table.add_row(part.name, Text(part.state() + restarts, style=color), *self._row(part))
         minutes, seconds = divmod(int(time.monotonic() - self.began), 60)
-        hint = "stopping" if any(part.ending for part in self.parts) else "Ctrl-C stops"
+        hint = "stopping" if all(part.ending for part in self.parts) else "Ctrl-C stops"
         title = Text(f"zync run  {minutes}:{seconds:02}   {hint}", style="dim")
         return Group(title, table, Text(self._stages(), style="dim"))
 
