@@ -53,7 +53,7 @@ postgres: $(VENV)/.ready
 
 # A few seconds, without a JVM or a broker: to be run at each save.
 unit: $(VENV)/.installed
-	$(BIN)/pytest -n 0 tests/unit
+	$(BIN)/pytest -n 2 --dist load tests/unit
 
 test:
 	@$(MAKE) --no-print-directory unit
