@@ -14,7 +14,6 @@ Spark application that runs is used.
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -147,6 +146,8 @@ _EXPORTS = {
 def __getattr__(name: str) -> Any:
     """Loads a public name when it is first used (PEP 562)."""
     if name == "__version__":
+        from importlib.metadata import version  # noqa: PLC0415 - 30 ms, which each command would take
+
         return version("zync")
     if name not in _EXPORTS:
         msg = f"module 'zync' has no attribute {name!r}"
