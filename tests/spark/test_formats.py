@@ -377,10 +377,10 @@ def test_avro_by_a_file_that_another_version_wrote_is_set_aside_until_the_file_i
 ) -> None:
     old, new = (record("shop.Order", txn="int", n="int", x="int", **more) for more in ({}, {"note": "string"}))
     file = pipeline.folder / "order.avsc"
-    pipeline.change(topics={"a": Topic("value:txn", null_id="single", value="avro", avro_schema=file)})
     pipeline.rules(out="SELECT seqno, value:x::int AS x, value:note::string AS note FROM a")
     for txn, schema in enumerate((old, new)):
         file.write_text(json.dumps(schema))
+        pipeline.change(topics={"a": Topic("value:txn", null_id="single", value="avro", avro_schema=file)})
         put(
             pipeline,
             ("a", None, avro(old, {"txn": 2 * txn, "n": 1, "x": 1})),

@@ -212,7 +212,7 @@ def _read(response: http.client.HTTPResponse | urllib.error.HTTPError, seconds: 
     while piece := response.read1():
         pieces.append(piece)
         if time.monotonic() > until:
-            msg = f"not all of the answer came within {seconds:g} s"
+            msg = f"not all of the answer came within {round(seconds, 1):g} s"
             raise TimeoutError(msg)
     return b"".join(pieces)
 
