@@ -7,7 +7,7 @@ import sys
 
 CODE = """
 import json, os, subprocess
-from zync.spark import session
+from zync.spark.session import session
 
 word = os.environ["WORD"]
 keys = (
