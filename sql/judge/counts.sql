@@ -12,6 +12,7 @@ SELECT
   count_if(fate = 'alone' AND fault <> 'ignored') AS faulty,
   count_if(completing AND fault IS NULL) AS completed,
   count_if({{listed}}) AS listed,
+  coalesce(bool_or({{left_out}}), false) AS left_out,
   unix_micros(max(ingested)) AS ingested,
   min(CASE WHEN fate = 'pending' THEN place END) AS open{{lists}}
 FROM assembled

@@ -43,7 +43,7 @@ CONFIGS = {
                    certificate_key: ca.pem, timeout: 500ms}
         """,
     "done": 'transactions: {done: "count(*) = 2", expire_after: 24h, remember: 1000000}',
-    "preset": "transactions: {preset: debezium, topic: shop.transaction, order: commit}",
+    "preset": "transactions: {preset: debezium, topic: shop.transaction, order: commit, unavailable_value: none}",
     "lookups": "lookups: {a: {csv: rule.sql}, b: {json: rule.sql}, c: {delta: lake/c}}",
     "outputs": 'outputs: [{topic: o, sql: rule.sql, key: [a, b]}, {topic: p, python: "rule.py:f"}]',
     "kafka": """

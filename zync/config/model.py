@@ -26,6 +26,9 @@ KAFKAS_OWN = frozenset(
 """Topics of Kafka's own, which are nobody's input or output."""
 
 
+UNAVAILABLE_VALUE = "__debezium_unavailable_value"
+"""Debezium's default of `unavailable.value.placeholder`."""
+
 Part = Literal["key", "value"]
 PARTS: tuple[Part, ...] = ("key", "value")
 """The two parts of a Kafka record that have a format."""
@@ -126,6 +129,8 @@ class Transactions:
             true; null counts as false. Either this or `preset`.
         preset: A ready-made `done`: `debezium` reads BEGIN, END and the envelopes of a connector.
         topic: The connector's topic of BEGIN and END, `<prefix>.transaction`. Required by `preset`.
+        unavailable_value: What the connector sends in place of a value that it leaves out, its option
+            `unavailable.value.placeholder`. Needs `preset`.
         order: Order in which transactions go out: as they become complete (`completion`), or as the source committed
             them (`commit`). `commit` needs `preset`, and one partition in `topic`.
         expire_after: How long a transaction in flight holds the cursor. After that it is expired: still listed, and
@@ -137,6 +142,7 @@ class Transactions:
     done: str = "false"
     preset: Literal["debezium"] | None = None
     topic: str | None = None
+    unavailable_value: str = UNAVAILABLE_VALUE
     order: Literal["completion", "commit"] = "completion"
     expire_after: timedelta = timedelta(hours=24)
     remember: int = 1_000_000
@@ -397,9 +403,17 @@ class Config:
             "transactions": _digest(
                 [topics, self.transactions.done, self.transactions.preset and _PRESET, self.transactions.order]
             ),
-            "config": _digest([topics, asdict(self.transactions)]),
+            "config": _digest([topics, self._said_of_transactions]),
             "rules": _digest(rules),
         }
+
+    @property
+    def _said_of_transactions(self) -> dict[str, object]:
+        """What is said of transactions, without what is as it always was."""
+        said = asdict(self.transactions)
+        if said["unavailable_value"] == UNAVAILABLE_VALUE:
+            del said["unavailable_value"]
+        return said
 
     def _said(self, topic: Topic) -> dict[str, object]:
         """What the topic says, without formats that are as they always were."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from zync.config.model import Config
 from zync.config.topics import claimed_by
+from zync.debezium.unavailable import LEFT_OUT, OLD_KEY_VALUE
 from zync.sql import literal
 
 _WRAPPED = (
@@ -123,8 +124,13 @@ VIEW = {
     "source": field("source", "variant"),
     "ts": f"timestamp_millis({field('ts_ms', 'bigint')})",
     "_order": ORDER,
+    "left_out": f"coalesce({LEFT_OUT}, CAST(array() AS ARRAY<STRING>))",
+    "old_key": OLD_KEY_VALUE,
 }
-"""The columns that rules see of an envelope, beside those of every record; `row` is the newest image there is."""
+"""The columns that rules see of an envelope, beside those of every record; `row` is the newest image there is.
+
+`left_out` has the names of the fields that the connector left out, which are null in the images; `old_key` the key that
+the row had, where an update changed it."""
 
 
 def typed(value: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from zync.config.model import KAFKAS_OWN, Config, Lookup, Part, RegistryAccess
+from zync.config.model import KAFKAS_OWN, UNAVAILABLE_VALUE, Config, Lookup, Part, RegistryAccess
 from zync.config.topics import compile_regex
 from zync.debezium import preset
 from zync.errors import UsageError
@@ -99,6 +99,10 @@ def _preset(config: Config, reader: Reader, node: yaml.Node | None) -> Config:
         raise reader.fail(where, "transactions needs one of preset and done")
     if not said.preset and (said.topic or said.order != "completion"):
         raise reader.fail(where, "transactions.topic and transactions.order need transactions.preset")
+    if not said.preset and said.unavailable_value != UNAVAILABLE_VALUE:
+        raise reader.fail(where, "transactions.unavailable_value needs transactions.preset")
+    if not said.unavailable_value:
+        raise reader.fail(where, "transactions.unavailable_value must have at least one character")
     for name, topic in config.topics.items():
         if not topic.id and not preset.covers(said, name):
             raise reader.fail(find(node, "topics", name), f"topics.{name} needs 'id'")

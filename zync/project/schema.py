@@ -16,6 +16,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from zync.config.model import (
     KAFKAS_OWN,
+    UNAVAILABLE_VALUE,
     Config,
     DeliveredTable,
     DeliveredTopic,
@@ -80,6 +81,7 @@ FIELD_CHECKS: dict[tuple[type, str], _Schema] = {
     (RegistryAccess, "url"): {"type": "string", **_pattern("https?://[^@]*")},
     (RegistryAccess, "timeout"): {"not": {"pattern": r"^\s*[0.]+\s*[a-z]"}},
     (Transactions, "remember"): {"minimum": 0},
+    (Transactions, "unavailable_value"): {"minLength": 1},
 }
 """What `load` checks of single values, beside their types."""
 
@@ -100,7 +102,13 @@ RECORD_CHECKS: dict[type, _Schema] = {
     Transactions: {
         "if": _HAS_PRESET,
         "then": {"required": ["topic"], "properties": {"topic": _END_TOPIC, "done": False}},
-        "else": {"properties": {"topic": {"enum": [None, ""]}, "order": _pattern("completion")}},
+        "else": {
+            "properties": {
+                "topic": {"enum": [None, ""]},
+                "order": _pattern("completion"),
+                "unavailable_value": _pattern(UNAVAILABLE_VALUE),
+            }
+        },
     },
 }
 """What `load` checks of a mapping's keys together."""

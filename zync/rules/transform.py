@@ -6,7 +6,8 @@ from pyspark.sql import DataFrame, SparkSession
 from zync.config.model import Config
 from zync.errors import UsageError
 from zync.rules.bisect import without
-from zync.rules.run import ORDER, output_rows, rule_texts, run_rules
+from zync.rules.left_out import ORDER
+from zync.rules.run import guarded_rules, output_rows, rule_texts, run_rules
 from zync.rules.schema import Made, on_record
 from zync.rules.views import bind_views
 from zync.spark.frames import Keeper, local, result_of, select
@@ -27,6 +28,7 @@ _ROW = (
     "value",
     "head",
     "position",
+    "state",
 )
 """Staging's columns of an output row, by its place in its bucket and the bucket's first offset."""
 
@@ -40,6 +42,7 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
     places: DataFrame | None,
     *,
     keeper: Keeper,
+    some_left_out: bool,
     spread: bool,
     one_task: bool,
 ) -> tuple[DataFrame | None, str]:
@@ -47,16 +50,20 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
 
     In order of transaction, `_order`, rule, and their JSON. Transactions in `left_out` have none. `places`: of
     transactions (seqno) their position in the source, and when those come that wait (turn; sql/rules/places.sql).
-    `spread`: several tasks number them, each its run of turns; how many rows come before each run has to be counted
-    first. `one_task`: one task does all.
+    `some_left_out`: the connector may have left fields out of them. `spread`: several tasks number them, each its run
+    of turns; how many rows come before each run has to be counted first. `one_task`: one task does all.
 
     Returns None for them where the config has no outputs; and their columns, on record (zync/rules/schema.py).
     UsageError where a rule is no rule.
     """
-    bind_views(without(spark, records, left_out, keeper), config, rule_texts(config))
+    records = without(spark, records, left_out, keeper)
+    if some_left_out:
+        rules = guarded_rules(spark, records, config)
+    else:
+        bind_views(records, config, rule_texts(config))
+        rules = run_rules(spark, config)
     numbered: DataFrame | None = None
-    rules = run_rules(spark, config)
-    for made in made_alike(rules):
+    for made in made_alike(rules, config if some_left_out else None):
         rows = _placed(made.coalesce(1) if one_task else made, places)
         rows = select(rows, "*", f"{f'turn DIV {_BUCKET}' if spread else '0L'} AS bucket")
         (rows.repartition("bucket") if spread else rows).createOrReplaceTempView("made")
@@ -90,11 +97,14 @@ def _first_offsets(made: DataFrame, offsets: dict[str, int]) -> list[tuple[str, 
     return firsts
 
 
-def made_alike(rules: Made) -> list[DataFrame]:
-    """What rules make as output rows: together where their `_order` is of one type, for one plan to number them all."""
+def made_alike(rules: Made, config: Config | None = None) -> list[DataFrame]:
+    """What rules make as output rows: together where their `_order` is of one type, for one plan to number them all.
+
+    `config`: as `output_rows` takes it.
+    """
     by_topic: dict[str, DataFrame] = {}
     for number, (rule, columns) in enumerate(rules):
-        made = output_rows(columns, rule, number)
+        made = output_rows(columns, rule, number, config)
         try:
             by_topic[rule.topic] = by_topic[rule.topic].unionAll(made) if rule.topic in by_topic else made
             by_topic[rule.topic].schema  # noqa: B018 - analysed now, so that the error names the rule

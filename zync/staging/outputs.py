@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -43,7 +43,7 @@ def staged(table: DeltaTable, after: Place) -> Iterator[pa.Table]:
     """The output rows after that place, as tables of whole transactions, each of no more than fits in memory.
 
     In the order in which staging numbered them, by topic: sync, turn, seqno, offset. Columns: those, and topic, key,
-    value, position and txn (null where a record is a transaction by itself).
+    value, position, state and txn (null where a record is a transaction by itself).
     """
     for paths, upto in _spans(data_files(table, "sync", above=after.sync - 1)):
         rows, end = dataset(table, paths, STAGING_SCHEMA), Place(upto, _LAST, _LAST)
@@ -54,13 +54,32 @@ def staged(table: DeltaTable, after: Place) -> Iterator[pa.Table]:
         after = max(after, end)
 
 
-def first_place(table: DeltaTable, files: list[DataFile], topic: str) -> tuple[int, int]:
-    """A place (position, seqno) in the source's order that no output row of that topic in those files is before."""
+class First(NamedTuple):
+    """Of output rows a place in the source's order that none is before; columns that are left out of any of them.
+
+    moved: whether any of those rows had another key before.
+    """
+
+    position: int
+    seqno: int
+    left_out: frozenset[str]
+    moved: bool
+
+
+def first_of(table: DeltaTable, files: list[DataFile], topic: str) -> First:
+    """That of all output rows of that topic in those files."""
     mine = (ds.field("kind") == "output") & (ds.field("kafka", "topic") == topic)
     rows = dataset(table, [one.path for one in files], STAGING_SCHEMA)
-    places = rows.to_table(columns=["position", "seqno"], filter=mine)
-    position, seqno = (pc.min(pc.fill_null(places[name], 0)).as_py() or 0 for name in ("position", "seqno"))
-    return position, seqno
+    found = rows.to_table(columns=["position", "seqno", "state"], filter=mine)
+    position, seqno = (pc.min(pc.fill_null(found[name], 0)).as_py() or 0 for name in ("position", "seqno"))
+    states = [json.loads(state) for state in found["state"].unique().to_pylist() if state]
+    names = frozenset(name for state in states for name in state.get("left_out", []))
+    return First(position, seqno, names, any(state.get("old_key") for state in states))
+
+
+def left_out(state: str | None) -> list[str]:
+    """The columns of an output row with that `state` that the connector left out."""
+    return json.loads(state or "{}").get("left_out", [])  # type: ignore[no-any-return]
 
 
 def columns_of(table: DeltaTable, first: int, last: int) -> dict[int, dict[str, Any]]:
@@ -118,7 +137,7 @@ def _cuts(places: pa.Table, at_once: int) -> Iterator[Place]:
 
 
 def _rows(rows: ds.FileSystemDataset, after: Place, last: Place) -> pa.Table:
-    columns = _PLACE | {name: ds.field(name) for name in ("key", "value", "position")}
+    columns = _PLACE | {name: ds.field(name) for name in ("key", "value", "position", "state")}
     columns |= {name: ds.field("kafka", name) for name in ("topic", "offset")}
     made = rows.to_table(columns=columns, filter=_between(after, last) & (ds.field("kind") == "output"))
     syncs = (ds.field("sync") >= after.sync) & (ds.field("sync") <= last.sync)

@@ -48,7 +48,8 @@ came, where that is after its seqno: the order of output rows is that of head, o
 sync: the number of the sync that wrote the row. kafka: the place in the output topic (records set aside: where
 they came from). position: of an output row, where its transaction's commit is in the source's order (with a
 preset). records: seqnos as ranges. since: when the first record was ingested. state: of `done`'s
-aggregates, as JSON; where an operator redrove or dropped what was set aside, which records that was about; of
+aggregates, as JSON; of an output row, the columns that the connector left out, and the key that the row had;
+where an operator redrove or dropped what was set aside, which records that was about; of
 cursor: the columns of outputs (zync/rules/schema.py). full: the
 sync that last wrote all that is in flight.
 """

@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame
 
+from zync.debezium.unavailable import LEFT_OUT, has_envelopes
 from zync.errors import UsageError, ZyncError
 from zync.spark.errors import is_data_error, message_of
 from zync.spark.frames import local, select
@@ -48,7 +49,11 @@ def judge(sync: Sync) -> Sync:
         sync = replace(sync, earlier=sync.earlier + records_in(in_flight))
         pace(sync.spark, sync.config.spark, sync.records)
         gathered = sync.keeper.keep(gather(sync.spark, sync.raw, wanted, sync.decoder))
-        _check_all_came(sync, gathered.count(), records_in(in_flight))
+        left_out = f"{LEFT_OUT} IS NOT NULL" if has_envelopes(sync.config) else "false"
+        (came,) = select(gathered, "count(*) AS records", f"bool_or({left_out}) AS left_out").collect()
+        _check_all_came(sync, came["records"], records_in(in_flight))
+        summary = replace(summary, left_out=summary.left_out or bool(came["left_out"]))
+        sync = replace(sync, assembled=replace(there(sync.assembled), summary=summary))
         going = going.unionByName(gathered, allowMissingColumns=True)
     if sync.one_task:
         settling, going = settling.coalesce(1), going.coalesce(1)

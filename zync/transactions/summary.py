@@ -7,6 +7,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from zync.config.model import Config
+from zync.debezium.unavailable import LEFT_OUT, has_envelopes
 from zync.spark.frames import result_of
 from zync.sql import statement
 from zync.staging.set_aside import REVISITS, Ranges
@@ -60,6 +61,7 @@ class Summary:
     have a row of their own in staging, unless ignored. `late_before`: those of the late ones whose transaction an
     earlier sync settled. `torn`: transactions whose state is not enough (see sql/judge/runs.sql). `open`: where in the
     order of commit the first stands that is not whole; `turns`: of those that are, where they do.
+    `left_out`: whether the connector left fields out of any.
     """
 
     records: int = 0
@@ -78,6 +80,7 @@ class Summary:
     open: int | None = None
     turns: tuple[int, ...] = ()
     decisions: tuple[Decision, ...] = ()
+    left_out: bool = False
 
     @property
     def discarded(self) -> list[int]:
@@ -94,9 +97,9 @@ def summarize(spark: SparkSession, rows: DataFrame, config: Config, *, one_task:
     in_order = config.transactions.order == "commit"
     listed = _LISTED + (" OR completing" if in_order else "")
     lists = statement("judge/lists", in_order=str(in_order).lower())
-    row = _NONE_LISTED | _only_row(
-        result_of(spark, statement("judge/counts", listed=listed, lists=f",\n{lists}" if one_task else ""))
-    )
+    left_out = f"{LEFT_OUT} IS NOT NULL" if has_envelopes(config) else "false"
+    slots = {"listed": listed, "lists": f",\n{lists}" if one_task else "", "left_out": left_out}
+    row = _NONE_LISTED | _only_row(result_of(spark, statement("judge/counts", **slots)))
     if row["listed"] and not one_task:
         row |= _only_row(result_of(spark, f"SELECT\n{lists}FROM assembled WHERE {listed}"))
     return Summary(
@@ -116,6 +119,7 @@ def summarize(spark: SparkSession, rows: DataFrame, config: Config, *, one_task:
         open=row["open"],
         turns=tuple(row["turns"]),
         decisions=tuple(Decision(**one) for one in row["decisions"]),
+        left_out=row["left_out"],
     ), row["again"]
 
 
@@ -143,6 +147,7 @@ def total(summaries: list[Summary]) -> Summary:
         open=min((one.open for one in summaries if one.open), default=None),
         turns=tuple(turn for one in summaries for turn in one.turns),
         decisions=tuple(decision for one in summaries for decision in one.decisions),
+        left_out=any(one.left_out for one in summaries),
     )
 
 

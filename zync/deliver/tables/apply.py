@@ -1,5 +1,6 @@
 """What a table's rows become when more of its output topic arrive: upsert, append, history."""
 
+from collections.abc import Callable
 from typing import Any
 
 from deltalake import DeltaTable
@@ -8,20 +9,22 @@ from pyspark.sql.functions import expr
 from pyspark.sql.types import StructType
 
 from zync.debezium import toast
-from zync.deliver.tables import pruning
+from zync.debezium.unavailable import Placeholder
+from zync.deliver.tables import moves, pruning
 from zync.deliver.tables.target import PLACE, VALIDITY, Target
 from zync.deliver.tables.writer import Writer
 from zync.errors import ZyncError
 from zync.lake.files import data_files
 from zync.lake.table import open_table
-from zync.rules.run import JSON_OPTIONS
+from zync.rules.json_text import JSON_OPTIONS
 from zync.spark.errors import message_of, spark_errors
 from zync.spark.frames import Keeper, local, read_parquet, result_of, select, spark_schema
 from zync.sql import aliased, literal, name, options, statement
-from zync.staging.outputs import first_place
+from zync.staging.outputs import First, first_of
 from zync.staging.table import STAGING_SCHEMA
 
 _FROM_JSON = {**JSON_OPTIONS, "mode": "FAILFAST"}
+_STATE = "'left_out ARRAY<STRING>, old_key STRING'"
 _TOMBSTONE = "key STRING, place STRUCT<position: BIGINT, seqno: BIGINT>"
 _OF_PLACE = {"_position": "place.position", "_seqno": "place.seqno"}
 _NEWER = "(s._position > t._position OR s._position = t._position AND s._seqno > t._seqno)"
@@ -39,11 +42,12 @@ class ConflictError(ZyncError):
 
 
 def deliver(  # noqa: PLR0913 - each is a thing known by now
-    spark: SparkSession, target: Target, staging: DeltaTable, after: int, upto: int, *, debezium: bool
+    spark: SparkSession, target: Target, staging: DeltaTable, after: int, upto: int, stands: Placeholder | None
 ) -> int:
     """Brings staging's rows of the syncs after the one up to the other into the table. How many there were.
 
-    `debezium`: rows come by its preset: positions are the source's, and values may be left out that had not changed.
+    `stands`: rows come by Debezium's preset: positions are the source's, and values may be left out that had not
+    changed, for which this stands.
     Raises ConflictError where somebody else was faster, and ZyncError where it cannot be done.
     """
     files = data_files(staging, "sync", above=after, upto=upto)
@@ -55,15 +59,18 @@ def deliver(  # noqa: PLR0913 - each is a thing known by now
     )
     key = StructType([target.columns[one] for one in target.key]).toDDL() or "none INT"
     types = {"key_type": literal(key), "value_type": literal(target.columns.toDDL()), "options": options(_FROM_JSON)}
-    writer = Writer(spark, target, str(staging.metadata().id), upto)
+    first = first_of(staging, files, target.topic)
     table = open_table(target.location)
+    noted = toast.noted(table.metadata().configuration) if table else frozenset()
+    writer = Writer(spark, target, str(staging.metadata().id), upto, noted | first.left_out)
     is_new = table is None or not table.version()  # or was made, and not filled
     with Keeper(spark) as keeper:
         try:
             dropped = writer.fit_columns() if table is not None else []
-            result_of(spark, statement("tables/arrived", **types)).createOrReplaceTempView("arrived")
-            begin = first_place(staging, files, target.topic)
-            apply = _Apply(writer, keeper, types, begin, dropped, is_new=is_new, debezium=debezium)
+            said = f"from_json(state, {_STATE})" if first.left_out else f"from_json(CAST(NULL AS STRING), {_STATE})"
+            rows = result_of(spark, statement("tables/arrived", said=said, **types))
+            rows.createOrReplaceTempView("arrived")
+            apply = _Apply(writer, keeper, types, first, dropped, stands, is_new=is_new)
             count = {"upsert": apply.upsert, "append": apply.append, "history": apply.history}[target.apply]()
             if count:
                 writer.compact()
@@ -82,22 +89,26 @@ class _Apply:
         writer: Writer,
         keeper: Keeper,
         types: dict[str, str],
-        begin: tuple[int, int],
+        first: First,
         dropped: list[str],
+        stands: Placeholder | None,
         *,
         is_new: bool,
-        debezium: bool,
     ) -> None:
         """What is known by now.
 
-        begin: a place (position, seqno) in the source's order that none of the rows is before.
-        dropped: columns of the table that rules do not select any more.
+        first: a place in the source's order that none of the rows is before, and what is left out of any of them.
+        dropped: columns of the table that rules do not select any more. stands: as in `deliver`.
         """
-        self.writer, self.keeper, self.types, self.begin = writer, keeper, types, begin
-        self.dropped, self.is_new, self.debezium = dropped, is_new, debezium
+        self.writer, self.keeper, self.types, self.first = writer, keeper, types, first
+        self.dropped, self.is_new, self.debezium = dropped, is_new, stands is not None
         self.spark, self.target = writer.spark, writer.target
         self.columns = self.target.columns.names
-        self.may_be_left_out = toast.may_be_left_out(self.target.columns, self.target.key) if debezium else {}
+        self.may_be_left_out = (
+            toast.may_be_left_out(self.target.columns, self.target.key, stands, first.left_out, writer.noted)
+            if stands
+            else {}
+        )
 
     def kept(self) -> tuple[DataFrame, int]:
         """What arrived, kept for several uses, and how much it is."""
@@ -109,6 +120,9 @@ class _Apply:
         """All rows, those of deletes too."""
         arrived, count = self.kept()
         columns = {one: self.value(one) for one in self.columns} | _OF_PLACE | {"_deleted": "deleted"}
+        named = {one: its for one, its in self.may_be_left_out.items() if one in self.first.left_out}
+        if self.writer.notes_left_out(some=bool(named)):
+            columns |= toast.as_they_came(named)
         rows = select(arrived, *aliased(columns))
         if self.is_new:
             self.writer.fill(rows)
@@ -150,9 +164,13 @@ class _Apply:
 
     def upsert(self) -> int:
         """One row a key, the newest in the source's order."""
-        position, seqno = self.begin
+        position, seqno = self.first.position, self.first.seqno
         self.bind_tombstones(f"place.position > {position} OR place.position = {position} AND place.seqno >= {seqno}")
-        known = toast.newest_known(self.may_be_left_out)
+        count = None
+        if self.first.moved:
+            count = self.spark.table("arrived").count()
+            self.add_donors(moves.as_known)
+        known = toast.newest_known(self.may_be_left_out, moved=self.first.moved)
         newest = self.keeper.keep(result_of(self.spark, statement("tables/newest", known=known, **self.types)))
         newest.createOrReplaceTempView("newest")
         arrivals, deleted, some, *ends = self.ends("newest", "sum(arrivals)", "count_if(deleted)", self.some_left_out)
@@ -172,12 +190,14 @@ class _Apply:
         elif arrivals:
             changes = select(newest, *aliased(columns | toast.places(noted)), "deleted AS _deleted")
             self.merge("upsert", changes, ends, list(columns), newer=_NEWER, matched=matched, updates=updates)
-        return arrivals or 0
+        return count if count is not None else arrivals or 0
 
     def history(self) -> int:
         """All versions of a key, one a transaction, each with where it begins and where the next one does."""
         self.bind_tombstones()
         arrived, count = self.kept()
+        if self.first.moved:
+            arrived = self.add_donors(moves.as_left_out)
         deleted, some, *ends = self.ends("arrived", "count_if(deleted)", self.some_left_out)
         if deleted:
             last = ("max_by(deleted, place) AS deleted", "max(place) AS place")
@@ -209,6 +229,17 @@ class _Apply:
             self.merge("versions", versions, ends, every, same=" AND ".join(same), updates=updates)
         return count
 
+    def add_donors(self, add: Callable[[DataFrame, DataFrame, DataFrame], DataFrame]) -> DataFrame:
+        """Adds to `arrived` what rows were before an update gave them another key; `add` is one of `moves`."""
+        arrived = self.spark.table("arrived")
+        of_key = f"from_json(old_key, {self.types['key_type']}, {self.types['options']})"
+        moved = moves.moves(arrived, self.keeper)
+        keys = select(moved, *aliased({one: f"{of_key}.{name(one)}" for one in self.target.key})).distinct()
+        donors = moves.donors(moved, self.rows_of(keys, []), self.target, self.may_be_left_out)
+        arrived = self.keeper.keep(add(arrived, moved, donors))
+        arrived.createOrReplaceTempView("arrived")
+        return arrived
+
     def noted(self, *, some: bool) -> dict[str, str]:
         """`may_be_left_out`, if the table has a column that says which are, or gets it as `some` are now; or none."""
         return self.may_be_left_out if self.may_be_left_out and self.writer.notes_left_out(some=some) else {}
@@ -216,17 +247,17 @@ class _Apply:
     def bind_kept(self, arrived: DataFrame, ends: list[Any], columns: list[str]) -> None:
         """The table's rows of the keys that arrived, which have those `ends`, as the view `kept`."""
         keys = select(arrived, *aliased({one: self.value(one) for one in self.target.key})).distinct()
-        kept = local(
-            self.spark,
-            [],
-            f"{self.target.columns.toDDL()}, _position BIGINT, _seqno BIGINT, {toast.COLUMN} {toast.TYPE}",
-        )
-        if not self.is_new:
-            rows = self.spark.read.format("delta").load(self.target.location).alias("t")
-            rows = rows.where(" AND ".join(pruning.between(self.target, ends) or ["true"]))
-            same = [rows[name(one)].eqNullSafe(keys[name(one)]) for one in self.target.key]
-            kept = rows.join(keys, same, "left_semi")
-        kept.select(*map(name, columns)).createOrReplaceTempView("kept")
+        self.rows_of(keys, ends).select(*map(name, columns)).createOrReplaceTempView("kept")
+
+    def rows_of(self, keys: DataFrame, ends: list[Any]) -> DataFrame:
+        """The table's rows of those keys, which have those `ends` (none: that is not known)."""
+        if self.is_new:
+            columns = f"{self.target.columns.toDDL()}, _position BIGINT, _seqno BIGINT, {toast.COLUMN} {toast.TYPE}"
+            return local(self.spark, [], columns)
+        rows = self.spark.read.format("delta").load(self.target.location).alias("t")
+        rows = rows.where(" AND ".join((pruning.between(self.target, ends) if ends else []) or ["true"]))
+        same = [rows[name(one)].eqNullSafe(keys[name(one)]) for one in self.target.key]
+        return rows.join(keys, same, "left_semi")
 
     def merge(
         self, how: str, changes: DataFrame, ends: list[Any], columns: list[str], updates: dict[str, str], **slots: str
