@@ -10,7 +10,7 @@ SMALL = 60_000
 """Up to so many records planning and starting tasks, not rows, is what takes a sync's time.
 
 In a JVM that has synced for a minute 60,000 of the demo's bank take 16 s so and 22 s as `_LARGE`; in a warm one, with
-one simple rule, the two are equal at 50,000. A JVM that is cold takes 25 s with `jars.QUICK`, and 31 s without.
+one simple rule, the two are equal at 50,000. A JVM that is cold takes 25 s with `java.QUICK`, and 31 s without.
 """
 
 ONE_TASK = 25_000
