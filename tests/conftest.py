@@ -105,7 +105,7 @@ def produce(broker: str, records: list[tuple[str, int, Any]], **properties: Any)
     assert producer.flush(30) == 0
 
 
-_AT_HAND = {"cat", "dlq", "load", "maintain", "snapshot", "status", "txn", "verify"}
+_AT_HAND = {"cat", "dlq", "doctor", "load", "maintain", "snapshot", "status", "txn", "verify"}
 """Commands without Spark that end by themselves."""
 
 

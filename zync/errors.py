@@ -43,8 +43,9 @@ class OwnedError(ZyncError):
 class GapError(ZyncError):
     """Kafka has lost records that were never read: retention deleted them, or the topic was deleted or created again.
 
-    The message names the topic, and the offsets. Nothing was skipped, and nothing can bring the records back:
-    `--on-gap skip` reads on behind them, and puts the gap on record.
+    Or it has other records at offsets that were read, as after an unclean leader election. The message names the topic,
+    and the offsets. Nothing was skipped, and nothing can bring records back that are lost: `--on-gap skip` reads on
+    behind them, or what is there now, and puts the gap on record.
     """
 
     code = "ZYNC-GAP"

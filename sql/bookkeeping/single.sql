@@ -3,7 +3,7 @@
 -- Out: of each record that is alone, late, a duplicate, or said nothing its row in staging.
 WITH single AS (
   SELECT fate, seqno, fault, CASE WHEN fate <> 'alone' THEN txn END AS txn,
-    decision.action IN ('redrive', 'drop') AS revisiting,
+    decision.action IN ('redrive', 'drop') AS revisiting, {{why_late}} AS why_late,
     named_struct('topic', kafka.topic, 'partition', kafka.partition, 'offset', kafka.offset) AS kafka
   FROM settling
   WHERE fate IN ('alone', 'late', 'duplicate', 'said', 'void') AND NOT (fault <=> 'ignored')
@@ -19,7 +19,7 @@ SELECT CASE WHEN fate IN ('said', 'void') THEN 'ignored'
             WHEN 'void' THEN coalesce({{why_refused}}, CASE
               WHEN revisiting THEN 'nothing of that was set aside when that was decided'
               ELSE 'no such transaction was in flight when that was decided' END)
-            WHEN 'late' THEN 'its transaction was settled already'
+            WHEN 'late' THEN why_late
             WHEN 'duplicate' THEN 'its record id came before'
             ELSE coalesce(fault, q.reason) END AS reason,
   q.rule

@@ -5,8 +5,7 @@
 --     of earlier syncs: a transaction's state, and its records read again.
 WITH checked AS (
   SELECT *, coalesce({{configured}}, false) AS configured, {{reserved}} AS ours,
-    coalesce(bad, CASE WHEN {{unfit}} THEN 'value does not fit the schema'
-                       WHEN {{no_envelope}} THEN 'value is no envelope of Debezium: it has no op' END) AS wrong
+    coalesce(bad, {{unfit}}, {{no_envelope}}) AS wrong
   FROM decoded
 )
 -- An operator's decision is a record of the reserved topic: it belongs to the transaction that it decides.

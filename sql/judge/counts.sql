@@ -11,7 +11,9 @@ SELECT
   count_if(fate IN ('said', 'void') OR fate = 'alone' AND fault = 'ignored') AS ignored,
   count_if(fate = 'alone' AND fault <> 'ignored') AS faulty,
   count_if(completing AND fault IS NULL) AS completed,
+  count_if({{truncating}}) AS truncating,
   count_if({{listed}}) AS listed,
   unix_micros(max(ingested)) AS ingested,
-  min(CASE WHEN fate = 'pending' THEN place END) AS open{{lists}}
+  min(CASE WHEN fate = 'pending' THEN place END) AS open,
+  coalesce(bool_or({{documents}}), false) AS documents{{lists}}
 FROM assembled

@@ -1,9 +1,12 @@
 -- In: `identified`, with `settled`, as sql/judge/aggregate.sql, of transactions with rows of several runs of their connector,
 --     or that a run sent twice.
---     Of each row of a table (which has a p0) its `run`, `total_order` and `collection` (a number for its table); of an
---     END what it `said`: the `count` of rows, and the `total` of their tables' numbers.
+--     Of each row of a table (which has a p0) its `run`, `total_order` and `collection` (a number for its table, null for
+--     what the config does not count), whether it is `numbered` for good, and what it has in `common` with all of its
+--     transaction, where that is known; of an END what it `said`: the `count` of rows, and the `total` of their tables'
+--     numbers, null where it names no tables.
 -- Out: as sql/judge/aggregate.sql, and `done`: with this record every END seen so far is satisfied, each either by one run
 --     that has exactly the rows 1 to count, or by all runs' different rows; in both cases with its counts by table.
+--     `clashing`: the row cannot be of the transaction that an earlier one of the same id is of.
 WITH met AS (
   SELECT i.*, i.seqno - s.settled_at <= {{remember}} AS late, p0 IS NOT NULL AS is_row
   FROM identified i LEFT JOIN settled s ON i.txn = s.txn AND NOT i.alone
@@ -16,7 +19,8 @@ based AS (
          ELSE 'txn' END AS base
   FROM met
 ),
--- What a run, known by name, sends with the same number twice is one row; and so is what is `numbered` for good.
+-- What a run, known by name, sends with the same number twice is one row; and so is what is `numbered` for good. (Those
+-- with the same number that differ otherwise are of two transactions: a database made anew has the same ids again.)
 repeating AS (
   SELECT *, (numbered OR run NOT IN ('', 'any'))
     AND row_number() OVER (PARTITION BY txn, base, record_id, run, total_order ORDER BY seqno) > 1 AS repeated
@@ -41,21 +45,25 @@ running AS (
     count(CASE WHEN NOT repeated THEN 1 END) OVER in_run AS run_count, max(total_order) OVER in_run AS run_last,
     sum(CASE WHEN NOT repeated THEN collection END) OVER in_run AS run_total,
     lead(seqno) OVER (PARTITION BY txn, base, is_row, run ORDER BY seqno) AS run_until,
-    count(total_order) OVER in_lane AS count, sum(collection) OVER in_lane AS total,
+    count(collection) OVER in_lane AS count, sum(collection) OVER in_lane AS total,
     lead(seqno) OVER (PARTITION BY txn, lane, is_row ORDER BY seqno) AS until,
     collect_list(said) OVER whole AS ends,
+    coalesce(first_value(common, true) OVER so_far <> common, false)
+      OR numbered AND first_value(record_id) OVER of_number <> record_id AS clashing,
     -1L AS a2  -- so it is judged here, whatever comes of it
   FROM laned
   WINDOW whole AS (PARTITION BY txn, base),
+         so_far AS (PARTITION BY txn, base ORDER BY seqno ROWS UNBOUNDED PRECEDING),
+         of_number AS (PARTITION BY txn, base, is_row, total_order ORDER BY seqno ROWS UNBOUNDED PRECEDING),
          in_run AS (PARTITION BY txn, base, is_row, run ORDER BY seqno ROWS UNBOUNDED PRECEDING),
          in_lane AS (PARTITION BY txn, lane, is_row ORDER BY seqno ROWS UNBOUNDED PRECEDING)
 ),
 -- From which record on, and up to which, an END of that count and total is satisfied.
 satisfying AS (
   SELECT *,
-    CASE WHEN is_row AND run_count = run_last AND exists(ends, e -> e.count = run_count AND e.total = run_total)
+    CASE WHEN is_row AND run_count = run_last AND exists(ends, e -> e.count = run_count AND coalesce(e.total = run_total, true))
          THEN named_struct('count', run_count, 'total', run_total, 'since', seqno, 'until', run_until) END AS by_run,
-    CASE WHEN is_row AND lane = 'txn' AND exists(ends, e -> e.count = count AND e.total = total)
+    CASE WHEN is_row AND lane = 'txn' AND exists(ends, e -> e.count = count AND coalesce(e.total = total, true))
          THEN named_struct('count', count, 'total', total, 'since', seqno, 'until', until) END AS by_rows
   FROM running
 ),
@@ -64,19 +72,21 @@ spans AS (
   FROM satisfying
   WINDOW whole AS (PARTITION BY txn, base)
 ),
+-- The first END says where the commit is, also after an operator had what was there go out: then it is late.
 unsatisfied AS (
-  SELECT *,
+  SELECT *, array_min(transform(ends, e -> e.seqno)) AS first_end,
     filter(ends, e -> e.seqno <= seqno AND e.count > 0 AND NOT exists(spans, s ->
-      s.count = e.count AND s.total = e.total AND s.since <= seqno AND (s.until IS NULL OR seqno < s.until))) AS open
+      s.count = e.count AND coalesce(s.total = e.total, true) AND s.since <= seqno AND (s.until IS NULL OR seqno < s.until))) AS open
   FROM spans
 )
-SELECT * EXCEPT (base, repeated, nth, numbered, is_row, total_order, run, collection, said, run_count, run_last,
-                 run_total, run_until, count, total, until, by_run, by_rows, ends, spans, open),
+SELECT * EXCEPT (base, repeated, nth, numbered, common, is_row, total_order, run, collection, said, run_count,
+                 run_last, run_total, run_until, count, total, until, by_run, by_rows, ends, first_end, spans, open),
   base = 'txn' AND exists(ends, e -> e.seqno <= seqno) AND size(open) = 0 AS done,
   CASE WHEN lane = 'duplicate' THEN lane
        WHEN begins OR said.count = 0 THEN 'said'
-       WHEN base = 'txn' AND said IS NOT NULL AND NOT exists(open, e -> e.seqno = seqno) THEN 'said' END AS known,
-  false AS torn, array_min(transform(ends, e -> e.seqno)) AS place,
+       WHEN base = 'txn' AND said IS NOT NULL AND seqno <> first_end AND NOT exists(open, e -> e.seqno = seqno)
+         THEN 'said' END AS known,
+  false AS torn, first_end AS place,
   lag(seqno) OVER (PARTITION BY txn, lane ORDER BY seqno) AS previous,
   lead(seqno) OVER (PARTITION BY txn, lane ORDER BY seqno) AS following
 FROM unsatisfied

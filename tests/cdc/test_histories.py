@@ -33,18 +33,22 @@ class Transaction:
     seen: list[tuple[str, int, str]] = field(default_factory=list)
     used: list[tuple[str, int, str]] = field(default_factory=list)
     orders: "dict[Any, list[int]]" = field(default_factory=dict)
+    numbered: "dict[int, Any]" = field(default_factory=dict)
+    clashes: bool = False
     ends: list[dict[str, int]] = field(default_factory=list)
     members: list[int] = field(default_factory=list)
     repeated: list[int] = field(default_factory=list)
+    uncounted: str = ""
 
-    def row(self, run: str, total_order: int, table: str, identity: Any) -> bool:
+    def row(self, run: str, total_order: int, table: str, identity: Any, *, numbered: bool) -> bool:
         """Takes a row; whether it is no repeat: the nth of its run is the same row as the nth of another.
 
         What one run sends twice with the same total_order is the same row; where no run is named that is not known, but
-        for rows that total_order identifies.
+        for rows that are numbered for good. Two of those with one number that differ are of two transactions.
         """
+        self.clashes |= numbered and self.numbered.setdefault(total_order, identity) != identity
         orders = self.orders.setdefault((run, identity), [])
-        if total_order in orders and (run or identity == total_order):
+        if total_order in orders and (run or numbered):
             return False
         orders.append(total_order)
         self.seen.append((run, total_order, table))
@@ -58,21 +62,25 @@ class Transaction:
         return bool(self.ends) and all(map(self.satisfies, self.ends))
 
     def satisfies(self, end: dict[str, int]) -> bool:
-        """Whether one run, or all different rows, are what that END says."""
+        """Whether one run, or all different rows, are what that END says: by table, or all of them together (ALL)."""
         runs = {run for run, _, _ in self.seen}
         return (
             not sum(end.values())
-            or counted(self.used) == end
+            or counted([one for one in self.used if one[2] != self.uncounted], end) == end
             or any(self.whole_run([one for one in self.seen if one[0] == run], end) for run in runs)
         )
 
     @staticmethod
     def whole_run(mine: list[tuple[str, int, str]], end: dict[str, int]) -> bool:
-        return len(mine) == max(order for _, order, _ in mine) and counted(mine) == end
+        return len(mine) == max(order for _, order, _ in mine) and counted(mine, end) == end
 
 
-def counted(some: list[tuple[str, int, str]]) -> dict[str, int]:
-    return dict(Counter(table for _, _, table in some))
+ALL = "all"
+"""What an END counts that does not count by table."""
+
+
+def counted(some: list[tuple[str, int, str]], end: dict[str, int]) -> dict[str, int]:
+    return dict(Counter(ALL if ALL in end else table for _, _, table in some))
 
 
 def history(chance: random.Random, version: str) -> list[dict[str, Any]]:
@@ -85,14 +93,19 @@ def history(chance: random.Random, version: str) -> list[dict[str, Any]]:
             counts = {table: n for table in "tu" if (n := chance.choice([0, 1, 1, 2]))}
             said = [{"data_collection": f"s.{table}", "event_count": n} for table, n in counts.items()]
             value = {"status": "END", "id": f"{txn}:9", "event_count": sum(counts.values()), "data_collections": said}
+            if chance.random() < 0.3:
+                value["data_collections"] = None
             record = {"topic": "p.transaction", "value": value}
         elif kind < 0.4:
             record = {"topic": "p.transaction", "value": {"status": "BEGIN", "id": f"{txn}:1"}}
         else:
-            table, lsn = chance.choice("tu"), chance.choice([1, 2])
+            table, lsn, x = chance.choice("tu"), chance.choice([1, 2]), chance.choice([1, 2])
+            number = chance.choice([1, 1, 2, 2, 3])
+            if version.startswith("3.7") and chance.random() < 0.9:  # as the numbers say, but for a database made anew
+                table, lsn, x = "tu"[(txn + number) % 2], number, number
             source = {"version": version, "connector": "postgresql", "schema": "s", "table": table, "lsn": lsn}
-            order = {"id": f"{txn}:{lsn}", "total_order": chance.choice([1, 1, 2, 2, 3])}
-            value = {"op": "c", "after": {"x": chance.choice([1, 2])}, "source": source, "transaction": order}
+            order = {"id": f"{txn}:{lsn}", "total_order": number}
+            value = {"op": "c", "after": {"x": x}, "source": source, "transaction": order}
             run = chance.choice(["A", "A", "A", "B", "B", ""])
             headers = [["__debezium.context.runId", run]] if run else []
             record = {"topic": f"p.s.{table}", "value": value, "headers": headers}
@@ -101,26 +114,30 @@ def history(chance: random.Random, version: str) -> list[dict[str, Any]]:
 
 
 def expected(
-    records: list[dict[str, Any]], version: str
-) -> tuple[dict[str, list[int]], dict[str, Transaction], dict[int, str]]:
-    """The members of each transaction that is done (by its seqno), those in flight (by id), and the others by kind."""
+    records: list[dict[str, Any]], version: str, *, several: bool = False, uncounted: str = ""
+) -> tuple[dict[str, tuple[str, list[int]]], dict[str, Transaction], dict[int, str]]:
+    """Kind and members of each transaction that is settled (by its seqno), those in flight (by id), others by kind."""
     flying: dict[str, Transaction] = {}
-    done: dict[str, list[int]] = {}
+    done: dict[str, tuple[str, list[int]]] = {}
     settled: dict[str, Transaction] = {}
     aside: dict[int, str] = {}
     for seqno, record in enumerate(records, start=1):
         value = record["value"]
         txn = (value["id"] if "status" in value else value["transaction"]["id"]).split(":")[0]
-        mine = settled.get(txn) or flying.setdefault(txn, Transaction())
+        txn = f"{record['topic'].partition('.')[0]}/{txn}" if several else txn
+        mine = settled.get(txn) or flying.setdefault(txn, Transaction(uncounted=uncounted))
         new, said = True, value.get("status") == "BEGIN"
         if value.get("status") == "END":
-            mine.ends.append({one["data_collection"][2:]: one["event_count"] for one in value["data_collections"]})
+            said_of = value["data_collections"]
+            by_table = {one["data_collection"][2:]: one["event_count"] for one in said_of or []}
+            by_table = {table: count for table, count in by_table.items() if table != uncounted}
+            mine.ends.append({ALL: value["event_count"]} if said_of is None else by_table)
             said = mine.satisfies(mine.ends[-1])
         elif "status" not in value:
             source, order = value["source"], value["transaction"]["total_order"]
-            identity = order if version.startswith("3.7") else (source["lsn"], source["table"], value["after"]["x"])
-            run = dict(record["headers"]).get("__debezium.context.runId", "")
-            new = mine.row(run, order, source["table"], identity)
+            identity = (source["lsn"], source["table"], value["after"]["x"])
+            run, numbered = dict(record["headers"]).get("__debezium.context.runId", ""), version.startswith("3.7")
+            new = mine.row(run, order, source["table"], (*identity, order) if numbered else identity, numbered=numbered)
         if not new:
             aside[seqno] = "duplicate"
             mine.repeated.append(seqno)
@@ -129,17 +146,20 @@ def expected(
         else:
             mine.members.append(seqno)
         if txn in flying and mine.done():
-            done[f"{txn}@{seqno}"] = mine.members
+            done[f"{txn}@{seqno}"] = ("quarantined" if mine.clashes else "done"), mine.members
             settled[txn] = flying.pop(txn)
     return done, {txn: one for txn, one in flying.items() if one.members}, aside
 
 
-def sync_small_files(folder: Path, records: list[dict[str, Any]], cuts: set[int], spark: Any, said: str = "") -> Syncer:
+def sync_small_files(
+    folder: Path, records: list[dict[str, Any]], cuts: set[int], spark: Any, said: str = "", config: Any = None
+) -> Syncer:
     """Syncs after each of the numbers of records in `cuts`, and after the last; raw has three records a file.
 
     What is in flight comes as its state, or what began lately is read again.
     """
-    syncer = Syncer(pipeline(folder, "p", said=said), str(folder / "raw"), str(folder / "staging"), spark)
+    config = config or pipeline(folder, "p", said=said)
+    syncer = Syncer(config, str(folder / "raw"), str(folder / "staging"), spark)
     with pytest.MonkeyPatch.context() as patch:
         for number, (start, end) in enumerate(pairwise(sorted({0, *cuts, len(records)}))):
             for first in range(start, end, 3):
@@ -156,12 +176,49 @@ def test_spark_completes_what_the_rule_says_and_when(tmp_path: Path, spark: Any,
     chance = random.Random(seed)
     version = "3.7.0.Final" if seed % 2 else "3.6.0.Final"
     records = history(chance, version)
-    syncer = sync_small_files(tmp_path, records, {chance.randrange(1, len(records)) for _ in range(2)}, spark)
-    done, flying, aside = expected(records, version)
+    check(tmp_path, sync_small_files(tmp_path, records, some_cuts(chance, records), spark), expected(records, version))
+
+
+def test_of_several_connectors_with_the_same_ids_spark_completes_what_the_rule_says(tmp_path: Path, spark: Any) -> None:
+    chance, version = random.Random(SEED), "3.7.0.Final"
+    records = history(chance, version)
+    for record in records:
+        if chance.random() < 0.4:
+            record["topic"] = f"q{record['topic'][1:]}"
+    pipeline(tmp_path, "p")
+    text = (tmp_path / "zync.yaml").read_text()
+    several = text.replace("topic: p.transaction", "connectors: [{topic: p.transaction}, {topic: q.transaction}]")
+    (tmp_path / "zync.yaml").write_text(several)
+    config = read_config(tmp_path / "zync.yaml")
+    syncer = sync_small_files(tmp_path, records, some_cuts(chance, records), spark, config=config)
+    check(tmp_path, syncer, expected(records, version, several=True))
+
+
+@pytest.mark.parametrize("version", ["3.6.0.Final", "3.7.0.Final"])
+def test_what_is_uncounted_completes_nothing_and_holds_nothing_up(tmp_path: Path, spark: Any, version: str) -> None:
+    chance = random.Random(SEED)
+    records = history(chance, version)
+    syncer = sync_small_files(tmp_path, records, some_cuts(chance, records), spark, ", uncounted: [s.u]")
+    check(tmp_path, syncer, expected(records, version, uncounted="u"))
+
+
+def some_cuts(chance: random.Random, records: list[dict[str, Any]]) -> set[int]:
+    return {chance.randrange(1, len(records)) for _ in range(2)}
+
+
+def check(
+    tmp_path: Path,
+    syncer: Syncer,
+    truth: tuple[dict[str, tuple[str, list[int]]], dict[str, Transaction], dict[int, str]],
+) -> None:
+    """Staging is what the rule says, `truth` being what `expected` found."""
+    done, flying, aside = truth
     assert len(done) >= 3
     assert {"duplicate", "late"} <= {*aside.values()}
     staging = rows(tmp_path / "staging")
-    assert {f"{row['txn']}@{row['seqno']}": members(row) for row in staging if row["kind"] == "done"} == done
+    kinds = ("done", "quarantined")
+    settled = {f"{one['txn']}@{one['seqno']}": (one["kind"], members(one)) for one in staging if one["kind"] in kinds}
+    assert settled == done
     assert syncer.known is not None
     in_flight = {one["txn"]: members(one) for one in syncer.known.in_flight.to_pylist()}
     assert in_flight.keys() == flying.keys()
@@ -187,6 +244,61 @@ def row(txn: int, run: str, order: int, table: str, x: int) -> dict[str, Any]:
     source = {"version": "3.6.0.Final", "connector": "postgresql", "schema": "s", "table": table, "lsn": 1}
     value = {"op": "c", "after": {"x": x}, "source": source, "transaction": {"id": f"{txn}:1", "total_order": order}}
     return {"topic": f"p.s.{table}", "value": value, "headers": [["__debezium.context.runId", run]]}
+
+
+def of_life(life: int, txn: int, order: int, x: int, run: str = "A") -> dict[str, Any]:
+    """A row as 3.7 sends it, of the first or second life of a database: LSNs begin again, the time does not."""
+    made = row(txn, run, order, "t", x)
+    made["value"]["source"] |= {"version": "3.7.0.Final", "lsn": 1000 // life + order, "ts_ms": 10**12 * life}
+    return made
+
+
+@pytest.mark.parametrize("cuts", [set(), {3}, {3, 5}], ids=["at once", "later", "in parts"])
+@pytest.mark.parametrize("image", [1, 9], ids=["same image", "another image"])
+def test_rows_of_a_database_that_was_made_anew_are_late_and_no_duplicates(
+    tmp_path: Path, spark: Any, cuts: set[int], image: int
+) -> None:
+    first = [of_life(1, 5, 1, 1), of_life(1, 5, 2, 2), end(5, t=2)]
+    again = [of_life(1, 5, 1, 1, "B"), of_life(2, 5, 1, image, "C"), of_life(2, 5, 2, 2, "C")]
+    syncer = sync_small_files(tmp_path, [*first, *again, of_life(2, 5, 2, 2, "D")], cuts, spark)
+    settled = (one for one in rows(tmp_path / "staging") if one["kind"] not in ("output", "cursor"))
+    kinds = {one["seqno"]: one["kind"] for one in settled}
+    assert kinds == {3: "done", 4: "duplicate", 5: "late", 6: "late", 7: "duplicate"}
+    raw, staging = str(tmp_path / "raw"), str(tmp_path / "staging")
+    decide(raw, undecided(raw, staging, ["5"], None, among=SET_ASIDE).chosen, "redrive", "the database was made anew")
+    assert syncer.sync().outputs == {"rows": 2}
+    assert violations(tmp_path, "") == []
+
+
+@pytest.mark.parametrize("cuts", [set(), {1, 2}], ids=["at once", "later"])
+@pytest.mark.parametrize("version", ["3.6.0.Final", "3.7.0.Final"])
+def test_rows_of_two_lives_of_a_database_never_go_out_as_one_transaction(
+    tmp_path: Path, spark: Any, cuts: set[int], version: str
+) -> None:
+    """The first life ended within a transaction; together with a row of the second it is as many as END counts."""
+    records = [of_life(1, 5, 2, 2), of_life(2, 5, 1, 1, "B"), end(5, t=2)]
+    for one in records[:2]:
+        one["value"]["source"]["version"] = version
+    sync_small_files(tmp_path, records, cuts, spark)
+    (found,) = [one for one in rows(tmp_path / "staging") if one["kind"] == "quarantined"]
+    assert (found["seqno"], members(found)) == (3, [1, 2, 3])
+    assert "another transaction that has the same id" in found["reason"]
+
+
+@pytest.mark.parametrize("cuts", [set(), {1, 2}], ids=["once", "cut"])
+def test_an_end_that_counts_no_tables_is_satisfied_by_its_count_alone(
+    tmp_path: Path, spark: Any, cuts: set[int]
+) -> None:
+    last, short = end(1, t=1, u=1), end(2, t=2)
+    last["value"]["data_collections"] = None
+    del short["value"]["data_collections"]
+    records = [row(1, "A", 2, "u", 2), last, row(2, "A", 1, "t", 1), short, row(1, "A", 1, "t", 1)]
+    sync_small_files(tmp_path, records, cuts, spark)
+    found = {one["txn"]: (one["kind"], members(one)) for one in rows(tmp_path / "staging") if one["txn"]}
+    assert found == {"1": ("done", [1, 2, 5]), "2": ("pending", [3, 4])}
+    config = pipeline(tmp_path, "p")
+    shown = show(str(tmp_path / "raw"), str(tmp_path / "staging"), "2", config)
+    assert shown["missing"] == ["END counts 2 rows, 1 are here"]
 
 
 def test_rows_sent_again_count_for_their_run_in_later_syncs(tmp_path: Path, spark: Any) -> None:
@@ -333,9 +445,9 @@ def test_in_order_of_commit_what_is_whole_waits_for_what_was_committed_before(tm
         if record["value"].get("status") == "END":
             ends.setdefault(record["value"]["id"].split(":")[0], seqno)
     first_open = min(ends[txn] for txn in flying if txn in ends)
-    whole = {txn.partition("@")[0]: mine for txn, mine in done.items()}
+    whole = {txn.partition("@")[0]: mine for txn, (_, mine) in done.items()}
     staging = rows(tmp_path / "staging")
-    sent = {row["txn"]: (row["seqno"], members(row)) for row in staging if row["kind"] == "done"}
+    sent = {row["txn"]: (row["seqno"], members(row)) for row in staging if row["kind"] in ("done", "quarantined")}
     assert sent == {txn: (ends[txn], mine) for txn, mine in whole.items() if ends[txn] < first_open}
     assert syncer.known is not None
     in_flight = {one["txn"]: members(one) for one in syncer.known.in_flight.to_pylist()}
@@ -348,7 +460,7 @@ def test_in_order_of_commit_what_is_whole_waits_for_what_was_committed_before(tm
     assert violations(tmp_path, ", order: commit") == []
     decide(str(tmp_path / "raw"), [txn for txn in flying if txn in ends], "discard", "so that the others go on")
     outcome = syncer.sync()
-    assert outcome.transactions == len(whole) - len(sent)
+    assert outcome.transactions + outcome.set_aside["quarantined"] == len(whole) - len(sent)
     out = sorted(
         (row["kafka"]["offset"], row["seqno"]) for row in rows(tmp_path / "staging") if row["kind"] == "output"
     )
@@ -464,6 +576,39 @@ def test_without_an_end_the_last_row_says_where_a_transaction_is_in_the_source(t
     syncer.sync()
     out = [one for one in rows(tmp_path / "staging") if one["kind"] == "output"]
     assert sorted((one["kafka"]["offset"], one["position"]) for one in out) == [(0, 40), (1, 40), (2, 9), (3, 35)]
+
+
+@pytest.mark.parametrize("cut", [True, False], ids=["later", "at once"])
+@pytest.mark.parametrize("told", [None, "source", "transaction"], ids=str)
+def test_an_end_that_comes_after_a_release_is_told_of_and_rows_may_say_where_the_commit_is(
+    tmp_path: Path, spark: Any, told: str | None, *, cut: bool
+) -> None:
+    first = row(1, "A", 1, "t", 1)
+    if told:
+        first["value"][told]["commit_lsn"] = 8
+    syncer = sync_small_files(tmp_path, [first], {1}, spark)
+    raw, staging = str(tmp_path / "raw"), str(tmp_path / "staging")
+    decide(raw, ["1"], "release", "its END is lost")
+    if cut:
+        syncer.sync()
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(one) + "\n" for one in (end(1, t=1), end(2))))
+    load(raw, [str(tmp_path / "in.jsonl")])
+    assert syncer.sync().set_aside == {"late": 1}
+    found = rows(Path(staging))
+    (late,) = [one for one in found if one["kind"] == "late"]
+    assert (late["seqno"], late["txn"]) == (3, "1")
+    assert "before this END came" in late["reason"]
+    assert [one["position"] for one in found if one["kind"] == "output"] == [8 if told else 1]
+    decide(raw, undecided(raw, staging, ["1"], None, among=SET_ASIDE).chosen, "drop", "known")
+    assert syncer.sync().outputs == {}
+    assert violations(tmp_path, "") == []
+
+
+def test_an_end_may_say_where_the_commit_is_by_itself(tmp_path: Path, spark: Any) -> None:
+    last = end(1, t=1)
+    last["value"]["commit_lsn"] = 7
+    sync_small_files(tmp_path, [row(1, "A", 1, "t", 1), last], set(), spark)
+    assert [one["position"] for one in rows(tmp_path / "staging") if one["kind"] == "output"] == [7]
 
 
 def test_what_is_redriven_waits_for_nobody(tmp_path: Path, spark: Any) -> None:

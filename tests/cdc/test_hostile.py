@@ -14,7 +14,8 @@ from zync.sync.syncer import Syncer
 NO_JSON, NO_TEXT, NO_ENVELOPE = (
     "value is not one JSON value",
     "value is not UTF-8",
-    "value is no envelope of Debezium: it has no op",
+    "value is no envelope of Debezium (op beside before, after or source): does ExtractNewRecordState, or another "
+    "transform, flatten it? Take that out of the connector's config",
 )
 
 

@@ -164,7 +164,7 @@ def test_a_row_that_was_sent_twice_is_here_once_where_that_can_be_told(version: 
     said = [{"data_collection": "s.t", "event_count": 4}]
     end = {"status": "END", "id": "7:9", "event_count": 4, "data_collections": said}
     records = [row(1), row(2), row(1), Seen("shop.transaction", end, "")]
-    assert missing(records, "shop.transaction") == [f"END counts 4 in s.t, {here} are here"]
+    assert missing(records, ["shop.transaction"]) == [f"END counts 4 in s.t, {here} are here"]
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_row_that_was_sent_twice_is_here_once_where_that_can_be_told(version: 
 )
 def test_an_end_that_makes_no_sense_is_told_as_that(count: Any, said: Any) -> None:
     end = {"status": "END", "id": "7:9", "event_count": count, "data_collections": said}
-    (first, *_) = missing([Seen("shop.transaction", end, "")], "shop.transaction")
+    (first, *_) = missing([Seen("shop.transaction", end, "")], ["shop.transaction"])
     assert first.startswith(("END makes no sense: event_count", "END counts 2 rows, and by table 1"))
 
 

@@ -23,6 +23,8 @@ from zync.staging.table import STAGING_SCHEMA, ensure_staging
 
 Row = tuple[str, str | None, str | None]
 """Topic, key, value."""
+TRUNCATED = ""
+"""A key that stands for that of a truncation, which has none."""
 
 
 @dataclass
@@ -63,7 +65,8 @@ class Staging:
                 offset = self.offsets.get(topic, 0)
                 self.offsets[topic] = offset + 1
                 place = {"topic": topic, "partition": 0, "offset": offset}
-                rows.append({**of, "kind": "output", "kafka": place, "key": key, "value": value, "position": position})
+                whole = {"key": None, "reason": "truncate"} if key == TRUNCATED else {"key": key}
+                rows.append({**of, "kind": "output", "kafka": place, "value": value, "position": position, **whole})
                 self.committed.append((self.seqno, (topic, key, value)))
             ranges = [{"first": self.seqno, "last": self.seqno}]
             rows.append({**of, "kind": "done", "txn": f"t{self.seqno}", "records": ranges, "count": 1})

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.deliver.conftest import Row, Staging
+from tests.deliver.conftest import TRUNCATED, Row, Staging
 from zync.deliver.tables import delivery, snapshots
 from zync.project.load import load
 
@@ -38,8 +38,8 @@ RULE = (
 LEFT_OUT = "__debezium_unavailable_value"
 UNKNOWN = "what it was before, which is yet to come"
 Key = tuple[int, str | None]
-Change = tuple[Key, Decimal | None, str | None]
-"""Key, amount (None: deleted), note."""
+Change = tuple[Key | None, Decimal | None, str | None]
+"""Key (None: a truncation, of all keys), amount (None: deleted), note."""
 
 KEYS = st.tuples(st.integers(-1, 0), st.sampled_from(["é", None]))
 AMOUNTS = st.decimals(-100, 100, places=2)
@@ -47,7 +47,8 @@ NOTES = st.sampled_from(["a", "b", None, LEFT_OUT, LEFT_OUT])
 UPSERT = st.tuples(KEYS, AMOUNTS, NOTES).map(lambda one: [one])
 DELETE = st.tuples(KEYS, st.none(), st.none()).map(lambda one: [one])
 RENAME = st.tuples(KEYS, KEYS, AMOUNTS, NOTES).map(lambda one: [(one[0], None, None), one[1:]])
-TRANSACTION = st.lists(st.one_of(UPSERT, UPSERT, DELETE, RENAME), min_size=1, max_size=4).map(
+TRUNCATE = st.just([(None, None, None)])
+TRANSACTION = st.lists(st.one_of(UPSERT, UPSERT, UPSERT, DELETE, RENAME, TRUNCATE), min_size=1, max_size=4).map(
     lambda parts: [change for part in parts for change in part]
 )
 SYNCS = st.lists(st.lists(TRANSACTION, min_size=1, max_size=5), min_size=2, max_size=4)
@@ -55,12 +56,12 @@ WAYS = st.sampled_from(["later", "whole", "whole", "cut", "twice"])
 
 
 class Placed(NamedTuple):
-    """A change, and where its transaction is in the source's order (no position: 0) and in that of arrival."""
+    """A change, and where its transaction is in the source's order (None: the source does not say) and of arrival."""
 
-    key: Key
+    key: Key | None
     amount: Decimal | None
     note: str | None
-    position: int
+    position: int | None
     seqno: int
 
 
@@ -75,21 +76,21 @@ class Model:
     @property
     def every(self) -> list[Any]:
         arrived = [one for one in self.changes if one.seqno <= self.upto]
-        rows = [(*one.key, one.amount, one.note, one.seqno, one.amount is None) for one in arrived]
+        rows = [(*(one.key or (None, None)), one.amount, one.note, one.seqno, one.amount is None) for one in arrived]
         return sorted(rows, key=repr)
 
     @property
     def versions(self) -> list[Any]:
         """Of each key what each transaction left, in the source's order, until the next one that had the key."""
         found = []
-        for key in {one.key for one in self.changes}:
+        for key in {one.key for one in self.changes if one.key}:
             left, note = dict[tuple[int, int], tuple[Decimal | None, str | None]](), UNKNOWN
-            for one in self.in_order(key):
+            for place, one in self.in_order(key):
                 if one.seqno > self.upto:
                     note = UNKNOWN
                     continue
                 note = note if self.preset and one.note == LEFT_OUT else one.note
-                left[one.position, one.seqno] = one.amount, note
+                left[place] = one.amount, note
             places = sorted(left)
             for place, following in itertools.zip_longest(places, places[1:]):
                 if left[place][0] is not None:
@@ -102,16 +103,24 @@ class Model:
     def newest(self) -> list[Any]:
         return sorted((one[:5] for one in self.versions if one[7]), key=repr)
 
-    def in_order(self, key: Key) -> list[Placed]:
-        """The changes of that key, as the source has them."""
-        return sorted((one for one in self.changes if one.key == key), key=lambda one: (one.position, one.seqno))
+    def in_order(self, key: Key) -> list[tuple[tuple[int, int], Placed]]:
+        """The changes of that key, truncations among them, as the source has them, each with its place.
+
+        What has no position comes after all that arrived before it.
+        """
+        found, last = list[tuple[tuple[int, int], Placed]](), 0
+        for one in self.changes:  # in the order of arrival
+            if one.key in (key, None):
+                last = max(last, one.position or 0)
+                found.append(((last if one.position is None else one.position, one.seqno), one))
+        return sorted(found, key=lambda one: one[0])
 
     def as_sources_are(self) -> "Model":
         """Where there is no row, no column of it is left out."""
         changes = list(self.changes)
-        for key in {one.key for one in changes}:
+        for key in {one.key for one in changes if one.key}:
             there = False
-            for one in self.in_order(key):
+            for _, one in self.in_order(key):
                 if one.note == LEFT_OUT and not there:
                     changes[changes.index(one)] = one._replace(note=f"of {one.seqno}")
                 there = one.amount is not None
@@ -128,6 +137,9 @@ class Model:
 def rows_of(changes: Iterable[Placed]) -> list[Row]:
     made: list[Row] = []
     for one in changes:
+        if one.key is None:
+            made += [(topic, TRUNCATED, None) for topic in ("newest", "versions", "every")]
+            continue
         key = dict(zip(("id", "kind"), one.key, strict=True))
         text = json.dumps(key, separators=(",", ":"), ensure_ascii=False)
         value = f'{json.dumps(key)[:-1]}, "amount": {one.amount}, "note": {json.dumps(one.note)}}}'
@@ -175,19 +187,26 @@ def deliver(spark: Any, staging: Staging, folder: Path) -> None:
 )
 @given(preset=st.booleans(), syncs=SYNCS, data=st.data())
 def test_tables_are_what_the_source_says(spark: Any, preset: bool, syncs: list[Any], data: st.DataObject) -> None:
-    """Upserts, deletes and changes of keys in transactions that become whole late, delivered in parts and anew."""
+    """Any changes in transactions that become whole late, or have no position, delivered in parts and anew."""
+    if not preset:
+        syncs = [[[one for one in changes if one[0]] for changes in transactions] for transactions in syncs]
     count = sum(map(len, syncs))
-    positions = data.draw(st.permutations(range(100, 100 + count)) if preset else st.just([None] * count))
+    placed_at = data.draw(st.permutations(range(100, 100 + count)))
+    unplaced = data.draw(st.lists(st.sampled_from([False, False, True]), min_size=count, max_size=count))
     ways = data.draw(st.lists(WAYS, min_size=len(syncs), max_size=len(syncs)))
     with tempfile.TemporaryDirectory() as name:
         staging, folder = Staging(Path(name), "localhost:1"), Path(name) / "lake" / "tables"
         staging.config(CONFIG.format(preset=PRESET if preset else ""))
         (Path(name) / "rule.sql").write_text(RULE)
         flat = [changes for transactions in syncs for changes in transactions]
+        positions = [
+            None
+            if not preset or (unplaced[number] and all(key and note != LEFT_OUT for key, _, note in changes))
+            else at
+            for number, (at, changes) in enumerate(zip(placed_at, flat, strict=True))
+        ]
         placed = [
-            Placed(*change, positions[number] or 0, number + 1)
-            for number, changes in enumerate(flat)
-            for change in changes
+            Placed(*change, positions[number], number + 1) for number, changes in enumerate(flat) for change in changes
         ]
         model, given_positions = Model(preset, placed).as_sources_are(), iter(positions)
         for way, transactions in zip([*ways[:-1], "whole"], syncs, strict=True):

@@ -23,7 +23,6 @@ from tests.deliver.conftest import Row, Staging, row
 from tests.kafka.conftest import wait_until
 from zync.config.model import Config
 from zync.deliver.tables import apply, delivery, pruning, snapshots, writer
-from zync.deliver.tables.schema_changes import is_wider
 from zync.deliver.tables.snapshots import Snapshot
 from zync.errors import OwnedError, UsageError, ZyncError
 from zync.lake.lock import owned
@@ -33,6 +32,7 @@ from zync.operate.maintain import maintain
 from zync.operate.status import status
 from zync.project.load import load
 from zync.raw.table import ensure_raw
+from zync.rules.type_changes import is_wider
 
 CONFIG = """\
 topics: {{records: {{id: "value:txn", as: arriving}}}}
@@ -764,8 +764,11 @@ def test_which_types_are_wider() -> None:
     assert wider("decimal(10, 2)", "decimal(12, 3)")
     assert not wider("decimal(10, 2)", "decimal(12, 3)", is_key=True)
     assert wider("decimal(10, 2)", "decimal(12, 2)", is_key=True)
-    for was, to in (("bigint", "double"), ("float", "double"), ("decimal(10, 2)", "decimal(10, 3)"), ("int", "string")):
+    for was, to in (("bigint", "double"), ("float", "double"), ("decimal(10, 2)", "decimal(10, 3)"), ("string", "int")):
         assert not wider(was, to)
+    assert wider("int", "string")
+    assert wider("array<int>", "array<string>")
+    assert not wider("int", "string", is_key=True)
 
 
 def test_tables_are_laid_out_as_the_config_says(lake: Lake) -> None:

@@ -55,6 +55,7 @@ ELSEWHERE = {
     "zync broker": "tests/cli",
     "zync demo": "test_tutorial.py",
     "zync check --data raw": "tests/cli",
+    "zync doctor": "tests/unit/test_doctor.py and tests/kafka/test_doctor.py",
 }
 """How commands begin that run in tests with other arguments than the pages have, and where."""
 

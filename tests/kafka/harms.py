@@ -3,6 +3,7 @@
 import errno
 import os
 import signal
+import struct
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -149,3 +150,25 @@ class Clock:
         written = self._off_by.with_suffix(".new")
         written.write_text(str(seconds))
         written.replace(self._off_by)
+
+
+def cut_log(kafka: DevKafka, topic: str, offset: int, partition: int = 0) -> None:
+    """Has the broker back at its address with that partition's log cut, as if one that lagged had become its leader.
+
+    Records that were sent each by itself are batches of their own, between which a log can be cut.
+    """
+    servers = str(kafka.servers())
+    kafka.stop()
+    folder = kafka.folder / "data" / f"{topic}-{partition}"
+    (segment,) = folder.glob("*.log")
+    content, at = segment.read_bytes(), 0
+    while at < len(content):
+        base, length = struct.unpack_from(">qi", content, at)
+        if base >= offset:
+            break
+        at += struct.calcsize(">qi") + length
+    segment.write_bytes(content[:at])
+    for derived in [*folder.glob("*.index"), *folder.glob("*.timeindex"), *folder.glob("*.snapshot")]:
+        derived.unlink()
+    (kafka.folder / "data" / ".kafka_cleanshutdown").unlink()  # or it trusts what it knew of the log
+    assert kafka.start(int(servers.rpartition(":")[2])) == servers

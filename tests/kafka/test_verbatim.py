@@ -1,14 +1,29 @@
 """Raw holds what Kafka held, byte for byte."""
 
 import os
+import time
 from datetime import UTC, datetime
 
-from confluent_kafka import Producer
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.conftest import TopicMaker
-from tests.kafka.conftest import Lake
+from tests.conftest import TopicMaker, produce
+from tests.kafka.conftest import Lake, wait_until
+from tests.kafka.wire import send_batch
+from zync.ingest import memory
 
 Headers = list[tuple[str, bytes | None]]
+
+
+def first_offset(broker: str, name: str) -> int | None:
+    """The offset of the first record that Kafka still has of partition 0."""
+    consumer = Consumer({"bootstrap.servers": broker, "group.id": "test"})
+    try:
+        consumer.assign([TopicPartition(name, 0, 0)])
+        message = consumer.poll(10)
+        return message.offset() if message is not None and message.error() is None else None
+    finally:
+        consumer.close()
 
 
 def test_keys_values_headers_and_timestamps_come_verbatim(lake: Lake, topic: TopicMaker) -> None:
@@ -57,3 +72,55 @@ def test_a_timestamp_that_no_table_holds_is_null_and_its_record_comes_all_the_sa
     lake.sync_from(name)
     last = datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
     assert [row["kafka"]["timestamp"] for row in lake.rows()] == [last, None, None]
+
+
+def test_a_record_without_a_timestamp_comes_all_the_same(lake: Lake, topic: TopicMaker) -> None:
+    """-1 is Kafka's word for none. Producers set the time where they are told so, so the batch is written by hand."""
+    name = topic()
+    send_batch(lake.broker, name, [(b"key", b"value", [("none", None)])], timestamp=-1)
+    lake.sync_from(name)
+    (row,) = lake.rows()
+    assert (row["key"], row["value"], row["kafka"]["timestamp"]) == (b"key", b"value", None)
+    assert row["headers"] == [{"key": "none", "value": None}]
+
+
+@pytest.mark.parametrize("max_memory", [memory.DEFAULT, memory.LEAST])
+def test_records_of_20_mb_come_whole(lake: Lake, topic: TopicMaker, max_memory: int) -> None:
+    name = topic(max_message_bytes="25000000")
+    values = [os.urandom(20_000_000) for _ in range(3)]
+    producer = Producer({"bootstrap.servers": lake.broker, "message.max.bytes": 25_000_000})
+    for value in values:
+        producer.produce(name, value)
+        assert producer.flush(60) == 0
+    lake.sync_from(name, max_memory=max_memory)
+    assert lake.values() == values
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4", "snappy", "gzip"])
+def test_compressed_batches_come_as_they_were(lake: Lake, topic: TopicMaker, compression: str) -> None:
+    name = topic()
+    values = [b"%d" % number * 100 for number in range(1000)]
+    produce(lake.broker, [(name, 0, value) for value in values], **{"compression.type": compression})
+    lake.sync_from(name)
+    assert lake.values() == values
+
+
+def test_batches_that_compaction_left_empty_are_passed(lake: Lake, topic: TopicMaker) -> None:
+    """Of an idempotent producer Kafka keeps the last batch, without records, to know its sequence numbers by."""
+    name = topic(
+        cleanup_policy="compact",
+        segment_ms="200",
+        min_cleanable_dirty_ratio="0.01",
+        delete_retention_ms="0",
+        min_compaction_lag_ms="0",
+    )
+    for number in range(3):
+        one = Producer({"bootstrap.servers": lake.broker, "enable.idempotence": True})
+        one.produce(name, b"%d" % number, b"key")
+        assert one.flush(20) == 0
+        time.sleep(0.3)
+
+    wait_until(lambda: first_offset(lake.broker, name) == 1, 90)  # the newest segment is left as it is
+    done = lake.sync_from(name)
+    assert [(row["kafka"]["offset"], row["value"]) for row in lake.rows()] == [(1, b"1"), (2, b"2")]
+    assert done.lag == 0

@@ -693,7 +693,7 @@ def test_a_key_has_one_zero(pipeline: Pipeline, txn: Any) -> None:
 def test_order_and_delete_and_key_shape_the_output(pipeline: Pipeline, txn: Any) -> None:
     pipeline.rules(
         out="SELECT seqno, -value:x::int AS _order, value:x::int AS k, value:x::int = 2 AS _delete, "
-        "timestamp '2024-01-02 03:04:05.000006' AS at, 1.50 AS price, null AS nothing FROM records"
+        "timestamp '2024-01-02 03:04:05.000006' AS at, 1.50 AS price, CAST(null AS INT) AS nothing FROM records"
     )
     (rule,) = pipeline.config.outputs
     pipeline.change(outputs=(OutputRule("out", rule.sql, key=("k",)),))

@@ -78,10 +78,10 @@ def test_options_are_over_the_configs_properties_where_they_are_given() -> None:
 
 def test_the_order_of_commit_needs_a_topic_of_one_partition() -> None:
     said = Transactions(preset="debezium", topic="shop.transaction", order="commit")
-    said.check_partitions(1)
-    Transactions().check_partitions(12)
+    said.check_partitions({"shop.transaction": 1})
+    Transactions().check_partitions({"shop.transaction": 12})
     with pytest.raises(UsageError, match="needs topic shop.transaction to have one partition, .* and it has 2"):
-        said.check_partitions(2)
+        said.check_partitions({"shop.transaction": 2})
 
 
 def test_a_rule_has_the_name_of_its_file() -> None:

@@ -43,9 +43,24 @@ CONFIGS = {
                    certificate_key: ca.pem, timeout: 500ms}
         """,
     "done": 'transactions: {done: "count(*) = 2", expire_after: 24h, remember: 1000000}',
-    "preset": "transactions: {preset: debezium, topic: shop.transaction, order: commit}",
+    "preset": """
+        transactions:
+          {preset: debezium, topic: shop.transaction, order: commit, incomplete: {after: 10m, do: release}}
+        debezium: {time_precision_mode: adaptive, decimal_handling_mode: precise}
+        """,
+    "prefix": """
+        transactions: {preset: debezium, topic: shop_meta, prefix: shop, delimiter: _, uncounted: [public.audit]}
+        """,
+    "connectors": """
+        transactions:
+          preset: debezium
+          connectors:
+            - {topic: shop.transaction, name: ""}
+            - {topic: crm.meta, prefix: crm, delimiter: ".", tables: [crm-orders, "^crm_.*"], name: crm}
+        """,
+    "router": "transactions: {preset: debezium, topic: meta, tables: [orders]}",
     "lookups": "lookups: {a: {csv: rule.sql}, b: {json: rule.sql}, c: {delta: lake/c}}",
-    "outputs": 'outputs: [{topic: o, sql: rule.sql, key: [a, b]}, {topic: p, python: "rule.py:f"}]',
+    "outputs": 'outputs: [{topic: o, sql: rule.sql, key: [a, b], null_keys: allow}, {topic: p, python: "rule.py:f"}]',
     "kafka": """
         registry: {url: "http://registry"}
         outputs: [{topic: o, sql: rule.sql}]
@@ -73,7 +88,10 @@ CONFIGS = {
 
 VALUES = [None, True, 5, -1, 2.5, "", "some", "5", "5%", "150%", "0s", "30s", "avro", "${SET}", [], {}, ["a"], {"a": 1}]
 
-BEYOND = re.compile("is not there|is a folder|no output '|needs a schema registry|avro_schema needs (value|key): avro")
+BEYOND = re.compile(
+    "is not there|is a folder|no output '|needs a schema registry|avro_schema needs (value|key): avro|"
+    "two of transactions.connectors have"
+)
 """What zync refuses and a schema cannot know: by files, and by names in two places."""
 
 

@@ -75,6 +75,108 @@ def test_the_preset_adds_the_topics_that_rules_name_and_all_under_its_prefix(fil
     assert not config.topics["shop.transaction"].envelope
 
 
+def test_what_the_config_says_of_a_topic_of_the_preset_stays(files: Path) -> None:
+    (files / "a.avsc").write_text("{}")
+    said = "value: avro, avro_schema: a.avsc, key: string, compression: gzip, as: orders"
+    config = read(files, f"{PRESET}topics: {{shop.public.orders: {{{said}}}, shop.transaction: {{key: bytes}}}}")
+    orders, ends = config.topics["shop.public.orders"], config.topics["shop.transaction"]
+    assert (orders.value, orders.key, orders.compression, orders.as_) == ("avro", "string", "gzip", "orders")
+    assert orders.avro_schema == files / "a.avsc"
+    assert (orders.envelope, ends.envelope, ends.key) == (True, False, "bytes")
+
+
+@pytest.mark.parametrize(
+    ("topic", "expected"),
+    [
+        (
+            "shop.a: {record_id: 'value:n'}",
+            "2: topics.shop.a.record_id: the preset finds repeats by itself: take it out",
+        ),
+        (
+            "shop.a: {null_id: quarantine}",
+            "2: topics.shop.a.null_id: under the preset what is in no transaction is one",
+        ),
+        ("shop.transaction: {id: 'value:id'}", "2: topics.shop.transaction.id: BEGIN and END name their transaction"),
+    ],
+)
+def test_what_the_preset_knows_of_its_topics_itself_is_refused(files: Path, topic: str, expected: str) -> None:
+    assert mistake(files, f"{PRESET}topics: {{{topic}}}").startswith(expected)
+
+
+def preset(said: str) -> str:
+    return f"transactions: {{preset: debezium, {said}}}\n"
+
+
+def test_topics_belong_to_the_connector_with_the_longest_prefix_or_to_the_one_that_names_them(files: Path) -> None:
+    several = "{topic: shop.transaction}, {topic: shop.eu.transaction}, {topic: meta, tables: [shop.b, '^cdc-']}"
+    rule = files / "names.sql"
+    rule.write_text("SELECT seqno FROM `shop.a`, `shop.eu.a`, `shop.b`, `cdc-a`, `elsewhere`")
+    config = read(files, f"{preset(f'connectors: [{several}]')}outputs: [{{topic: o, sql: names.sql}}]")
+    found = {name: one.id.partition("concat('")[2].partition("'")[0] for name, one in config.topics.items()}
+    assert found == {
+        "shop.a": "shop/",
+        "shop.eu.a": "shop.eu/",
+        "shop.b": "meta/",
+        "cdc-a": "meta/",
+        "shop.transaction": "shop/",
+        "shop.eu.transaction": "shop.eu/",
+        "meta": "meta/",
+        "^cdc-": "meta/",
+        r"^shop\.eu\.": "shop.eu/",
+        r"^shop\.": "shop/",
+    }
+    assert [*config.topics].index(r"^shop\.eu\.") < [*config.topics].index(r"^shop\.")  # the first that matches
+
+
+def test_one_connector_has_the_ids_that_it_had_however_it_is_written(files: Path) -> None:
+    alone = read(files, PRESET)
+    for said in ("topic: shop.transaction, prefix: shop", "connectors: [{topic: shop.transaction}]"):
+        config = read(files, preset(said))
+        assert config.topics == alone.topics
+        assert config.digests["transactions"] == alone.digests["transactions"]
+    assert not alone.topics["shop.transaction"].id.startswith("concat(")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (preset("topic: meta"), "1: transactions.topic must name the connector's topic of BEGIN and END"),
+        (preset("topic: meta, prefix: ''"), "1: transactions.topic must name the connector's topic of BEGIN and END"),
+        (preset("topic: shop_x, delimiter: _"), "1: transactions.delimiter needs prefix: the connector's topic.prefix"),
+        (preset("topic: a, tables: ['^(']"), "1: transactions.tables: '^(' is not a regular expression"),
+        (preset("topic: a.transaction, uncounted: [a]"), "1: transactions.uncounted: 'a' must name the table as END"),
+        (preset("topic: a.transaction, connectors: [{topic: b.transaction}]"), "1: transactions.topic: say it of each"),
+        (preset("connectors: [{topic: a}]"), "1: transactions.connectors[0].topic must name the connector's topic"),
+        (
+            preset("connectors: [{topic: a.transaction}, {topic: b.transaction, name: a}]"),
+            "1: two of transactions.connectors have the name 'a'",
+        ),
+        (
+            preset("connectors: [{topic: a.transaction}, {topic: a.transaction, name: b}]"),
+            "1: two of transactions.connectors have the topic 'a.transaction'",
+        ),
+        (preset("topic: a.transaction, incomplete: {after: 1m}"), "1: transactions.incomplete needs order: commit"),
+        ("transactions: {uncounted: [s.t]}", "1: transactions.uncounted needs transactions.preset"),
+        ("transactions: {prefix: a}", "1: transactions.prefix needs transactions.preset"),
+    ],
+)
+def test_a_connector_says_what_its_topics_are_called(tmp_path: Path, text: str, expected: str) -> None:
+    assert mistake(tmp_path, text).startswith(expected)
+
+
+def test_a_topic_that_is_not_the_prefixs_transaction_topic_names_debeziums_own_options(tmp_path: Path) -> None:
+    said = mistake(tmp_path, preset("topic: meta"))
+    assert all(option in said for option in ("topic.transaction", "topic.delimiter", "topic.prefix", "router"))
+
+
+def test_each_connectors_topic_of_begin_and_end_has_one_partition_in_order_of_commit(tmp_path: Path) -> None:
+    several = "order: commit, connectors: [{topic: a.transaction}, {topic: b.transaction}]"
+    transactions = read(tmp_path, preset(several)).transactions
+    transactions.check_partitions({"a.transaction": 1, "b.transaction": 1, "a.t": 5})
+    with pytest.raises(UsageError, match=r"needs topic b.transaction to have one partition"):
+        transactions.check_partitions({"a.transaction": 1, "b.transaction": 2})
+
+
 def test_paths_are_the_configs_folders_and_uris_stay(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/")
     config = read(files, f"lake: l\n{PLAIN}outputs: [{{topic: o, sql: rule.sql}}, {{topic: p, python: 'rule.py:f'}}]")

@@ -12,8 +12,9 @@ from zync.config.model import DeliveredTable
 from zync.deliver.tables import snapshots
 from zync.deliver.tables.delivery import look_after
 from zync.deliver.tables.snapshots import Snapshot
-from zync.deliver.tables.target import APP, Target
+from zync.deliver.tables.target import Target
 from zync.errors import UsageError, ZyncError
+from zync.lake.delivered import APP
 
 MOMENT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 STAGING = "5a6e"

@@ -23,6 +23,10 @@ def test_a_message_is_what_it_says_before_java_does(said: str, expected: str) ->
     assert message_of(ValueError(said)) == expected
 
 
+def test_a_message_is_not_as_long_as_the_record_that_it_quotes() -> None:
+    assert len(message_of(ValueError("Malformed records are detected: " + "x" * 1_000_000))) == 2_001
+
+
 def test_an_exception_in_a_python_worker_is_the_one_that_the_rule_raised() -> None:
     said = (
         "An exception was thrown from the Python worker. Please see the stack trace below.\n"

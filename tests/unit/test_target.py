@@ -22,9 +22,10 @@ from pyspark.sql.types import (
 
 from zync.config.model import DeliveredTable
 from zync.deliver.tables import pruning
-from zync.deliver.tables.schema_changes import as_made, changes, is_wider
+from zync.deliver.tables.schema_changes import as_made, changes
 from zync.deliver.tables.target import Target, check_columns
 from zync.errors import UsageError
+from zync.rules.type_changes import is_wider
 
 
 def target(columns: dict[str, DataType], *, key: tuple[str, ...] = ("id",), **said: Any) -> Target:
@@ -105,7 +106,7 @@ D = DecimalType
         (D(10, 0), ShortType(), True, True),
         (D(4, 0), IntegerType(), False, False),
         (LongType(), D(5, 0), False, False),
-        (StringType(), LongType(), False, False),
+        (StringType(), LongType(), True, False),
         (ArrayType(LongType()), ArrayType(IntegerType()), True, True),
         (MapType(StringType(), LongType()), MapType(StringType(), IntegerType()), True, True),
         (MapType(LongType(), LongType()), MapType(IntegerType(), LongType()), False, False),
@@ -130,7 +131,7 @@ def test_a_table_gets_new_columns_and_wider_types_and_is_told_of_dropped_ones() 
     ("columns", "said", "expected"),
     [
         ({"N": IntegerType()}, {}, "select 'N', and the table at /lake/tables/order has 'n': call it that"),
-        ({"n": StringType()}, {}, "make 'n' a string, and the table at /lake/tables/order has it as int: cast it"),
+        ({"n": DateType()}, {}, "make 'n' a date, and the table at /lake/tables/order has it as int: cast it"),
         ({"n": LongType()}, {"schema_changes": "fail"}, "schema_changes is fail: cast it in the rule"),
         ({"n": IntegerType(), "m": LongType()}, {"schema_changes": "fail"}, "select 'm', which .* does not have"),
         ({}, {"schema_changes": "fail"}, "do not select 'n' any more"),

@@ -32,7 +32,7 @@ def mistake(folder: Path, text: str) -> str:
         ("topics:\n  a: {id: x, nullid: single}", "2: unknown key 'nullid' in topics.a: did you mean 'null_id'?"),
         ("transactions:\n  dne: x", "2: unknown key 'dne' in transactions: did you mean 'done'?"),
         ("limits: {most: 1}", "1: unknown key 'most' in limits: known are max_quarantined"),
-        ("path: x", "1: unknown key 'path' in the config: known are deliver"),  # a field, and no key
+        ("path: x", "1: unknown key 'path' in the config: known are debezium"),  # a field, and no key
         ("topics: {a: {id: x, envelope: 1}}", "1: unknown key 'envelope' in topics.a"),
         ("deliver: {kafka: {topics: {o: {as_: x}}}}", "1: unknown key 'as_' in deliver.kafka.topics.o: did you mean"),
         ("registry: {timeout: 1s}", "1: registry needs 'url'"),

@@ -43,6 +43,7 @@ for command in (
     deliver.snapshot,
     inspect.explain,
     inspect.check,
+    inspect.doctor,
     maintenance.verify,
     maintenance.replay,
     maintenance.diff,

@@ -1,6 +1,7 @@
 """The commands that only look: at what is there, and at what the config says."""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -8,6 +9,7 @@ import typer
 from zync.cli.completion import kinds, tables, topics
 from zync.cli.options import AsJson, ConfigFile, Debug, Lake, read_config, stop_on_signals
 from zync.cli.output import Output
+from zync.errors import UsageError
 from zync.lake.paths import locate
 from zync.text import Verbatim
 
@@ -18,7 +20,7 @@ def cat(
     table: Annotated[str, typer.Argument(help="raw or staging.", autocompletion=tables)],
     kind: Annotated[str | None, typer.Option(help="Only rows of that kind (staging).", autocompletion=kinds)] = None,
     topic: Annotated[str | None, typer.Option(help="Only rows of that topic.", autocompletion=topics)] = None,
-    since: Annotated[int, typer.Option(help="From that seqno on.", metavar="SEQNO")] = 1,
+    since: Annotated[int, typer.Option(help="From that seqno on.", metavar="SEQNO")] = 0,
     limit: Annotated[int | None, typer.Option(min=0, help="At most so many rows.")] = None,
     lake: Lake = None,
     config: ConfigFile = None,
@@ -126,15 +128,21 @@ def check(
     zync check
     zync check --data raw     do the rules give the same output when raw is cut otherwise?
     """
+    from concurrent.futures import ThreadPoolExecutor
+
     from zync.operate.check import compare_cuts
     from zync.operate.explain import explain as read
+    from zync.operate.surroundings import warnings as warnings_of
     from zync.spark.session import session
 
     settings, out = read_config(config, lake, needed=True), Output(as_json=as_json)
-    spark = session(None, settings.spark, brief=True)
-    found = read(spark, settings)
+    with ThreadPoolExecutor(1) as beside:  # Spark's start takes longer
+        around = beside.submit(warnings_of, settings)
+        spark = session(None, settings.spark, brief=True)
+        found = read(spark, settings)
+        warnings = [*found.warnings, *around.result()]
     different = compare_cuts(spark, settings, locate(data, settings.lake)) if data else None
-    lines = [*(f"warning: {text}" for text in found.warnings)]
+    lines = [*(f"warning: {text}" for text in warnings)]
     if different:
         lines.append(
             f"{different.topic}/{different.offset} depends on how raw is cut: {different.at_once} in one sync, "
@@ -146,6 +154,59 @@ def check(
         else ["the config and its rules can run" + (f", and {data} gives the same in any cut" * bool(data))]
     )
     out.result(
-        {"ok": not different, "warnings": found.warnings, "difference": different and vars(different)}, "\n".join(lines)
+        {"ok": not different, "warnings": warnings, "difference": different and vars(different)}, "\n".join(lines)
     )
     sys.exit(1 if different else 0)
+
+
+def doctor(
+    connect: Annotated[str | None, typer.Option(metavar="URL", help="Kafka Connect's REST API.")] = None,
+    connector: Annotated[str | None, typer.Option(metavar="NAME", help="The connector there.")] = None,
+    connector_config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The connector's config, as .json or .properties.")
+    ] = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Say what will hurt, in a connector's config and in the topics. Exit code 1 if something will.
+
+    \b
+    zync doctor --connect http://localhost:8083 --connector shop
+    zync doctor --connector-config shop.json
+    zync doctor                               only the topics that the config reads
+    """
+    from zync.kafka.admin import Brokers
+    from zync.operate import connector_config as read
+    from zync.operate.doctor import TopicSettings, as_dict, describe, diagnose, hurts, read_topics
+
+    if (connect is None) != (connector is None):
+        msg = "--connect and --connector go together: the address of Kafka Connect, and the connector's name there"
+        raise UsageError(msg)
+    if connect and connector_config:
+        msg = "--connect and --connector-config both name a connector's config: give one of them"
+        raise UsageError(msg)
+    settings = read_config(config, None)
+    given = read.from_file(connector_config) if connector_config else None
+    if connect and connector:
+        given = read.from_connect(connect, connector)
+    topics = None
+    if settings.kafka.get("bootstrap.servers"):
+        brokers = Brokers(settings.kafka)
+        there = brokers.topics()
+        names = read_topics(settings, there)
+        properties = brokers.topic_properties(names)
+        topics = {name: TopicSettings(there[name], properties.get(name, {})) for name in names}
+    if given is None and topics is None:
+        msg = (
+            "nothing to look at: give --connect and --connector, or --connector-config, or name Kafka in the config "
+            "(kafka.bootstrap.servers)"
+        )
+        raise UsageError(msg)
+    looked_at = [
+        *(["the connector's config"] if given is not None else []),
+        *(["the topics"] if topics is not None else []),
+    ]
+    findings = diagnose(given, topics, settings)
+    Output(as_json=as_json).result(as_dict(findings), describe(findings, " and ".join(looked_at)))
+    sys.exit(1 if hurts(findings) else 0)

@@ -66,7 +66,8 @@ def list_(
         return
     for one in found:
         topics = ", ".join(f"{name} {count}" for name, count in one.topics.items())
-        why = f": {one.reason}" if one.reason else ": whole, waits for its turn" if one.held else ""
+        awaited = f" behind {one.waits_for}" if one.waits_for else ""
+        why = f": {one.reason}" if one.reason else f": whole, waits for its turn{awaited}" if one.held else ""
         since = f"{one.since:%Y-%m-%d %H:%M:%S}" if one.since else "?"
         decided = f" (decided: {one.decided}; the next sync acts on it)" if one.decided else ""
         out.line(f"{one.state}  {one.id}  since {since}  seqno {one.seqno}  {topics}{why}{decided}")
@@ -174,7 +175,7 @@ def dlq_list(lake: Lake = None, config: ConfigFile = None, as_json: AsJson = Fal
     \b
     zync dlq list
     """
-    from zync.operate.dlq import groups
+    from zync.operate.dlq import describe, groups
 
     settings, out = read_config(config, lake), Output(as_json=as_json)
     found = groups(locate("raw", settings.lake), locate("staging", settings.lake))
@@ -182,10 +183,7 @@ def dlq_list(lake: Lake = None, config: ConfigFile = None, as_json: AsJson = Fal
         out.rows(found)
         return
     for one in found:
-        by = f"rule {one['rule']}: " if one["rule"] else ""
-        some = ", ".join([*one["ids"], "…"] if one["count"] > len(one["ids"]) else one["ids"])
-        decided = f"; decided about: {one['decided']:,}, on which the next sync acts" if one["decided"] else ""
-        out.line(f"{one['count']:,} {one['state']}  {by}{one['error']}  (ids {some}; at {one['places'][0]}{decided})")
+        out.line(describe(one))
     if not found:
         out.line("nothing is set aside")
 

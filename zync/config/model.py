@@ -118,16 +118,72 @@ class Topic:
 
 
 @dataclass(frozen=True)
+class DebeziumConnector:
+    """A connector whose records the Debezium preset reads: its topics, and what its transactions are called after.
+
+    Attributes:
+        topic: The connector's topic of BEGIN and END: Debezium joins its `topic.prefix` and `topic.transaction` by
+            `topic.delimiter`, and the default is `<prefix>.transaction`.
+        prefix: The connector's `topic.prefix`. Its topics are those that begin with it and the delimiter. Default:
+            `topic` without `.transaction`; required where `topic` does not end so, unless `tables` are named.
+        delimiter: The connector's `topic.delimiter`. Needs `prefix`.
+        tables: The topics of the connector's rows, by name or `^regex`, where a router renames them. Instead of those
+            with the prefix.
+        name: Name of the connector, which stands before the ids of its transactions where there are several
+            connectors, as in `shop/15023`. Default: the prefix. An empty name leaves the ids as they are; one
+            connector may have it.
+    """
+
+    topic: str
+    prefix: str | None = None
+    delimiter: str = "."
+    tables: tuple[str, ...] = ()
+    name: str | None = None
+
+    @property
+    def begins(self) -> str:
+        """What the connector's topics begin with."""
+        return f"{self.prefix or self.topic.removesuffix('.transaction')}{self.delimiter}"
+
+    @property
+    def label(self) -> str:
+        """The connector's name."""
+        return self.name if self.name is not None else self.prefix or self.topic.removesuffix(".transaction")
+
+
+@dataclass(frozen=True)
+class Incomplete:
+    """How long others wait, with `order: commit`, for a transaction that is not whole.
+
+    Attributes:
+        after: From its first record on, by the clock of raw: the time at which the newest record was taken in.
+        do: Wait on, until an operator decides (`hold`), or send out what is there of it (`release`). zync writes each
+            release into raw, as a decision of `zync`.
+    """
+
+    after: timedelta
+    do: Literal["hold", "release"] = "hold"
+
+
+@dataclass(frozen=True)
 class Transactions:
     """When a transaction is complete, how long zync waits for it, and how long its id is remembered.
 
     Attributes:
         done: SQL expression with aggregates over all records of a transaction. The transaction is complete where it is
             true; null counts as false. Either this or `preset`.
-        preset: A ready-made `done`: `debezium` reads BEGIN, END and the envelopes of a connector.
-        topic: The connector's topic of BEGIN and END, `<prefix>.transaction`. Required by `preset`.
+        preset: A ready-made `done`: `debezium` reads BEGIN, END and the envelopes of one connector, or of several.
+        topic: The connector's topic of BEGIN and END, `<prefix>.transaction`. `preset` needs this or `connectors`.
+        prefix: The connector's `topic.prefix`, where `topic` is not `<prefix>.transaction`.
+        delimiter: The connector's `topic.delimiter`. Needs `prefix`.
+        tables: The topics of the connector's rows, by name or `^regex`, where a router renames them.
+        connectors: Several connectors, instead of `topic`. Their transactions are told apart by the connector's name.
+        uncounted: Tables whose rows END counts although a filter in the connector may drop them, as END names them
+            (`public.audit`). A transaction does not wait for their rows.
         order: Order in which transactions go out: as they become complete (`completion`), or as the source committed
-            them (`commit`). `commit` needs `preset`, and one partition in `topic`.
+            them (`commit`). `commit` needs `preset`, and one partition in each topic of BEGIN and END.
+        incomplete: How long others wait, with `order: commit`, for a transaction that is not whole. Default: until it
+            is whole, or an operator decides.
         expire_after: How long a transaction in flight holds the cursor. After that it is expired: still listed, and
             complete as soon as its rest comes.
         remember: For how many records of raw the id of a settled transaction is remembered. A record that comes within
@@ -137,18 +193,59 @@ class Transactions:
     done: str = "false"
     preset: Literal["debezium"] | None = None
     topic: str | None = None
+    prefix: str | None = None
+    delimiter: str = "."
+    tables: tuple[str, ...] = ()
+    connectors: tuple[DebeziumConnector, ...] = ()
+    uncounted: tuple[str, ...] = ()
     order: Literal["completion", "commit"] = "completion"
+    incomplete: Incomplete | None = None
     expire_after: timedelta = timedelta(hours=24)
     remember: int = 1_000_000
 
-    def check_partitions(self, partitions: int) -> None:
-        """UsageError where the order of commit is asked for, and the topic that says it has so many partitions."""
-        if self.order == "commit" and partitions > 1:
-            msg = (
-                f"transactions.order: commit needs topic {self.topic} to have one partition, for Kafka keeps no order "
-                f"between partitions, and it has {partitions}: make it with one, or take order: completion"
-            )
-            raise UsageError(msg)
+    @cached_property
+    def sources(self) -> tuple[DebeziumConnector, ...]:
+        """The connectors that the preset reads; none without it."""
+        if self.preset is None:
+            return ()
+        if self.connectors:
+            return self.connectors
+        return (DebeziumConnector(str(self.topic), self.prefix, self.delimiter, self.tables, name=""),)
+
+    @property
+    def end_topics(self) -> tuple[str, ...]:
+        """The topics of BEGIN and END."""
+        return tuple(one.topic for one in self.sources)
+
+    def check_partitions(self, partitions: Mapping[str, int]) -> None:
+        """UsageError where the order of commit is asked for, and a topic that says it has several partitions."""
+        for topic in self.end_topics if self.order == "commit" else ():
+            if partitions.get(topic, 1) > 1:
+                msg = (
+                    f"transactions.order: commit needs topic {topic} to have one partition, for Kafka keeps no order "
+                    f"between partitions, and it has {partitions[topic]}: make it with one, or take order: completion"
+                )
+                raise UsageError(msg)
+
+
+@dataclass(frozen=True)
+class DebeziumModes:
+    """Options of the Debezium connector that say what its numbers and texts mean, where topics have a `schema`.
+
+    With `connect-json` and Avro the schema beside the values says it.
+
+    Attributes:
+        time_precision_mode: The connector's `time.precision.mode`. Without it a number is no date or timestamp. With
+            the adaptive modes a timestamp's column needs its unit in `schema`: `created TIMESTAMP COMMENT 'micros'` (or
+            `millis`, `nanos`).
+        decimal_handling_mode: The connector's `decimal.handling.mode`. With `precise` a decimal is read from its bytes,
+            by the scale that `schema` says. Without it decimals are numbers, or text.
+    """
+
+    time_precision_mode: (
+        Literal["adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"] | None
+    ) = None
+    decimal_handling_mode: Literal["precise", "double", "string"] | None = None
 
 
 @dataclass(frozen=True)
@@ -177,12 +274,15 @@ class OutputRule:
         sql: File with the SELECT.
         python: A function of a DataFrame that returns one, as `FILE:FUNCTION`, like `etl/rule.py:orders`.
         key: Columns that make the key of an output row.
+        null_keys: What a row with a null in a column of its key is: a mistake, for which its transaction is set aside
+            (`quarantine`), or a row like others (`allow`).
     """
 
     topic: str
     sql: Path | None = None
     python: str | None = None
     key: tuple[str, ...] = ()
+    null_keys: Literal["quarantine", "allow"] = "quarantine"
 
     @property
     def name(self) -> str:
@@ -334,6 +434,7 @@ class Config:
         formats: Formats of keys and values of all input topics.
         registry: The schema registry.
         transactions: When a transaction is complete.
+        debezium: What the connector's numbers and texts mean. Needs `transactions.preset`.
         lookups: Tables that rules may join, by the name of their view.
         outputs: The rules.
         deliver: Where whole transactions go from staging.
@@ -349,6 +450,7 @@ class Config:
     formats: Formats = field(default_factory=Formats)
     registry: RegistryAccess | None = None
     transactions: Transactions = field(default_factory=Transactions)
+    debezium: DebeziumModes = field(default_factory=DebeziumModes)
     lookups: dict[str, Lookup] = field(default_factory=dict)
     outputs: tuple[OutputRule, ...] = ()
     deliver: Deliver = field(default_factory=Deliver)
@@ -392,12 +494,36 @@ class Config:
         `transactions` covers ids and `done`: when it changes, what is in flight is read again.
         """
         topics = {name: self._said(one) for name, one in self.topics.items()}
-        rules = [[rule.topic, list(rule.key), rule.python and rule.name, rule.text] for rule in self.outputs]
+        said, usual = asdict(self.transactions), asdict(Transactions())
+        uncounted = self.transactions.uncounted
+        later = (
+            "prefix",
+            "delimiter",
+            "tables",
+            "connectors",
+            "uncounted",
+            "incomplete",
+        )  # without them as before there were these
+        rules = [
+            [rule.topic, list(rule.key), rule.python and rule.name, rule.text]
+            + ([rule.null_keys] if rule.null_keys != "quarantine" else [])
+            for rule in self.outputs
+        ]
+        modes = [] if self.debezium == DebeziumModes() else [asdict(self.debezium)]  # as before there were these
         return {
             "transactions": _digest(
-                [topics, self.transactions.done, self.transactions.preset and _PRESET, self.transactions.order]
+                [
+                    topics,
+                    *modes,
+                    self.transactions.done,
+                    self.transactions.preset and _PRESET,
+                    self.transactions.order,
+                    *([uncounted] if uncounted else ()),
+                ]
             ),
-            "config": _digest([topics, asdict(self.transactions)]),
+            "config": _digest(
+                [topics, *modes, {key: value for key, value in said.items() if key not in later or value != usual[key]}]
+            ),
             "rules": _digest(rules),
         }
 
@@ -451,5 +577,5 @@ def _digest(value: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-_PRESET = "debezium 2"
+_PRESET = "debezium 3"
 """The preset, and of which kind the state is that it keeps of transactions in flight: staging may have others."""

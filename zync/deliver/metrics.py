@@ -8,7 +8,7 @@ from prometheus_client import Counter, Gauge, Histogram
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-from zync.metrics.base import _SECONDS, Metrics
+from zync.metrics.base import _SECONDS, UNKNOWN, Metrics
 
 
 class DeliveryMetrics(Metrics):
@@ -23,6 +23,8 @@ class DeliveryMetrics(Metrics):
         )
         self._sync = Gauge("zync_delivery_sync", "The sync through which, in part at least, all is there.", registry=of)
         self._behind = Gauge("zync_delivery_lag_syncs", "Syncs in staging that were not looked at yet.", registry=of)
+        for one in (self._sync, self._behind):
+            one.set(UNKNOWN)
 
     def committed(self, rows: "Mapping[str, int]", seconds: float) -> None:
         """Counts a commit, or a batch for tables."""

@@ -20,6 +20,9 @@ from zync.errors import UsageError, ZyncError
 
 _NOT_FOUND = (40401, 40402, 40403)
 """The registry's codes for a subject, version or schema that it does not have."""
+_GUIDS = "schemas/guids/"
+_NO_PATH = 404
+"""What HTTP calls a path that the registry does not have: only Confluent's, since 8.0, has one for GUIDs."""
 _REFUSED = (400, 409, 422)
 """What HTTP calls a schema that does not go with those before it, or is none."""
 _OVERLOADED = (429, 502, 503, 504)
@@ -64,16 +67,16 @@ class Registry:
 
     def __init__(self, access: RegistryAccess) -> None:
         self._access = access
-        self._known: dict[int, Schema] = {}
+        self._known: dict[int | str, Schema] = {}
         self._context = _tls(access) if access.url.startswith("https:") else None
 
-    def schema(self, number: int) -> Schema | None:
-        """The schema of that id; None where the registry has none.
+    def schema(self, number: int | str) -> Schema | None:
+        """The schema of that id, or GUID; None where the registry has none, or knows no GUIDs.
 
         UsageError where it refers to one that the registry does not have any more; ZyncError where no answer comes.
         """
         if number not in self._known:
-            found = self._ask(f"schemas/ids/{number}")
+            found = self._ask(f"schemas/ids/{number}" if isinstance(number, int) else f"{_GUIDS}{number}")
             if found is None:
                 return None
             self._known[number] = self._complete(found)
@@ -174,7 +177,7 @@ class Registry:
                 raise ZyncError(msg) from error
         except urllib.error.HTTPError as error:
             code, said = _said(error, seconds)
-            if code in _NOT_FOUND:
+            if code in _NOT_FOUND or (error.code == _NO_PATH and path.startswith(_GUIDS)):
                 return None
             if error.code in _REFUSED:
                 raise SchemaRefusedError(said or error.reason) from error

@@ -7,7 +7,7 @@ began. Positions come from raw and go to raw; Kafka's group only shares out the 
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -28,15 +28,16 @@ from zync.ingest.lag import Lag
 from zync.ingest.start_position import Begin, put_on_record
 from zync.ingest.targets import Targets
 from zync.kafka.admin import Brokers
+from zync.kafka.epochs import epoch_end, is_truncation
 from zync.kafka.garbage import not_collecting
-from zync.kafka.partition import Source
+from zync.kafka.partition import LastRecord, Source
 from zync.kafka.properties import milliseconds
 from zync.lake.table import refresh
 from zync.log import event
 from zync.raw.append import Appended
-from zync.raw.batch import Batch, last_offsets
+from zync.raw.batch import Batch, last_rows
 from zync.raw.table import check_newest, ensure_raw
-from zync.text import byte_size, listed
+from zync.text import amount, byte_size, listed
 
 if TYPE_CHECKING:
     from zync.ingest.metrics import IngestMetrics
@@ -110,17 +111,35 @@ def sync_from_kafka(
         raise
     if not topics:
         log.warning("no topic at %s matches %s yet", brokers.servers, ", ".join(ingest.topics))
-    ingest.transactions.check_partitions(topics.get(ingest.transactions.topic or "", 1))
+    ingest.transactions.check_partitions(topics)
     table = ensure_raw(ingest.location)
     check_newest(table)
     if ingest.begin != Begin():
         sources = [Source(topic, partition) for topic, count in topics.items() for partition in range(count)]
         put_on_record(ingest.begin, brokers, ingest.location, sources)
         refresh(table)
+    _tell_of_compacted(brokers, topics)
     tell_of_gone(table, brokers, [one for one in ingest.topics if one.startswith("^")], topics)
     targets = Targets(brokers, table, topics)
     with not_collecting():
         return _Run(ingest, brokers, table, targets, stop, on_commit, metrics).run()
+
+
+def _tell_of_compacted(brokers: Brokers, topics: Iterable[str]) -> None:
+    """Tells of topics that are compacted: what they lose before it is read is no gap, for offsets may be missing."""
+    try:
+        found = brokers.compacted(topics)
+    except ZyncError as error:  # who may read them may not be allowed to ask
+        log.info("whether topics are compacted is not known: %s", error)
+        return
+    if found:
+        log.warning(
+            "%s compacted (cleanup.policy): rows of a transaction that were not read in time are taken away without a "
+            "word, and it is never complete: %s",
+            amount(len(found), "topic is", "topics are"),
+            listed(found),
+            extra=event("compacted", topics=found),
+        )
 
 
 class _Run:
@@ -186,6 +205,7 @@ class _Run:
         try:
             self.group.subscribe({source.topic for source in self.targets.stable})
             while not self.stop.is_set() and not (self.ingest.until_caught_up and self.caught_up()):
+                self.held.seek_unchecked()
                 self.held.moved.clear()
                 self.measure()
                 self.look_whether_back()
@@ -212,14 +232,14 @@ class _Run:
         if not messages:
             return
         records, rows, last = _records(messages)
-        if self.held.moved or not last.keys() <= self.held.expected.keys():
+        if self.held.moved or self.held.unchecked or not last.keys() <= self.held.expected.keys():
             messages = self.held.still_ours(messages)
             records, rows, last = _records(messages)
         if records:
             self.began = self.began or time.monotonic()
             self.batch.add(rows)
-            for source, offset in last.items():
-                self.held.advance(source, offset + 1, self.batch)
+            for source, one in last.items():
+                self.held.advance(source, one.offset + 1, self.batch, one)
             for source, at in first_times(rows).items() if self.metrics else ():
                 self.batch.slices[source].first = self.batch.slices[source].first or at
             self.message_bytes = rows.nbytes // len(records)
@@ -233,12 +253,15 @@ class _Run:
         code, at = error.code(), self.held.expected.get(source)
         if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the library's public name for it
             position = message.offset()
-            if at and (position > at.next or at.gap or (at.begin is None and position > 0)):
+            if at and (position > at.next or at.gap or (at.begin is None and position > 0) or at.is_cut_to(position)):
                 self.held.advance(source, position, self.batch)
         elif code == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
             if at:
                 self.flush()
-                self.held.seek_what_is_there(source)
+                if is_truncation(error):
+                    self.held.seek_where_cut(source, epoch_end(error))
+                else:
+                    self.held.seek_what_is_there(source)
         elif code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):  # noqa: SLF001
             self.gone.suspect([source.topic])
         elif error.fatal() or code in _ENDS:
@@ -286,6 +309,7 @@ class _Run:
         try:
             self.flush(self.patience)
             self.consumer.incremental_assign(self.begin(_sources(partitions)))
+            self.held.seek_unchecked()
             self.say_of("now read here", "assigned", partitions)
         except ZyncError as error:
             self.failed = error
@@ -448,13 +472,26 @@ class _Run:
         return self.targets.reached()
 
 
-def _records(messages: list[Message]) -> tuple[list[Message], pa.RecordBatch, dict[Source, int]]:
-    """Those that are no errors, the rows they make, and the last offset of each partition."""
+def _records(messages: list[Message]) -> tuple[list[Message], pa.RecordBatch, dict[Source, LastRecord]]:
+    """Those that are no errors, the rows they make, and the last record of each partition."""
     records = messages
     if any(map(Message.error, messages)):
         records = [message for message in messages if message.error() is None]
     rows = to_arrow(records)
-    return records, rows, last_offsets(rows)
+    last = {source: records[row] for source, row in last_rows(rows).items()}
+    return records, rows, {source: LastRecord(_offset(one), _epoch(one)) for source, one in last.items()}
+
+
+def _offset(message: Message) -> int:
+    offset: int | None = message.offset()
+    assert offset is not None  # noqa: S101 - for mypy
+    return offset
+
+
+def _epoch(message: Message) -> int:
+    """The epoch of the leader that appended it; -1 where the broker does not say, as before Kafka 0.11."""
+    epoch: int | None = message.leader_epoch()
+    return -1 if epoch is None else epoch
 
 
 def _sources(partitions: list[TopicPartition]) -> list[Source]:

@@ -14,7 +14,7 @@ from zync.kafka.partition import Source, made_anew
 from zync.log import event
 from zync.raw.append import Appender
 from zync.raw.batch import Batch, Slice
-from zync.raw.table import stored_id, stored_position
+from zync.raw.table import stored_id, stored_last, stored_position
 from zync.text import amount
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,12 @@ def put_on_record(begin: Begin, brokers: Brokers, location: str, sources: Iterab
         for source, at in wanted.items():
             if stored[source] != at:
                 batch.slices[source] = Slice(
-                    stored[source], at, ids.get(source.topic), moved.get(source), stored_id(table, source)
+                    stored[source],
+                    at,
+                    ids.get(source.topic),
+                    moved.get(source),
+                    stored_id(table, source),
+                    begin_last=stored_last(table, source, stored[source]),
                 )
         return batch
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec
+from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, OffsetSpec, ResourceType
 
 from zync.config.model import KAFKAS_OWN, PROGRESS_TOPIC, RESERVED_TOPIC
 from zync.config.topics import compile_regex
@@ -91,7 +91,7 @@ class Brokers:
         if not self.servers:
             msg = "no Kafka named: give --bootstrap-servers, or kafka.bootstrap.servers in the config"
             raise UsageError(msg)
-        self._properties = dict(properties)
+        self.properties = dict(properties)
         self._refusals: list[str] = []
         self.begin_anew()
 
@@ -107,9 +107,7 @@ class Brokers:
         comes back, it may have none left to ask, for good (2.16; its issue 5511 is a kin of this).
         """
         try:
-            self.admin = AdminClient(
-                {**self._properties, "log_level": "0", "error_cb": self._on_error}, logger=_ITS_LOG
-            )
+            self.admin = AdminClient({**self.properties, "log_level": "0", "error_cb": self._on_error}, logger=_ITS_LOG)
         except KafkaException as error:
             raise bad_property(error) from error
         gc.collect()  # the one before, whose threads go on while an error that was caught refers to it
@@ -179,11 +177,14 @@ class Brokers:
                 raise UsageError(msg)
         return found
 
-    def bounds(self, sources: Iterable[Source]) -> dict[Source, Bounds]:
-        """Each partition's earliest and last stable offset."""
+    def bounds(self, sources: Iterable[Source], patience: float = 0.0) -> dict[Source, Bounds]:
+        """Each partition's earliest and last stable offset.
+
+        Brokers that are away are waited for, `patience` seconds; AwayError then.
+        """
         asked = [TopicPartition(*source) for source in sources]
         found = [
-            self._offsets(dict.fromkeys(asked, spec), isolation_level=IsolationLevel.READ_COMMITTED)
+            self._offsets(dict.fromkeys(asked, spec), patience, isolation_level=IsolationLevel.READ_COMMITTED)
             for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
         ]
         return {Source(one.topic, one.partition): Bounds(found[0][one].offset, found[1][one].offset) for one in asked}
@@ -200,6 +201,25 @@ class Brokers:
         asked = {TopicPartition(*source): spec for source in sources}
         found = self._offsets(asked)
         return {Source(at.topic, at.partition): one.offset for at, one in found.items() if one.offset >= 0}
+
+    def topic_properties(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Each topic's properties, like `cleanup.policy`; what this user may not look at is left out."""
+        asked = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(topics))]
+        if not asked:
+            return {}
+        found = self._answers(
+            lambda admin: admin.describe_configs(asked, request_timeout=_TIMEOUT),
+            but=KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        )
+        return {
+            resource.name: {name: str(entry.value) for name, entry in entries.items() if entry.value is not None}
+            for resource, entries in found.items()
+        }
+
+    def compacted(self, topics: Iterable[str]) -> list[str]:
+        """Those of these topics that Kafka compacts: of a key's records all but the newest are taken away."""
+        found = self.topic_properties(topics)
+        return [name for name, one in found.items() if "compact" in one.get("cleanup.policy", "")]
 
     def topic_ids(self, topics: Iterable[str], patience: float = 0.0) -> dict[str, int]:
         """63 bits of each topic's id: a topic deleted and made anew has another. What has none is left out.
@@ -222,10 +242,14 @@ class Brokers:
                 found[name] = (number ^ (number >> 64)) & (2**63 - 1)
         return found
 
-    def _offsets(self, asked: dict[TopicPartition, OffsetSpec], **settings: Any) -> dict[Any, Any]:
+    def _offsets(
+        self, asked: dict[TopicPartition, OffsetSpec], patience: float = 0.0, **settings: Any
+    ) -> dict[Any, Any]:
         if not asked:
             return {}
-        return self._answers(lambda admin: admin.list_offsets(asked, request_timeout=_TIMEOUT, **settings))
+        return self._answers(
+            lambda admin: admin.list_offsets(asked, request_timeout=_TIMEOUT, **settings), patience=patience
+        )
 
     def _answers(
         self, ask: "Callable[[AdminClient], Mapping[Any, Future[Any]]]", but: int | None = None, patience: float = 0.0

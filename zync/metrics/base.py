@@ -9,6 +9,8 @@ import time
 
 from prometheus_client import CollectorRegistry
 
+UNKNOWN = float("nan")
+"""The value of a gauge until it is known: Prometheus draws nothing then, and compares it with nothing."""
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 

@@ -25,7 +25,7 @@ KINDS = (
 
 
 def cat(
-    location: str, *, kind: str | None = None, topic: str | None = None, since: int = 1, limit: int | None = None
+    location: str, *, kind: str | None = None, topic: str | None = None, since: int = 0, limit: int | None = None
 ) -> Iterator[dict[str, Any]]:
     """The table's rows of that kind and topic, from seqno `since` on, in order of seqno, topic, offset.
 

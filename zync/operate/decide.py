@@ -136,9 +136,10 @@ def _named(
     """Those of `there`, of which there are to be all that are named."""
     gone = [txn for txn in txns if txn not in there]
     if gone and gone[0] in {one.id for one in found}:
+        awaited = next(one.waits_for for one in found if one.id == gone[0])
         msg = (
             f"transaction {gone[0]!r} is whole, and waits for its turn (order: commit): decide about what it waits "
-            "for, the first of `zync txn list` that is not whole"
+            f"for, {awaited or 'the first of `zync txn list` that is not whole'}"
         )
         raise UsageError(msg)
     if gone:

@@ -11,6 +11,7 @@ from zync.config.model import PARTS, Config, DeliveredTable, OutputRule, Topic
 from zync.deliver.kafka.encoder import in_format
 from zync.deliver.tables import schema_changes, snapshots
 from zync.deliver.tables.target import targets
+from zync.errors import UsageError
 from zync.lake.paths import locate
 from zync.lake.table import open_table
 from zync.rules.plan import rules_over_nothing
@@ -51,7 +52,7 @@ def explain(spark: SparkSession, config: Config) -> Pipeline:
     """The pipeline of this config. UsageError for the first thing that cannot run."""
     done = understand(spark, config)
     empty, made = rules_over_nothing(spark, config, done)
-    made_alike(made)
+    made_alike(made, spark)
     _check_formats(config, made)
     if config.deliver.tables is not None:
         _check_tables(spark, config, made)
@@ -77,6 +78,7 @@ def explain(spark: SparkSession, config: Config) -> Pipeline:
             for one in (
                 *_done_warnings(config, done),
                 *_order_warnings(config),
+                *_type_warnings(made),
                 *_chance_warnings("id, record_id or done", empty, views=True),
                 *_condition_warnings(spark, empty, done),
                 *(w for rule, rows in made for w in _chance_warnings(f"rule {rule.name} (output {rule.topic})", rows)),
@@ -105,7 +107,7 @@ def _check_tables(spark: SparkSession, config: Config, made: Made) -> None:
 
 
 def _id(topic: Topic, config: Config) -> str:
-    ours = topic.envelope or topic is config.topics.get(str(config.transactions.topic))
+    ours = topic.envelope or any(topic is config.topics.get(name) for name in config.transactions.end_topics)
     return f"that of {config.transactions.preset}" if ours else topic.id
 
 
@@ -157,6 +159,17 @@ def _order_warnings(config: Config) -> list[str]:
         "transaction may be there before one that was committed earlier, so that they do not add up until that is "
         "there, too: say transactions.order: commit if they are to"
     ]
+
+
+def _type_warnings(made: Made) -> list[str]:
+    """Outputs whose rules do not agree on a column's type, or on the key."""
+    found = []
+    for topic in dict.fromkeys(rule.topic for rule, _ in made):
+        try:
+            columns_by_topic([one for one in made if one[0].topic == topic])
+        except UsageError as error:
+            found.append(f"{error}. Kafka gets both as JSON; tables and other formats take no such output: cast one")
+    return found
 
 
 def _is_state(table: DeliveredTable | None) -> bool:

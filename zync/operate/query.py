@@ -14,7 +14,8 @@ from zync.lake.paths import locate
 from zync.lake.table import open_table
 from zync.rules.run import as_json, bind_lookups
 from zync.rules.views import VIEW_COLUMNS, bind_views
-from zync.spark.errors import is_data_error, message_of, spark_errors
+from zync.spark.causes import is_of_surroundings
+from zync.spark.errors import message_of, spark_errors
 from zync.spark.frames import read_parquet, spark_schema
 from zync.sql import literal, name, statement
 from zync.staging.bookkeeping import SETTLED_KINDS
@@ -107,4 +108,4 @@ def _collect(result: DataFrame, *columns: str) -> list[Row]:
                 "`zync sync-to tables staging` names newer versions; `zync verify` tells of raw and staging"
             )
         msg = f"the query failed: {said}"
-        raise (UsageError if is_data_error(error) else ZyncError)(msg) from error
+        raise (ZyncError if is_of_surroundings(error) else UsageError)(msg) from error

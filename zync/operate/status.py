@@ -17,6 +17,7 @@ from zync.lake.paths import locate
 from zync.lake.table import open_table
 from zync.raw.table import Positions, first_seqno, next_seqno, positions
 from zync.staging.bookkeeping import Known, read_known
+from zync.staging.held import held, waited_for
 from zync.staging.set_aside import read_set_aside
 from zync.staging.table import STAGING_SCHEMA
 from zync.text import amount
@@ -121,6 +122,9 @@ def _in_flight(known: Known) -> dict[str, Any]:
     if oldest:
         one = oldest[0]
         found["oldest"] = {"txn": one["txn"], "seqno": one["seqno"], "since": one["since"], "records": one["count"]}
+    waiting = pc.sum(held(known.in_flight)).as_py()
+    if waiting and (awaited := waited_for(known.in_flight)):
+        found["held"] = {"count": waiting, "waits_for": awaited}
     return found
 
 
@@ -184,8 +188,10 @@ def describe(status: Status) -> str:
     oldest = flying.get("oldest")
     since = f"; oldest {oldest['txn']}, seqno {oldest['seqno']:,}, since {oldest['since']:%F %T}" if oldest else ""
     lines.append(f"in flight {flying['count']:,}, expired {flying['expired']:,}{since}")
-    aside = ", ".join(f"{kind} {count:,}" for kind, count in status.set_aside.items())
-    undecided = ", ".join(f"{count:,} {kind}" for kind, count in status.undecided.items() if count)
+    if waiting := flying.get("held"):
+        lines.append(f"          {waiting['count']:,} whole, behind {waiting['waits_for']} (order: commit)")
+    aside = ", ".join(f"{kind} {amount(count, 'record')}" for kind, count in status.set_aside.items())
+    undecided = ", ".join(f"{amount(count, 'transaction')} {kind}" for kind, count in status.undecided.items() if count)
     to_decide = f"; to decide about (`zync dlq list`): {undecided or 'none'}" if status.undecided else ""
     lines.append(f"set aside {aside or 'none'}{to_decide}")
     gaps = ", ".join(

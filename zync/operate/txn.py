@@ -20,6 +20,7 @@ from zync.lake.files import data_files, dataset
 from zync.raw.decisions import decisions
 from zync.raw.table import RAW_SCHEMA, existing_raw
 from zync.staging.bookkeeping import read_cursor, read_known
+from zync.staging.held import waited_for
 from zync.staging.set_aside import REVISITS, id_of, read_set_aside
 from zync.staging.table import STAGING_SCHEMA, existing_staging
 
@@ -43,8 +44,9 @@ class Transaction:
 
     seqno: of its first record in flight, or of what settled it. records: seqnos as (first, last). since: when its
     first record was ingested. topics: where its records are, counted. held: it is whole, and waits for its turn in the
-    order of commit. so_far: the values of `done`'s aggregates as they stand in its text, where they are kept.
-    decided: what was decided about it, where no sync has met that yet.
+    order of commit; waits_for: the id of the first before it that is not whole. so_far: the values of `done`'s
+    aggregates as they stand in its text, where they are kept. decided: what was decided about it, where no sync has met
+    that yet.
     """
 
     id: str
@@ -57,6 +59,7 @@ class Transaction:
     rule: str | None = None
     topics: dict[str, int] = field(default_factory=dict)
     held: bool = False
+    waits_for: str | None = None
     so_far: tuple[Any, ...] = ()
     decided: str | None = None
 
@@ -104,11 +107,13 @@ def all_of(table: DeltaTable, states: Collection[str], txn: str | None = None) -
     kinds = wanted & {"released", "discarded"} | ({"done"} if txn is not None else set())
     settled = ds.field("kind").isin(pa.array(kinds, pa.string()))
     in_flight = read_known(table, 0).in_flight
+    awaited = waited_for(in_flight)
     if txn is not None:
         in_flight, settled = in_flight.filter(pc.equal(in_flight["txn"], txn)), settled & _is(txn)
     for row in [*in_flight.to_pylist(), *_rows(table, settled)]:
         if row["kind"] in wanted | kinds:
-            yield _transaction(row, names.get(row["kind"], row["kind"]))
+            one = _transaction(row, names.get(row["kind"], row["kind"]))
+            yield replace(one, waits_for=awaited) if one.held else one
     if wanted & {"quarantined", "late"}:
         aside = read_set_aside(table, None if txn is None else {txn})
         for state, rows in (("quarantined", chain(*aside.quarantined.values())), ("late", aside.late.values())):

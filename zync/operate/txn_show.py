@@ -6,7 +6,8 @@ from typing import Any
 
 from zync.config.model import Config
 from zync.debezium.missing import Seen, missing
-from zync.errors import UsageError
+from zync.errors import UsageError, ZyncError
+from zync.kafka.admin import Brokers
 from zync.operate.cat import shown
 from zync.operate.json_errors import REASONS, why_no_json
 from zync.operate.txn import STATES, Transaction, all_of, raw_rows, with_decisions, with_places
@@ -28,6 +29,7 @@ def show(raw: str, staging: str, txn: str, config: Config) -> dict[str, Any]:
     newest = max(mine, key=lambda one: (one.state != "late", one.seqno))
     records = [*raw_rows(raw_table, newest.records)]
     (one,) = with_places([newest], raw_table)
+    waits_for = _missing(records, one, config)
     return {
         "txn": one.id,
         "state": one.state,
@@ -36,7 +38,8 @@ def show(raw: str, staging: str, txn: str, config: Config) -> dict[str, Any]:
         "reason": one.reason,
         "rule": one.rule,
         "decided": one.decided,
-        "missing": _missing(records, one, config),
+        "waits_for": one.waits_for,
+        "missing": [*waits_for, *(_compacted(records, config) if waits_for and not one.held else [])],
         "partitions": dict(Counter(f"{row['kafka']['topic']}/{row['kafka']['partition']}" for row in records)),
         "late": [
             {**_record(row), "reason": other.reason}
@@ -77,11 +80,26 @@ def _missing(records: list[dict[str, Any]], one: Transaction, config: Config) ->
     if one.state not in ("in-flight", "expired"):
         return []
     if one.held:
-        return ["it is whole: it waits for transactions that were committed before it (order: commit)"]
-    if config.transactions.preset == "debezium":
-        return missing([_debezium_record(row) for row in records], str(config.transactions.topic))
+        awaited = f", first of all for {one.waits_for}: see `zync txn show {one.waits_for}`" if one.waits_for else ""
+        return [f"it is whole: it waits for transactions that were committed before it (order: commit){awaited}"]
+    said = config.transactions
+    if said.preset == "debezium":
+        return missing([_debezium_record(row) for row in records], said.end_topics, said.uncounted)
     by_now = f", whose aggregates are {', '.join(map(json.dumps, one.so_far))} by now" if one.so_far else ""
     return [f"it does not hold that {config.transactions.done}{by_now}"]
+
+
+def _compacted(records: list[dict[str, Any]], config: Config) -> list[str]:
+    """The topics of these records that Kafka compacts, if it is asked and answers: what is missing may be gone."""
+    if not config.kafka.get("bootstrap.servers"):
+        return []
+    try:
+        brokers = Brokers(config.kafka)
+        there = brokers.topics(patient=False)
+        found = brokers.compacted({row["kafka"]["topic"] for row in records} & there.keys())
+    except ZyncError:
+        return []
+    return [f"topic {name} is compacted: rows of it may have been taken away before they were read" for name in found]
 
 
 def _debezium_record(row: dict[str, Any]) -> Seen:

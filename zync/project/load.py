@@ -8,7 +8,16 @@ from pathlib import Path
 
 import yaml
 
-from zync.config.model import KAFKAS_OWN, Config, Lookup, Part, RegistryAccess
+from zync.config.model import (
+    KAFKAS_OWN,
+    Config,
+    DebeziumConnector,
+    DebeziumModes,
+    Lookup,
+    Part,
+    RegistryAccess,
+    Transactions,
+)
 from zync.config.topics import compile_regex
 from zync.debezium import preset
 from zync.errors import UsageError
@@ -90,19 +99,95 @@ def _why_no_text(path: Path) -> str | None:
 def _preset(config: Config, reader: Reader, node: yaml.Node | None) -> Config:
     """`config`, if it says of every topic where the id is, or leaves that to a preset; UsageError otherwise."""
     said = config.transactions
-    where = find(node, "transactions")
-    if said.preset and not (said.topic or "").endswith(".transaction"):
-        raise reader.fail(
-            where, "transactions.topic must name the connector's topic of BEGIN and END: <prefix>.transaction"
-        )
-    if said.preset and find(node, "transactions", "done") is not where:
-        raise reader.fail(where, "transactions needs one of preset and done")
-    if not said.preset and (said.topic or said.order != "completion"):
-        raise reader.fail(where, "transactions.topic and transactions.order need transactions.preset")
+    where, listed = find(node, "transactions"), find(node, "transactions", "connectors")
+    _check_keys_of_preset(said, reader, where)
+    for number, connector in enumerate(said.sources):
+        if said.connectors and isinstance(listed, yaml.SequenceNode):
+            _check_connector(connector, reader, listed.value[number], f"transactions.connectors[{number}].")
+        else:
+            _check_connector(replace(connector, topic=said.topic or ""), reader, where, "transactions.")
+    _check_apart(said.sources, reader, listed)
+    for table in said.uncounted:
+        if "." not in table.strip("."):
+            text = f"transactions.uncounted: {table!r} must name the table as END does, with its schema or database"
+            raise reader.fail(find(node, "transactions", "uncounted"), text)
+    if not said.preset and config.debezium != DebeziumModes():
+        raise reader.fail(find(node, "debezium"), "debezium needs transactions.preset: debezium")
     for name, topic in config.topics.items():
-        if not topic.id and not preset.covers(said, name):
+        if preset.covers(said, name):
+            _check_covered(config, name, reader, find(node, "topics", name))
+        elif not topic.id:
             raise reader.fail(find(node, "topics", name), f"topics.{name} needs 'id'")
     return config
+
+
+def _check_keys_of_preset(said: Transactions, reader: Reader, node: yaml.Node | None) -> None:
+    """UsageError for the first key of `transactions` that does not go with `preset`, or needs it."""
+    if said.preset is None:
+        if said.topic or said.order != "completion":
+            raise reader.fail(node, "transactions.topic and transactions.order need transactions.preset")
+        if said.incomplete:
+            raise reader.fail(find(node, "incomplete"), "transactions.incomplete needs order: commit")
+        for key in ("prefix", "delimiter", "tables", "connectors", "uncounted"):
+            if getattr(said, key) != getattr(Transactions(), key):
+                raise reader.fail(find(node, key), f"transactions.{key} needs transactions.preset")
+        return
+    if said.incomplete and said.order != "commit":
+        raise reader.fail(find(node, "incomplete"), "transactions.incomplete needs order: commit")
+    if find(node, "done") is not node:
+        raise reader.fail(node, "transactions needs one of preset and done")
+    for key in ("topic", "prefix", "delimiter", "tables") if said.connectors else ():
+        if (at := find(node, key)) is not node:
+            raise reader.fail(at, f"transactions.{key}: say it of each of transactions.connectors")
+
+
+def _check_covered(config: Config, name: str, reader: Reader, node: yaml.Node | None) -> None:
+    """UsageError where the config says of a topic of the preset's what the preset knows itself."""
+    topic = config.topics[name]
+    ends = name in config.transactions.end_topics
+    if topic.id and not ends:
+        return
+    for key, wrong, why in (
+        ("id", topic.id, "BEGIN and END name their transaction themselves"),
+        ("record_id", topic.record_id, "the preset finds repeats by itself"),
+        ("null_id", topic.null_id != "single", "under the preset what is in no transaction is one by itself (single)"),
+    ):
+        if wrong and (at := find(node, key)) is not node:
+            raise reader.fail(at, f"topics.{name}.{key}: {why}: take it out")
+
+
+def _check_connector(one: DebeziumConnector, reader: Reader, node: yaml.Node | None, where: str) -> None:
+    """UsageError unless it says what its topics are called."""
+    if find(node, "delimiter") is not node and one.prefix is None:
+        raise reader.fail(find(node, "delimiter"), f"{where}delimiter needs prefix: the connector's topic.prefix")
+    if (
+        not one.topic
+        or one.prefix == ""
+        or (one.prefix is None and not one.tables and not one.topic.endswith(".transaction"))
+    ):
+        raise reader.fail(
+            node,
+            f"{where}topic must name the connector's topic of BEGIN and END: <prefix>.transaction. Where Debezium's "
+            "topic.transaction or topic.delimiter make it another, say prefix, too (Debezium's topic.prefix), and "
+            "delimiter; where a router renames the topics, name them as tables",
+        )
+    for table in one.tables:
+        if table.startswith("^"):
+            try:
+                compile_regex(table)
+            except ValueError as error:
+                raise reader.fail(find(node, "tables"), f"{where}tables: {error}") from None
+
+
+def _check_apart(sources: tuple[DebeziumConnector, ...], reader: Reader, node: yaml.Node | None) -> None:
+    """UsageError where two connectors have one name, or one topic of BEGIN and END."""
+    for what, of_each in (
+        ("topic", [one.topic for one in sources]),
+        ("name", [one.label for one in sources]),
+        ("prefix", [one.begins for one in sources if not one.tables]),
+    ):
+        if twice := sorted({one for one in of_each if of_each.count(one) > 1}):
+            raise reader.fail(node, f"two of transactions.connectors have the {what} {twice[0]!r}")
 
 
 def _checked(config: Config, reader: Reader, node: yaml.Node | None) -> Config:

@@ -17,6 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from zync.config.model import (
     KAFKAS_OWN,
     Config,
+    DebeziumConnector,
     DeliveredTable,
     DeliveredTopic,
     KafkaDelivery,
@@ -69,8 +70,37 @@ _HAS_ITEMS: _Schema = {"type": "array", "minItems": 1}
 _HAS_ID: _Schema = {"required": ["id"], "properties": {"id": {"minLength": 1}}}
 _HAS_PRESET: _Schema = {"required": ["preset"], "properties": {"preset": {"not": _NULL}}}
 _END_TOPIC: _Schema = {"type": "string", **_pattern(r".*\.transaction")}
+_HAS_PREFIX: _Schema = {"required": ["prefix"], "properties": {"prefix": {"not": _NULL}}}
+# Where BEGIN and END are in another topic than <prefix>.transaction, either the prefix is told or the tables are.
+_CONNECTOR: _Schema = {
+    "required": ["topic"],
+    "properties": {"topic": {"minLength": 1, "not": _NULL}},
+    "anyOf": [
+        {"properties": {"topic": _END_TOPIC}},
+        _HAS_PREFIX,
+        {"required": ["tables"], "properties": {"tables": _HAS_ITEMS}},
+    ],
+    "dependentSchemas": {"delimiter": _HAS_PREFIX},
+}
+_SEVERAL: _Schema = {
+    "required": ["connectors"],
+    "properties": {
+        "connectors": _HAS_ITEMS,
+        **dict.fromkeys(("topic", "prefix", "delimiter", "tables"), False),
+    },
+}
+_NO_ITEMS: _Schema = {"maxItems": 0}
+_QUALIFIED: _Schema = {
+    "items": {
+        "anyOf": [
+            {"type": "string", **_pattern(r".*[^.]\.+[^.].*")},
+            {"type": "number", "not": {"type": "integer"}},
+        ]
+    }
+}
 
 FIELD_CHECKS: dict[tuple[type, str], _Schema] = {
+    (DebeziumConnector, "prefix"): {"minLength": 1},
     (DeliveredTopic, "as_"): _KAFKA_TOPIC,
     (DeliveredTopic, "partitions"): {"minimum": 1},
     (DeliveredTopic, "replication"): {"minimum": 1},
@@ -79,7 +109,9 @@ FIELD_CHECKS: dict[tuple[type, str], _Schema] = {
     (Limits, "max_quarantined"): {"minimum": 0},
     (RegistryAccess, "url"): {"type": "string", **_pattern("https?://[^@]*")},
     (RegistryAccess, "timeout"): {"not": {"pattern": r"^\s*[0.]+\s*[a-z]"}},
+    (Transactions, "prefix"): {"minLength": 1},
     (Transactions, "remember"): {"minimum": 0},
+    (Transactions, "uncounted"): _QUALIFIED,
 }
 """What `load` checks of single values, beside their types."""
 
@@ -87,8 +119,9 @@ RECORD_CHECKS: dict[type, _Schema] = {
     # A topic that the Debezium preset covers needs no id; which those are, their names tell.
     Config: {
         "if": {"required": ["transactions"], "properties": {"transactions": _HAS_PRESET}},
-        "else": {"properties": {"topics": {"additionalProperties": _HAS_ID}}},
+        "else": {"properties": {"topics": {"additionalProperties": _HAS_ID}, "debezium": {"maxProperties": 0}}},
     },
+    DebeziumConnector: {"allOf": [_CONNECTOR]},
     DeliveredTable: {
         "not": {
             "required": ["partition_by", "cluster_by"],
@@ -98,9 +131,29 @@ RECORD_CHECKS: dict[type, _Schema] = {
     Lookup: _exactly_one("csv", "json", "delta"),
     OutputRule: _exactly_one("sql", "python"),
     Transactions: {
+        "dependentSchemas": {
+            "incomplete": {
+                "if": {"properties": {"incomplete": {"not": _NULL}}},
+                "then": {"required": ["order"], "properties": {"order": _pattern("commit")}},
+            }
+        },
         "if": _HAS_PRESET,
-        "then": {"required": ["topic"], "properties": {"topic": _END_TOPIC, "done": False}},
-        "else": {"properties": {"topic": {"enum": [None, ""]}, "order": _pattern("completion")}},
+        "then": {
+            "properties": {"done": False},
+            "if": {"required": ["connectors"], "properties": {"connectors": _HAS_ITEMS}},
+            "then": _SEVERAL,
+            "else": _CONNECTOR,
+        },
+        "else": {
+            "properties": {
+                "topic": {"enum": [None, ""]},
+                "prefix": _NULL,
+                "delimiter": _pattern(r"\."),
+                **dict.fromkeys(("tables", "connectors", "uncounted"), _NO_ITEMS),
+                "order": _pattern("completion"),
+                "incomplete": _NULL,
+            }
+        },
     },
 }
 """What `load` checks of a mapping's keys together."""

@@ -24,7 +24,17 @@ from zync.lake.paths import is_local
 from zync.lake.table import CHECKPOINT_EVERY, NO_HOOKS, commit_properties, existing_table, first_line, refresh
 from zync.lake.types import TIMESTAMP
 from zync.raw.batch import Batch
-from zync.raw.table import INGESTED, RAW_SCHEMA, SEQNO, made_by, next_seqno, position_name, stored_id, stored_position
+from zync.raw.table import (
+    INGESTED,
+    RAW_SCHEMA,
+    SEQNO,
+    last_record_transactions,
+    made_by,
+    next_seqno,
+    position_name,
+    stored_id,
+    stored_position,
+)
 
 log = logging.getLogger(__name__)
 
@@ -152,6 +162,7 @@ class Appender:
             transactions[position_name(source)] = one.next
             if one.topic_id is not None and stored_id(table, source) != one.topic_id:
                 transactions[f"{position_name(source)}/id"] = one.topic_id
+            transactions |= last_record_transactions(source, one)
             if one.gap:
                 transactions[f"{position_name(source)}/gap/{one.gap[0]}/{first}"] = one.gap[1]
         properties = commit_properties(transactions, nonce=nonce)

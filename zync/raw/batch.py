@@ -4,10 +4,11 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zync.kafka.partition import Source
+from zync.kafka.partition import LastRecord, Source
 from zync.lake.types import TIMESTAMP
 
 RECORD_SCHEMA = pa.schema(
@@ -44,7 +45,8 @@ class Slice:
     `begin` is the stored position (None: none) at which consumption began, `begin_id` the topic's id stored
     with it: only while raw still stores both may the slice be committed. `topic_id` is the id the broker
     gave the topic (None: unknown); `gap` is a range of offsets that an operator let go. `first` is the time of its
-    first record, in seconds since 1970, where somebody wants to know.
+    first record, in seconds since 1970, where somebody wants to know. `last` is the last record below `next`, and
+    `begin_last` that below `begin` as raw stores it; None where the leader's epoch is unknown.
     """
 
     begin: int | None
@@ -53,6 +55,15 @@ class Slice:
     gap: tuple[int, int] | None = None
     begin_id: int | None = None
     first: float | None = None
+    last: LastRecord | None = None
+    begin_last: LastRecord | None = None
+
+    def is_cut_to(self, end: int) -> bool:
+        """Whether a partition that ends there has all records that were taken, and not all that came behind them.
+
+        Those were markers of transactions: who is led to read there again takes what came in their place.
+        """
+        return self.last is not None and self.last.offset < end < self.next
 
 
 @dataclass
@@ -81,12 +92,18 @@ class Batch:
         self.num_bytes = sum(rows.nbytes for rows in self.rows)
 
 
+def last_rows(rows: pa.RecordBatch) -> dict[Source, int]:
+    """Which of these rows of RECORD_SCHEMA, counted from 0, is each partition's last, in order of first appearance."""
+    kafka = rows["kafka"]
+    place = pa.table([kafka.field(0), kafka.field(1), np.arange(rows.num_rows)], ["topic", "partition", "row"])
+    last = place.group_by(["topic", "partition"], use_threads=False).aggregate([("row", "last")])
+    return {Source(one["topic"], one["partition"]): one["row_last"] for one in last.to_pylist()}
+
+
 def last_offsets(rows: pa.RecordBatch) -> dict[Source, int]:
     """Each partition's last offset among rows of RECORD_SCHEMA, in order of first appearance."""
-    kafka = rows["kafka"]
-    place = pa.table([kafka.field(index) for index in range(3)], ["topic", "partition", "offset"])
-    last = place.group_by(["topic", "partition"], use_threads=False).aggregate([("offset", "last")])
-    return {Source(one["topic"], one["partition"]): one["offset_last"] for one in last.to_pylist()}
+    offsets = rows["kafka"].field(2)
+    return {source: offsets[row].as_py() for source, row in last_rows(rows).items()}
 
 
 def _not_from(rows: pa.RecordBatch, sources: list[Source]) -> pa.Array:

@@ -21,7 +21,7 @@ from zync.kafka.partition import Source
 from zync.lake.types import YEAR_10000
 from zync.raw.append import Appended, Appender
 from zync.raw.batch import MOST_BYTES, RECORD_SCHEMA, Batch, Slice
-from zync.raw.table import ensure_raw, next_seqno, stored_position
+from zync.raw.table import ensure_raw, next_seqno, stored_last, stored_position
 from zync.text import byte_size
 
 _FIELDS = {"topic", "partition", "offset", "timestamp", "key", "value", "headers", "seqno", "kafka"}
@@ -87,7 +87,7 @@ def as_batch(lines: list[Line], table: DeltaTable) -> Batch:
             raise UsageError(msg)
         if line.source not in batch.slices:
             stored = stored_position(table, line.source)
-            batch.slices[line.source] = Slice(stored, stored or 0)
+            batch.slices[line.source] = Slice(stored, stored or 0, begin_last=stored_last(table, line.source, stored))
         one = batch.slices[line.source]
         offset = one.next if line.offset is None else line.offset
         if offset < one.next:

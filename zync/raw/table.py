@@ -6,6 +6,9 @@ zync/start                            the seqno from which on all records are th
 zync/trimmed                          the version of raw at which that was
 zync/<topic>/<partition>              the next offset to read
 zync/<topic>/<partition>/id           the topic's id, as 63 bits of it
+zync/<topic>/<partition>/epoch        the leader epoch of the last record below the position; -1 where it is unknown
+zync/<topic>/<partition>/epoch/behind how many offsets there are between that record and the position: transactions'
+                                      markers, and records of aborted transactions
 zync/<topic>/<partition>/gap/<from>/<seqno>
                                       offsets from there up to this one were let go by an operator, before that seqno
 """
@@ -19,12 +22,12 @@ from deltalake import DeltaTable
 
 from zync.config.model import RESERVED_TOPIC
 from zync.errors import ZyncError
-from zync.kafka.partition import Source
+from zync.kafka.partition import LastRecord, Source
 from zync.lake.files import data_files, dataset
 from zync.lake.paths import table_name
 from zync.lake.table import app_transactions, ensure_table, existing_table, of_kind
 from zync.lake.types import TIMESTAMP
-from zync.raw.batch import RECORD_SCHEMA, last_offsets
+from zync.raw.batch import RECORD_SCHEMA, Slice, last_offsets
 
 DECISIONS = Source(RESERVED_TOPIC, 0)
 """Where operators' decisions are in raw: see `zync.operate.decide`."""
@@ -96,6 +99,30 @@ def stored_position(table: DeltaTable, source: Source) -> int | None:
 def stored_id(table: DeltaTable, source: Source) -> int | None:
     """The id of the topic that the stored position belongs to; None where raw has none."""
     return table.transaction_version(f"{position_name(source)}/id")
+
+
+def stored_last(table: DeltaTable, source: Source, position: int | None) -> LastRecord | None:
+    """The last record below the stored `position`; None where raw does not know its leader's epoch."""
+    name = position_name(source)
+    epoch = None if position is None else table.transaction_version(f"{name}/epoch")
+    if position is None or epoch is None or epoch < 0:
+        return None
+    return LastRecord(position - 1 - (table.transaction_version(f"{name}/epoch/behind") or 0), epoch)
+
+
+def last_record_transactions(source: Source, one: Slice) -> dict[str, int]:
+    """The `txn` actions that store the slice's last record with its position, where they are not stored already.
+
+    What is stored changes with the position alone, so the slice knows it: a commit does not look it up.
+    """
+    name, now, before = f"{position_name(source)}/epoch", one.last, one.begin_last
+    if now is None:
+        return {} if before is None else {name: -1}
+    behind = one.next - 1 - now.offset
+    if before is None or one.begin is None:
+        return {name: now.epoch, f"{name}/behind": behind}
+    changed = {name: now.epoch} if now.epoch != before.epoch else {}
+    return changed | ({f"{name}/behind": behind} if behind != one.begin - 1 - before.offset else {})
 
 
 @dataclass(frozen=True)

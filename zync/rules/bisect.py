@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from zync.config.model import Config, OutputRule
-from zync.errors import DataError
+from zync.errors import DataError, UsageError
 from zync.log import event
 from zync.rules.run import RaisedError, RuleError, output_rows, rule_texts, run_rule
 from zync.rules.views import bind_views
-from zync.spark.errors import is_data_error, spark_errors
+from zync.spark.causes import is_of_surroundings
+from zync.spark.errors import spark_errors
 from zync.spark.frames import Keeper, local
 from zync.spark.jvm import jvm_class
 from zync.spark.tuning import TINY, pace
@@ -40,21 +42,24 @@ def find_failures(  # noqa: PLR0913 - each is a thing known by now
 ) -> tuple[Failure, ...]:
     """`known`, and the other transactions that a rule fails on. Spark's settings are then those for few records.
 
-    Raises DataError when they are more than `limit`, together with `faulty` records; RaisedError where a rule's
-    function raises whatever there is.
+    Whatever the rule fails with: what it does with a transaction, and not without it, is that one's. An error of the
+    surroundings in between is raised as it is.
+
+    Raises:
+        DataError: they are more than `limit`, together with `faulty` records.
+        UsageError: a rule fails on no records at all, so that no transaction is at fault.
     """
     sizes: dict[int, int] = dict(records.groupBy("seqno").count().collect())  # at the pace of all of them
-    for rule in config.outputs:
-        broken = _Trial(spark, config, rule).error(records.limit(0))
-        if broken is not None and isinstance(broken.cause, RaisedError):
-            raise broken.cause
+    nothing = keeper.keep(records.limit(0))  # kept, so that the optimizer does not know that it is empty
     found = list(known)
     said = time.monotonic()
     for rule in config.outputs:
         seqnos = sorted(sizes.keys() - {one.seqno for one in found})
         rest = _Part(without(spark, records, found, keeper), seqnos, sizes, keeper, len(seqnos), 0, len(seqnos))
-        for failure in _failing(_Trial(spark, config, rule), rest):
+        trial, passes_on_nothing = _Trial(spark, config, rule), False
+        for failure in _failing(trial, rest):
             if failure is not None:
+                passes_on_nothing = passes_on_nothing or _check_on_nothing(trial, nothing)
                 found.append(failure)
                 check_limit(limit, found, faulty)
             if time.monotonic() - said > _SAID_EVERY:
@@ -67,6 +72,17 @@ def find_failures(  # noqa: PLR0913 - each is a thing known by now
                     extra=event("finding_failures", rule=rule.name, transactions=len(sizes), found=len(found)),
                 )
     return tuple(found)
+
+
+def _check_on_nothing(trial: "_Trial", nothing: DataFrame) -> bool:
+    """UsageError where the rule fails on no records, too: then no transaction is at fault."""
+    broken = trial.error(nothing)
+    if broken is None:
+        return True
+    if isinstance(broken.cause, RaisedError):
+        raise broken.cause
+    msg = f"rule {trial.rule.name} (output {trial.rule.topic}) fails whatever records there are: {broken}"
+    raise UsageError(msg) from broken.cause
 
 
 @dataclass(frozen=True)
@@ -150,24 +166,35 @@ class _Trial:
     rule: OutputRule
 
     def error(self, records: DataFrame, count: int = 0) -> RuleError | None:
-        """The rule's error on those, if that is one of data."""
+        """The rule's error on those; one of the surroundings is raised."""
         try:
             self._made(records, count).write.format("noop").mode("overwrite").save()
-        except Exception as error:
-            if not (is_data_error(error) or isinstance(error, RaisedError)):
+        except spark_errors() + (RaisedError,) as error:
+            if is_of_surroundings(error):
                 raise
             return RuleError(self.rule, error)
         return None
 
     def fails(self, some: _Part) -> bool:
-        """Whether the rule fails on those, on whatever: half of the time that an error takes is spent on its words."""
+        """Whether the rule fails on those. An error of the surroundings is raised.
+
+        Only counts, because half of the time that an error takes is spent on its words.
+        """
         try:
             rows = self._made(some.records, some.count)._jdf.queryExecution().toRdd()  # noqa: SLF001
-        except spark_errors() + (RaisedError,):  # a function's, or that of rows which are made while Spark plans
+        except spark_errors() + (RaisedError,) as error:  # a function's, or of rows that are made while Spark plans
+            if is_of_surroundings(error):
+                raise
             return True
         job = self._jvm["RDD"].rddToAsyncRDDActions(rows, self._jvm["any"]).countAsync()
         self._jvm["Await"].ready(job, self._jvm["forever"])
-        return bool(job.value().get().isFailure())
+        result = job.value().get()
+        if not result.isFailure():
+            return False
+        failed = Py4JJavaError(f"rule {self.rule.name} failed", result.failed().get())
+        if is_of_surroundings(failed):
+            raise failed
+        return True
 
     def _made(self, records: DataFrame, count: int) -> DataFrame:
         pace(self.spark, self.config.spark, count)

@@ -6,15 +6,19 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from zync.config.model import Config, OutputRule
 from zync.errors import UsageError, ZyncError
 from zync.rules.lookups import bind
-from zync.spark.errors import SURROUNDINGS, message_of, spark_errors
-from zync.spark.frames import result_of, select
+from zync.spark.causes import causes, is_of_surroundings
+from zync.spark.errors import line_of, message_of, spark_errors
+from zync.spark.frames import leaves, result_of, select
+from zync.spark.times import YEARS
 from zync.spark.tuning import as_usual
-from zync.sql import literal, name, options
+from zync.sql import aliased, literal, name, options
 
 SEQNO, ORDER, DELETE = "seqno", "_order", "_delete"
 RESERVED = (SEQNO, ORDER, DELETE)
@@ -53,9 +57,9 @@ def rule_texts(config: Config) -> list[str] | None:
 
 
 def _statement(rule: OutputRule) -> str:
-    """The SELECT of a rule; UsageError where its file cannot be read."""
+    """The SELECT of a rule, on the lines of its file; UsageError where that cannot be read."""
     try:
-        return rule.text.strip().rstrip(";")
+        return rule.text.rstrip().rstrip(";")
     except (OSError, UnicodeDecodeError) as error:
         msg = f"rule {rule.name} (output {rule.topic}) cannot be read: {error}"
         raise UsageError(msg) from error
@@ -91,6 +95,9 @@ def run_rule(spark: SparkSession, rule: OutputRule) -> DataFrame:
             made = made.withColumnsRenamed(renamed)
             columns = made.columns
     except spark_errors() as error:
+        line = None if rule.python else line_of(error)
+        if line is not None:
+            where = f"rule {rule.name}:{line} (output {rule.topic})"
         msg = f"{where}: {message_of(error)}"
         raise UsageError(msg) from error
     if SEQNO not in columns:
@@ -105,6 +112,14 @@ def run_rule(spark: SparkSession, rule: OutputRule) -> DataFrame:
         twice = next(column for column in columns if alike.count(column.lower()) > 1)
         msg = f"{where} selects {twice!r} twice: name one of them otherwise"
         raise UsageError(msg)
+    for one in made.schema.fields:
+        if one.name not in RESERVED and any(leaf.typeName() == "void" for leaf in leaves(one.dataType)):
+            kind = one.dataType.simpleString()
+            msg = (
+                f"{where} has column {one.name!r} as {kind}, and void is no type that a column can keep: give the null "
+                f"one, as by CAST(NULL AS STRING){f' AS {one.name}' if kind == 'void' else ''}"
+            )
+            raise UsageError(msg)
     kinds = {one.name: one.dataType.typeName() for one in made.schema.fields if one.name in RESERVED}
     if kinds.get(DELETE, "boolean") not in ("boolean", "void"):
         msg = f"{where} has {DELETE} as {kinds[DELETE]}: it says whether a row is a delete, cast it to boolean"
@@ -116,11 +131,16 @@ def run_rule(spark: SparkSession, rule: OutputRule) -> DataFrame:
 
 
 def check_plans(spark: SparkSession, config: Config) -> None:
-    """UsageError for the first rule that Spark takes for one and then cannot plan: its own error does not say which."""
+    """UsageError for the first rule that Spark takes for one and then cannot plan: its own error does not say which.
+
+    An error of the surroundings is raised as it is.
+    """
     for rule, made in run_rules(spark, config):
         try:
             made._jdf.queryExecution().executedPlan()  # noqa: SLF001
         except spark_errors() as error:
+            if is_of_surroundings(error):
+                raise
             msg = f"rule {rule.name} (output {rule.topic}): Spark cannot plan it: {message_of(error)}"
             raise UsageError(msg) from error
 
@@ -128,11 +148,12 @@ def check_plans(spark: SparkSession, config: Config) -> None:
 def _made_by(function: Any, records: DataFrame, where: str) -> DataFrame:
     try:
         made = function(records)
-    except spark_errors():
-        raise
     except Exception as error:
-        msg = f"{where} raised {type(error).__name__}: {error}"
-        raise (ZyncError if isinstance(error, SURROUNDINGS) else RaisedError)(msg) from error
+        if isinstance(error, AnalysisException) or (isinstance(error, PySparkException) and not causes(error)):
+            raise  # what it asks of Spark cannot be done; else it ran a query, and that failed on what there is
+        said = message_of(error) if isinstance(error, spark_errors()) else f"{type(error).__name__}: {error}"
+        msg = f"{where} raised {said}"
+        raise (ZyncError if is_of_surroundings(error) else RaisedError)(msg) from error
     if not isinstance(made, DataFrame):
         msg = f"{where} must return a DataFrame, not {type(made).__name__}"
         raise UsageError(msg)
@@ -156,29 +177,70 @@ def _python_rule(rule: OutputRule) -> Any:
 
 
 def output_rows(made: DataFrame, rule: OutputRule, number: int) -> DataFrame:
-    """A rule's result as (topic, seqno, _order, rule, key, value): JSON text, columns in the order selected."""
-    columns = [column for column in made.columns if column not in RESERVED]
-    value = as_json([*map(name, columns)]) if columns else "'{}'"
+    """A rule's result as (topic, seqno, _order, rule, key, value): JSON text, columns in the order selected.
+
+    The query fails on a row with a null in its key, unless the rule allows that, and on a time beyond year 9999.
+    """
+    columns = {column: name(column) for column in made.columns if column not in RESERVED}
+    types = {one.name.lower(): one.dataType for one in made.schema.fields}
+    columns |= {column: _within_years(text, column, types[column.lower()], rule) for column, text in columns.items()}
+    value = as_json(aliased(columns)) if columns else "'{}'"
     if DELETE in made.columns:
         value = f"CASE WHEN NOT coalesce({DELETE}, false) THEN {value} END"
     without = f"rule {rule.name} makes a row whose seqno is null: of which transaction is it?"
+    key = {column: _key_column(column, types[column.lower()], rule) for column in rule.key}
     return select(
         made,
         f"{literal(rule.topic)} AS topic",
         f"coalesce(CAST({SEQNO} AS BIGINT), CAST(raise_error({literal(without)}) AS BIGINT)) AS {SEQNO}",
         f"{ORDER if ORDER in made.columns else 'NULL'} AS {ORDER}",
         f"{number} AS rule",
-        f"CAST({as_json(_key(made, rule)) if rule.key else 'NULL'} AS STRING) AS key",
+        f"CAST({as_json(aliased(key)) if key else 'NULL'} AS STRING) AS key",
         f"CAST({value} AS STRING) AS value",
     )
 
 
-def _key(made: DataFrame, rule: OutputRule) -> list[str]:
-    """The key's columns. Of 0.0 and -0.0, which are equal, it has but one, as it is compared as text, too."""
-    zeros = {"float": "0F", "double": "0D"}
-    kinds = {one.name.lower(): one.dataType.typeName() for one in made.schema.fields}
-    zero = {one: zeros.get(kinds.get(one.lower(), "")) for one in rule.key}
-    return [f"{name(one)} + {zero[one]} AS {name(one)}" if zero[one] else name(one) for one in rule.key]
+def _key_column(column: str, kind: DataType, rule: OutputRule) -> str:
+    """A column of the key. Of 0.0 and -0.0, which are equal, it has but one, as it is compared as text, too."""
+    zero = {"float": "0F", "double": "0D"}.get(kind.typeName())
+    found = _within_years(name(column), column, kind, rule)
+    text = f"{found} + {zero}" if zero else found
+    if rule.null_keys == "allow":
+        return text
+    why = (
+        f"rule {rule.name}: column {column!r} of the key is null. Select what is never null, leave such rows out by "
+        f"WHERE, or say null_keys: allow for output {rule.topic}"
+    )
+    is_null = f"{name(column)} IS NULL"
+    if kind.typeName() == "variant":
+        is_null += f" OR is_variant_null({name(column)})"
+    return f"IF({is_null}, raise_error({literal(why)}), {text})"
+
+
+def _within_years(text: str, column: str, kind: DataType, rule: OutputRule) -> str:
+    """The value `text` of a column; the query fails where a time in it is not of the years 1 to 9999."""
+    beyond = _beyond_years(text, kind)
+    if beyond is None:
+        return text
+    why = (
+        f"rule {rule.name}: column {column!r} has a time that is not of the years 1 to 9999. A number cast to a "
+        "timestamp counts seconds: use timestamp_millis or timestamp_micros, or cast what is no time to string"
+    )
+    return f"IF(coalesce({beyond}, false), raise_error({literal(why)}), {text})"
+
+
+def _beyond_years(text: str, kind: DataType, depth: int = 0) -> str | None:
+    """The condition that a time in the value `text` of type `kind` is out of range; None where it holds no times."""
+    if isinstance(kind, StructType):
+        parts = (_beyond_years(f"{text}.{name(one.name)}", one.dataType, depth) for one in kind.fields)
+        return " OR ".join(f"coalesce({part}, false)" for part in parts if part) or None
+    if isinstance(kind, ArrayType | MapType):
+        inner = kind.elementType if isinstance(kind, ArrayType) else kind.valueType
+        part = _beyond_years(f"x{depth}", inner, depth + 1)
+        values = text if isinstance(kind, ArrayType) else f"map_values({text})"
+        return part and f"exists({values}, x{depth} -> coalesce({part}, false))"
+    years = YEARS.get(type(kind))
+    return years and f"{text} NOT BETWEEN {years}"
 
 
 def as_json(fields: Sequence[str]) -> str:

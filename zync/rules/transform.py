@@ -1,5 +1,7 @@
 """Stage transform: the rules over whole transactions."""
 
+from collections.abc import Sequence
+
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -8,9 +10,11 @@ from zync.errors import UsageError
 from zync.rules.bisect import without
 from zync.rules.run import ORDER, output_rows, rule_texts, run_rules
 from zync.rules.schema import Made, on_record
+from zync.rules.truncations import Truncated, rows_of
 from zync.rules.views import bind_views
 from zync.spark.frames import Keeper, local, result_of, select
 from zync.sql import literal, statement
+from zync.staging.outputs import TRUNCATED
 from zync.transactions.quarantine import Failure
 
 _BUCKET = 1 << 12
@@ -38,29 +42,35 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
     offsets: dict[str, int],
     left_out: tuple[Failure, ...],
     places: DataFrame | None,
+    truncated: tuple[Truncated, ...] = (),
     *,
     keeper: Keeper,
     spread: bool,
     one_task: bool,
+    documents: bool = True,
 ) -> tuple[DataFrame | None, str]:
     """Staging's output rows of the whole transactions in `records`, numbered by topic from `offsets` on.
 
     In order of transaction, `_order`, rule, and their JSON. Transactions in `left_out` have none. `places`: of
     transactions (seqno) their position in the source, and when those come that wait (turn; sql/rules/places.sql).
+    `truncated`: outputs get a row for each of these, without key and value, of the reason TRUNCATED.
     `spread`: several tasks number them, each its run of turns; how many rows come before each run has to be counted
-    first. `one_task`: one task does all.
+    first. `one_task`: one task does all. `documents`: some records may be MongoDB's.
 
     Returns None for them where the config has no outputs; and their columns, on record (zync/rules/schema.py).
     UsageError where a rule is no rule.
     """
-    bind_views(without(spark, records, left_out, keeper), config, rule_texts(config))
+    records = without(spark, records, left_out, keeper)
+    bind_views(records, config, rule_texts(config), documents=documents)
     numbered: DataFrame | None = None
     rules = run_rules(spark, config)
-    for made in made_alike(rules):
+    gone = {one.seqno for one in left_out}
+    marked = f", CASE WHEN rule < 0 THEN {literal(TRUNCATED)} END AS reason" if truncated else ""
+    for made in made_alike(rules, spark, [one for one in truncated if one.seqno not in gone]):
         rows = _placed(made.coalesce(1) if one_task else made, places)
         rows = select(rows, "*", f"{f'turn DIV {_BUCKET}' if spread else '0L'} AS bucket")
         (rows.repartition("bucket") if spread else rows).createOrReplaceTempView("made")
-        rows = result_of(spark, statement("rules/number"))
+        rows = result_of(spark, statement("rules/number", marked=marked))
         if spread:
             rows = keeper.keep(rows)
             bound = local(spark, _first_offsets(rows, offsets), "topic string, bucket bigint, first bigint")
@@ -69,7 +79,7 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
             topics = dict.fromkeys(rule.topic for rule, _ in rules)
             firsts = " ".join(f"WHEN {literal(topic)} THEN {offsets.get(topic, 0)}L" for topic in topics)
             rows = select(rows, "*", f"CASE topic {firsts} END AS first")
-        rows = select(rows, *_ROW)
+        rows = select(rows, *_ROW, *(["reason"] if truncated else []))
         numbered = rows if numbered is None else numbered.unionAll(rows)
     return numbered, on_record(rules)
 
@@ -90,8 +100,11 @@ def _first_offsets(made: DataFrame, offsets: dict[str, int]) -> list[tuple[str, 
     return firsts
 
 
-def made_alike(rules: Made) -> list[DataFrame]:
-    """What rules make as output rows: together where their `_order` is of one type, for one plan to number them all."""
+def made_alike(rules: Made, spark: SparkSession, truncated: Sequence[Truncated] = ()) -> list[DataFrame]:
+    """What rules make as output rows: together where their `_order` is of one type, for one plan to number them all.
+
+    With the rows of truncations beside those of their output.
+    """
     by_topic: dict[str, DataFrame] = {}
     for number, (rule, columns) in enumerate(rules):
         made = output_rows(columns, rule, number)
@@ -102,8 +115,10 @@ def made_alike(rules: Made) -> list[DataFrame]:
             msg = f"rule {rule.name}: its _order does not go with that of the other rules of output {rule.topic}"
             raise UsageError(msg) from error
     alike: dict[str, DataFrame] = {}
-    for made in by_topic.values():
+    for topic, made in by_topic.items():
         kind = made.schema[ORDER].dataType.simpleString()
+        if mine := [one for one in truncated if one.output == topic]:
+            made = made.unionAll(rows_of(spark, mine, kind))  # noqa: PLW2901 - with the rest of its rows
         alike[kind] = alike[kind].unionAll(made) if kind in alike else made
     if "void" in alike and len(alike) > 1:  # no order goes with any
         without = alike.pop("void")

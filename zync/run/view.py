@@ -1,8 +1,10 @@
 """How `zync run` looks on a terminal: a line for each part, kept up to date, below what there is to say."""
 
+import math
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -70,18 +72,26 @@ class View:
         for name in ("part", "", "so far", "a second", "now"):
             table.add_column(name, no_wrap=name != "now", justify="right" if name == "a second" else "left")
         for part in self.parts:
-            color = "green" if part.address else "yellow"
+            begun = self._begun(part)
+            color = "green" if part.address and begun else "yellow"
             restarts = f", {amount(part.restarts, 'restart')}" if part.restarts else ""
-            table.add_row(part.name, Text(part.state() + restarts, style=color), *self._row(part))
+            state = "starts" if part.state() == "runs" and not begun else part.state()
+            table.add_row(part.name, Text(state + restarts, style=color), *self._row(part))
         minutes, seconds = divmod(int(time.monotonic() - self.began), 60)
         hint = "stopping" if all(part.ending for part in self.parts) else "Ctrl-C stops"
         title = Text(f"zync run  {minutes}:{seconds:02}   {hint}", style="dim")
         return Group(title, table, Text(self._stages(), style="dim"))
 
+    def _begun(self, part: Part) -> bool:
+        """Whether this process of the part has come so far that its figures are more than those of a cold start."""
+        now = self.seen[part.name][-1]
+        return now.at >= part.began and bool(now.samples) and _BEGUN[part.name](now)
+
     def _row(self, part: Part) -> tuple[str, str, str]:
         seen = self.seen[part.name]
         now, before = seen[-1], seen[0]
         counted, unit, state = _SHOWN[part.name]
+        begun = _BEGUN[part.name](now)
 
         def rate() -> str:
             took = now.at - before.at
@@ -89,7 +99,7 @@ class View:
 
         if not now.samples:
             return "", "", ""
-        return f"{now.total(counted):,.0f} {unit}", rate(), state(now)
+        return f"{now.total(counted):,.0f} {unit}" if begun else "", rate() if begun else "", state(now)
 
     def _stages(self) -> str:
         """What the stages of the last syncs took, in the mean."""
@@ -109,22 +119,28 @@ class View:
 
 
 def _ingest(now: Figures) -> str:
-    lag = now.total("zync_ingest_lag_offsets")
-    age = max(now.by("zync_ingest_lag_seconds", "partition").values(), default=0.0)
+    seconds = now.by("zync_ingest_lag_seconds", "partition")
     gaps = now.total("zync_ingest_gaps")
-    return f"lag {lag:,.0f} ({age:.1f} s)" + (f", gaps {gaps:.0f}" if gaps else "")
+    lag = f"{now.total('zync_ingest_lag_offsets'):,.0f} ({max(seconds.values()):.1f} s)" if seconds else "-"
+    return f"lag {lag}" + (f", gaps {gaps:.0f}" if gaps else "")
 
 
 def _sync(now: Figures) -> str:
     flying, age = now.total("zync_sync_in_flight"), now.total("zync_sync_oldest_in_flight_age_seconds")
-    aside = ", ".join(f"{kind} {count:,.0f}" for kind, count in now.by("zync_sync_set_aside_total", "kind").items())
+    if math.isnan(flying):
+        return "in flight -, set aside: -"
+    counts = Counter(now.by("zync_sync_undecided_at_start", "kind"))
+    counts.update(now.by("zync_sync_set_aside_total", "kind"))
+    aside = ", ".join(f"{kind} {count:,.0f}" for kind, count in counts.items() if count)
     oldest = f" (oldest {age:.1f} s)" if flying else ""
     return f"in flight {flying:,.0f}{oldest}, set aside: {aside or 'none'}"
 
 
 def _delivery(now: Figures) -> str:
-    behind = now.total("zync_delivery_lag_syncs")
-    return f"through sync {now.total('zync_delivery_sync'):,.0f}, {amount(int(behind), 'sync')} behind"
+    sync, behind = now.total("zync_delivery_sync"), now.total("zync_delivery_lag_syncs")
+    if math.isnan(sync) or math.isnan(behind):
+        return "through sync -"
+    return f"through sync {sync:,.0f}, {amount(int(behind), 'sync')} behind"
 
 
 _SHOWN = {
@@ -134,3 +150,11 @@ _SHOWN = {
     "to tables": ("zync_delivery_rows_total", "rows", _delivery),
 }
 """Of each part: what is counted, what it is called, and the state beside it."""
+
+_BEGUN: dict[str, Callable[[Figures], bool]] = {
+    "sync-from": lambda _: True,
+    "sync": lambda now: now.total("zync_sync_started") > 0,
+    "to kafka": lambda now: not math.isnan(now.total("zync_delivery_sync")),
+    "to tables": lambda now: not math.isnan(now.total("zync_delivery_sync")),
+}
+"""Of each part, whether its figures are known: a first sync may take half a minute, with Spark's start before it."""

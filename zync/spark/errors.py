@@ -1,18 +1,11 @@
-"""What Spark's errors say, in a line, and whose fault they are: the data's, or that of the surroundings."""
+"""What Spark's errors say, in a line. Whose fault they are zync/spark/causes.py says."""
 
-import contextlib
-import importlib
 import re
 
-from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark.errors import PySparkException, PythonException
-from pyspark.errors.exceptions.captured import UnknownException, convert_exception
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, PySparkException
 
-SURROUNDINGS = (OSError, ImportError, MemoryError)
-"""What Python raises where no record is at fault."""
-DATA_EXCEPTIONS = ("21", "22", "23", "54", "P0")
-"""SQLSTATE classes of errors that the data is at fault for: more rows than one for a subquery, data exceptions, a key
-twice in a map, an array that is too long, and errors raised by a rule."""
+from zync.spark.causes import PYTHON_EXCEPTION, Thrown, causes, raised_in_python
 
 _UNDESCRIBED = re.compile(r"Cannot find main error class '(\w+)'")
 """What Spark says instead of an error whose condition it has no message for: 4.2 knows some by name only."""
@@ -20,81 +13,77 @@ _CONDITIONS = {
     "COLUMN_IS_NOT_VARIANT_TYPE": "`column:path` takes a value out of a VARIANT, and the column is of another type; "
     "out of text that is JSON parse_json(column):path takes it",
 }
+_UNDER_WAY = ("TASK_WRITE_FAILED", "FAILED_EXECUTE_UDF", "INTERNAL_ERROR", "STAGE_MATERIALIZATION_MULTIPLE_FAILURES")
+"""Conditions that say what was under way when something else went wrong."""
+_OF_STATEMENTS = ("42", "0A")
+"""SQLSTATE classes of statements that cannot be run, whose message says why."""
+_LONGEST = 2_000
+"""Characters of a message: a parser's error has the whole of what it could not parse in it, which may be 20 MB."""
 
 
 def spark_errors() -> tuple[type[Exception], ...]:
-    """What PySpark raises when a query fails; the latter where it does not know better (`_within`)."""
+    """What PySpark raises when a query fails; the latter where it does not know better."""
     return PySparkException, Py4JJavaError
 
 
-def _within(error: BaseException) -> BaseException:
-    """Spark's error, where it is the cause of one of Java's, which PySpark does not look into.
-
-    So it is for what fails in rows that are to be broadcast: a thread of their own makes them.
-    """
-    if not isinstance(error, Py4JJavaError):
-        return error
-    cause = error.java_exception
-    found = None
-    while cause is not None:
-        converted = convert_exception(cause)
-        if not isinstance(converted, UnknownException):
-            return converted
-        if found is None and cause.getClass().getName().startswith("org.apache.spark."):
-            found = converted
-        cause = cause.getCause()
-    return found or error
+def line_of(error: BaseException) -> int | None:
+    """The line of the statement, from 1, that an error of Spark's is about; None where it does not say."""
+    origin = getattr(error, "_origin", None)
+    line = origin.line() if isinstance(error, AnalysisException) and origin is not None else None
+    return int(line.get()) if line is not None and line.isDefined() else None
 
 
 def message_of(error: BaseException) -> str:
     """What a Spark error says in one line: no Java, no plan, no stack."""
-    if undescribed := _UNDESCRIBED.search(str(error)):
+    thrown = causes(error)
+    text = _said(thrown) if thrown else _of_python(error)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _of_python(error: BaseException) -> str:
+    """Of what is none of Java's exceptions, or only has the text of one."""
+    text = str(error) or type(error).__name__
+    raised = re.findall(r"^(\w[\w.]*: .*)$", text.split("JVM stacktrace")[0], re.MULTILINE)
+    if "Python worker" in text and raised:
+        return _in_a_line(raised[-1])
+    return _first_part(text)
+
+
+def _said(thrown: list[Thrown]) -> str:
+    """What the first of these says that says what went wrong, and not what was under way; and the last, its cause."""
+    for one in thrown:
+        if PYTHON_EXCEPTION in one.classes and (raised := raised_in_python(one.message)):
+            return _in_a_line(raised)
+    telling = [one for one in thrown if one.condition and one.condition not in _UNDER_WAY]
+    first = telling[0] if telling else thrown[-1]
+    text = _told(first)
+    if first.is_of_data or str(first.state).startswith(_OF_STATEMENTS):
+        return text
+    innermost = _first_part(thrown[-1].message) or _class(thrown[-1])
+    return text if innermost in text else f"{text.rstrip('. ')}: {innermost}"
+
+
+def _told(one: Thrown) -> str:
+    """What it says; where Spark has no condition for it, and so no sentence, also the name of its class."""
+    text = _first_part(one.message)
+    if one.condition or not text:
+        return text or _class(one)
+    return text if one.classes[0] == "org.apache.spark.SparkException" else f"{_class(one)}: {text}"
+
+
+def _class(one: Thrown) -> str:
+    return one.classes[0].rpartition(".")[2]
+
+
+def _first_part(text: str) -> str:
+    """The text in one line, up to where a query, a plan or a stack begins."""
+    if undescribed := _UNDESCRIBED.search(text):
         condition = undescribed[1]
         return f"[{condition}] {_CONDITIONS.get(condition, condition.replace('_', ' ').lower())}"
-    innermost, error = _innermost(error), _within(error)
-    raised = re.findall(r"^(\w[\w.]*: .*)$", str(error).split("JVM stacktrace")[0], re.MULTILINE)
-    if "Python worker" in str(error) and raised:
-        return " ".join(raised[-1].split())
-    text = str(error)
-    with contextlib.suppress(Py4JError):  # which Delta's errors do not have in Spark
-        text = (error.getMessage() if isinstance(error, PySparkException) else None) or text
-    text = re.split(r"\n\s*(?:==|at |JVM stacktrace|File \")|;\n", text or type(error).__name__)[0]
-    text = re.sub(r"\s*SQLSTATE: \w+|^An error occurred while calling \S+\.\s*:\s*", "", text)
-    return " ".join((text if innermost in text else f"{text.rstrip('. ')}: {innermost}").split())
+    text = re.sub(r"^An error occurred while calling \S+\.\s*:\s*", "", text)
+    text = re.split(r"\n\s*(?:==|at |JVM stacktrace|File \")|;\n|\s*SQLSTATE: \w{5}\b", text)[0]
+    return _in_a_line(text)
 
 
-def _innermost(error: BaseException) -> str:
-    """What the first cause of one of Java's says, as that the disk is full: those around it name what was under way.
-
-    Nothing where one among them is Spark's own and says what was wrong (`_within`).
-    """
-    if not isinstance(error, Py4JJavaError) or not isinstance(_within(error), Py4JJavaError | UnknownException):
-        return ""
-    cause = error.java_exception
-    while (further := cause.getCause()) is not None:
-        cause = further
-    return str(cause.getMessage() or cause.getClass().getSimpleName()).partition("\n")[0]
-
-
-def _is_of_surroundings(raised: str) -> bool:
-    """Whether the exception that Python names so, with its module unless it is its own, is one of those."""
-    if not all(map(str.isidentifier, raised.split("."))):
-        return False
-    module, _, name = raised.rpartition(".")
-    try:
-        found = getattr(importlib.import_module(module or "builtins"), name, None)
-    except ImportError:  # as of a class within another, or of what only executors have
-        return False
-    return isinstance(found, type) and issubclass(found, SURROUNDINGS)
-
-
-def is_data_error(error: BaseException) -> bool:
-    """Whether the data is at fault: a cast, a division by zero, a Python rule's exception; not the surroundings.
-
-    A Python rule's are of the surroundings where a file, the network, a module or memory is what is not there.
-    """
-    error = _within(error)
-    if isinstance(error, PythonException):
-        return not _is_of_surroundings(message_of(error).partition(":")[0])
-    state = error.getSqlState() if isinstance(error, PySparkException) else None
-    return bool(state) and str(state).startswith(DATA_EXCEPTIONS)
+def _in_a_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,5 +1,6 @@
 """SQL expressions of the user's, checked by Spark's own parser; and Catalyst's TryEval."""
 
+import re
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -51,6 +52,11 @@ def tokens(spark: SparkSession, text: str) -> list[Token]:
     starts = [found.get(index).getStartIndex() for index in range(found.size())]
     words = [Token(text[start:end], start, end) for start, end in pairwise([*starts, len(text)])]
     return [word for word in words if not (word.text.isspace() or word.text.startswith(("--", "/*")))]
+
+
+def never_failing(text: str) -> str:
+    """The SQL of zync's own, in which a value of a VARIANT that is not of the type asked for is null."""
+    return re.sub(r"\bvariant_get\(", "try_variant_get(", text)
 
 
 def try_eval(spark: SparkSession, column: Column, when: str) -> Column:

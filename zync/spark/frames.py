@@ -107,6 +107,18 @@ def with_leaves(kind: DataType, change: Callable[[DataType], DataType]) -> DataT
     return change(kind)
 
 
+def leaves(kind: DataType) -> list[DataType]:
+    """The types in a type that hold no others: its own where it is such."""
+    found: list[DataType] = []
+
+    def keep(leaf: DataType) -> DataType:
+        found.append(leaf)
+        return leaf
+
+    with_leaves(kind, keep)
+    return found
+
+
 def local(spark: SparkSession, rows: pa.Table | list[tuple[Any, ...]], schema: str | StructType) -> DataFrame:
     """The driver's own rows as a DataFrame that is part of the plan itself.
 

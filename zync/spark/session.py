@@ -138,6 +138,8 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool) -> Sp
     )
     options += f" {_AVRO_LIMITS}"
     if settings["spark.master"].startswith("local"):
+        # A task's StackOverflowError, as of a pattern over a long text, would end the JVM, and this process with it.
+        settings.setdefault("spark.executor.killOnFatalError.depth", "0")
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else whichever python3 is first in PATH runs rules
         chosen = _COLLECTOR.search(given)
         ours = [one for one in (java.QUICK if brief else _LASTING) if not (chosen and _COLLECTOR.match(one))]

@@ -23,6 +23,8 @@ _PLACE = {
     "turn": pc.coalesce(ds.field("head"), ds.field("seqno")),
     "seqno": ds.field("seqno"),
 }
+TRUNCATED = "truncate"
+"""The reason of an output row, without key and value, by which all rows of its topic that are before it are gone."""
 _SETTLED = ("done", "released")
 """What tells an output row's transaction."""
 
@@ -43,7 +45,7 @@ def staged(table: DeltaTable, after: Place) -> Iterator[pa.Table]:
     """The output rows after that place, as tables of whole transactions, each of no more than fits in memory.
 
     In the order in which staging numbered them, by topic: sync, turn, seqno, offset. Columns: those, and topic, key,
-    value, position and txn (null where a record is a transaction by itself).
+    value, position, reason (of a truncation) and txn (null where a record is a transaction by itself).
     """
     for paths, upto in _spans(data_files(table, "sync", above=after.sync - 1)):
         rows, end = dataset(table, paths, STAGING_SCHEMA), Place(upto, _LAST, _LAST)
@@ -54,13 +56,81 @@ def staged(table: DeltaTable, after: Place) -> Iterator[pa.Table]:
         after = max(after, end)
 
 
-def first_place(table: DeltaTable, files: list[DataFile], topic: str) -> tuple[int, int]:
-    """A place (position, seqno) in the source's order that no output row of that topic in those files is before."""
+@dataclass(frozen=True, order=True)
+class Truncation:
+    """Where all rows of an output topic that are before it are gone, in the source's order.
+
+    offset: of its row in staging, which tells what is before it in its own transaction. turn: when it went out.
+    """
+
+    position: int
+    seqno: int
+    offset: int
+    turn: int
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """What is known of a topic's output rows without looking at each.
+
+    first: a place (position, seqno) in the source's order that none of them is before.
+    unplaced: some have no position.
+    """
+
+    first: tuple[int, int]
+    unplaced: bool
+    truncations: list[Truncation]
+
+
+def arrivals(table: DeltaTable, files: list[DataFile], topic: str, after: int, upto: int) -> Arrivals:
+    """Of the output rows of that topic in those files: those of the syncs after the one and up to the other."""
     mine = (ds.field("kind") == "output") & (ds.field("kafka", "topic") == topic)
+    if any(one.lowest <= after or one.highest > upto for one in files):
+        mine &= (ds.field("sync") > after) & (ds.field("sync") <= upto)
     rows = dataset(table, [one.path for one in files], STAGING_SCHEMA)
-    places = rows.to_table(columns=["position", "seqno"], filter=mine)
+    places = rows.to_table(columns=["position", "seqno", "reason"], filter=mine)
     position, seqno = (pc.min(pc.fill_null(places[name], 0)).as_py() or 0 for name in ("position", "seqno"))
-    return position, seqno
+    truncations: list[Truncation] = []
+    if places["reason"].null_count < places.num_rows:
+        columns = {"position": ds.field("position"), "seqno": ds.field("seqno"), "offset": ds.field("kafka", "offset")}
+        found = rows.to_table({**columns, "turn": _PLACE["turn"]}, filter=mine & (ds.field("reason") == TRUNCATED))
+        truncations = sorted(Truncation(**one) for one in found.to_pylist())
+    return Arrivals((position, seqno), places["position"].null_count > 0, truncations)
+
+
+def with_tombstones(table: DeltaTable, rows: pa.Table) -> pa.Table:
+    """The rows (from `staged`) with a tombstone for each key that a truncation took, in place of its own row.
+
+    Those are the keys that staging has a row of before it. Where rows of the topic have no key, its own stays.
+    """
+    if rows["reason"].null_count == rows.num_rows:
+        return rows
+    parts, begun = list[pa.Table](), 0
+    for index in np.flatnonzero(pc.is_valid(rows["reason"]).to_numpy()).tolist():
+        (row,) = rows.slice(index, 1).to_pylist()
+        keys = _living_keys(table, row)
+        parts.append(rows.slice(begun, index - begun + (keys is None)))
+        parts.append(pa.Table.from_pylist([{**row, "key": key} for key in keys or ()], rows.schema))
+        begun = index + 1
+    return pa.concat_tables([*parts, rows.slice(begun)])
+
+
+def _living_keys(table: DeltaTable, truncation: dict[str, Any]) -> list[str] | None:
+    """The keys of a topic's output rows before that one which were not deleted since; None where rows have no keys."""
+    offset = ds.field("kafka", "offset")
+    paths = [one.path for one in data_files(table, "sync", upto=truncation["sync"])]
+    mine = (ds.field("kind") == "output") & (ds.field("kafka", "topic") == truncation["topic"])
+    mine &= offset < truncation["offset"]
+    columns = {"key": ds.field("key"), "offset": offset, "deleted": ds.field("value").is_null()}
+    before = dataset(table, paths, STAGING_SCHEMA).to_table({**columns, "reason": ds.field("reason")}, filter=mine)
+    last = pc.max(before.filter(pc.is_valid(before["reason"]))["offset"]).as_py()
+    before = before.filter(pc.is_null(before["reason"]))
+    if before.num_rows and before["key"].null_count == before.num_rows:
+        return None
+    before = before.filter(pc.greater(before["offset"], -1 if last is None else last)).sort_by("offset")
+    newest = before.group_by("key", use_threads=False).aggregate([("offset", "last"), ("deleted", "last")])
+    living = newest.filter(pc.invert(newest["deleted_last"])).sort_by("offset_last")
+    return [key for key in living["key"].to_pylist() if key is not None]
 
 
 def columns_of(table: DeltaTable, first: int, last: int) -> dict[int, dict[str, Any]]:
@@ -118,7 +188,7 @@ def _cuts(places: pa.Table, at_once: int) -> Iterator[Place]:
 
 
 def _rows(rows: ds.FileSystemDataset, after: Place, last: Place) -> pa.Table:
-    columns = _PLACE | {name: ds.field(name) for name in ("key", "value", "position")}
+    columns = _PLACE | {name: ds.field(name) for name in ("key", "value", "position", "reason")}
     columns |= {name: ds.field("kafka", name) for name in ("topic", "offset")}
     made = rows.to_table(columns=columns, filter=_between(after, last) & (ds.field("kind") == "output"))
     syncs = (ds.field("sync") >= after.sync) & (ds.field("sync") <= last.sync)

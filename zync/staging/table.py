@@ -47,7 +47,9 @@ head: the largest raw seqno looked at; of an output row, with order: commit, the
 came, where that is after its seqno: the order of output rows is that of head, or else seqno, and then seqno.
 sync: the number of the sync that wrote the row. kafka: the place in the output topic (records set aside: where
 they came from). position: of an output row, where its transaction's commit is in the source's order (with a
-preset). records: seqnos as ranges. since: when the first record was ingested. state: of `done`'s
+preset). records: seqnos as ranges. since: when the first record was ingested. reason: why
+something is set aside, or what an operator said; of an output row without key and value, that it is a truncation, which
+takes all rows of its topic that are before it (truncate). state: of `done`'s
 aggregates, as JSON; where an operator redrove or dropped what was set aside, which records that was about; of
 cursor: the columns of outputs (zync/rules/schema.py). full: the
 sync that last wrote all that is in flight.

@@ -31,7 +31,8 @@ class Sync:
     reread: what was in flight and is judged anew with the new records; `known.in_flight` is the rest. identified: the
     records of both. met: of `known.in_flight`, those that the new records may belong to. settling: the new records with
     their fate, and what is known of earlier ones; going: the records of what is settled now, earlier ones among them.
-    earlier: how many records of earlier syncs are read again. columns: what outputs have, on record
+    truncating: there may be records among `going` that say that a table was truncated. documents: some of `going` may
+    be MongoDB's. earlier: how many records of earlier syncs are read again. columns: what outputs have, on record
     (zync/rules/schema.py).
     """
 
@@ -56,8 +57,10 @@ class Sync:
     failures: tuple[Failure, ...] = ()
     written: Written | None = None
     columns: str = ""
+    truncating: bool = False
     after: Known | None = None
     earlier: int = 0
+    documents: bool = True
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property

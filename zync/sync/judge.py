@@ -4,18 +4,20 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.errors import PythonException
+from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame
 
 from zync.errors import UsageError, ZyncError
-from zync.spark.errors import is_data_error, message_of
+from zync.spark.causes import is_of_surroundings
+from zync.spark.errors import message_of, spark_errors
 from zync.spark.frames import local, select
 from zync.spark.tuning import pace
 from zync.staging.bookkeeping import IN_FLIGHT_COLUMNS, read_settled, records_in
+from zync.staging.held import held, places
 from zync.sync.context import Sync, there
 from zync.sync.redrive import revisit
 from zync.transactions.assemble import Assembled, assemble, instead, late_before, look_again, with_state, without_state
-from zync.transactions.commit_order import decided, held, places
+from zync.transactions.commit_order import decided
 from zync.transactions.gather import gather, places_in
 from zync.transactions.quarantine import Failure, check_limit
 from zync.transactions.summary import REVISITING, Finishing
@@ -34,11 +36,15 @@ def judge(sync: Sync) -> Sync:
     if any(one.action in REVISITING and not one.flying for one in assembled.summary.decisions):
         assembled, redriven = revisit(sync, assembled)
         settling = settling.unionByName(redriven, allowMissingColumns=True)
-    sync = replace(sync, assembled=assembled, settling=settling)
+    revisiting = any(one.action in REVISITING for one in assembled.summary.decisions)
+    documents = assembled.summary.documents or revisiting
+    sync = replace(sync, assembled=assembled, settling=settling, documents=documents)
     if sync.in_order:
         sync = _in_turn(sync)
     summary, settling = there(sync.assembled).summary, there(sync.settling)
     going = settling.where("completes_at IS NOT NULL")
+    redrives = any(one.acts and one.action == "redrive" for one in summary.decisions)
+    truncating = sync.done.preset and (summary.truncating > 0 or redrives)
     finishing = {one.txn: one.completes_at for one in summary.finishing}
     if finishing:
         in_flight = sync.known.in_flight
@@ -48,14 +54,17 @@ def judge(sync: Sync) -> Sync:
         sync = replace(sync, earlier=sync.earlier + records_in(in_flight))
         pace(sync.spark, sync.config.spark, sync.records)
         gathered = sync.keeper.keep(gather(sync.spark, sync.raw, wanted, sync.decoder))
-        _check_all_came(sync, gathered.count(), records_in(in_flight))
+        count, documents, truncations = _count(gathered, sync)
+        _check_all_came(sync, count, records_in(in_flight))
+        truncating = truncating or truncations
+        sync = replace(sync, documents=sync.documents or documents)
         going = going.unionByName(gathered, allowMissingColumns=True)
     if sync.one_task:
         settling, going = settling.coalesce(1), going.coalesce(1)
     discarded = set(summary.discarded)
     failures = tuple(Failure(seqno, reason) for seqno, reason in summary.tainted if seqno not in discarded)
     check_limit(sync.limit, failures, summary.faulty, lambda: _first_faulty(there(sync.assembled)))
-    return replace(sync, settling=settling, going=going, failures=failures)
+    return replace(sync, settling=settling, going=going, failures=failures, truncating=truncating)
 
 
 def _check_all_came(sync: Sync, found: int, wanted: int) -> None:
@@ -67,6 +76,15 @@ def _check_all_came(sync: Sync, found: int, wanted: int) -> None:
             "anew. Nothing was committed"
         )
         raise ZyncError(msg)
+
+
+def _count(records: DataFrame, sync: Sync) -> tuple[int, bool, bool]:
+    """How many records there are; whether some are documents of MongoDB's; and whether some truncate a table."""
+    if not sync.done.preset:
+        return records.count(), False, False
+    any_of = (f"coalesce(bool_or({column}), false)" for column in ("document", "truncates"))
+    ((count, documents, truncations),) = select(records, "count(*)", *any_of).collect()
+    return count, documents, truncations
 
 
 def _first_faulty(assembled: Assembled) -> Failure:
@@ -177,8 +195,9 @@ def _assemble(sync: Sync, rows: DataFrame, read_again: int, *, by_run: bool = Fa
             tasks=sync.tasks(read_again),
             by_run=by_run,
         )
-    except Exception as error:
-        if not is_data_error(error) or isinstance(error, PythonException):  # which decodes, and `done` has none of
+    except spark_errors() as error:
+        others = (AnalysisException, PythonException)  # Python decodes, and `done` has none of it
+        if isinstance(error, others) or is_of_surroundings(error):
             raise
         msg = (
             f"transactions.done: {sync.done.text!r} fails on several records of a transaction together: "

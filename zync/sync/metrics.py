@@ -1,13 +1,15 @@
 """Metrics of `sync --follow`."""
 
 import time
+from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from prometheus_client import Counter, Gauge, Histogram
 
 if TYPE_CHECKING:
     from zync.sync.outcome import Outcome
-from zync.metrics.base import Metrics
+from zync.metrics.base import UNKNOWN, Metrics
 
 _STAGE_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 
@@ -30,17 +32,40 @@ class SyncMetrics(Metrics):
         self._expired = Gauge("zync_sync_expired", "Transactions that are expired and undecided.", registry=of)
         self._cursor = Gauge("zync_staging_cursor_seqno", "Every record up to it is settled.", registry=of)
         self._head = Gauge("zync_staging_head_seqno", "The largest seqno looked at.", registry=of)
+        self._started = Gauge("zync_sync_started", "Whether it has looked at raw, after Spark's start.", registry=of)
+        self._before = Gauge(
+            "zync_sync_undecided_at_start", "Set aside before, and undecided when this began.", ("kind",), registry=of
+        )
+        for one in (self._in_flight, self._expired, self._cursor, self._head):
+            one.set(UNKNOWN)
+        self._knows = False
         self._oldest: float | None = None
         age = Gauge("zync_sync_oldest_in_flight_age_seconds", "Since when the oldest is in flight.", registry=of)
         age.set_function(lambda: 0.0 if self._oldest is None else max(0.0, time.time() - self._oldest))
 
+    def turn(self) -> None:
+        """Says that the work gets on."""
+        super().turn()
+        self._started.set(1)
+
+    def found(self, in_flight: int, expired: int, oldest: datetime | None, undecided: Mapping[str, int]) -> None:
+        """Takes what staging has, before the first sync tells."""
+        for kind, count in undecided.items():
+            self._before.labels(kind).set(count)
+        if not self._knows:
+            self._hold(in_flight, expired, oldest)
+
+    def _hold(self, in_flight: int, expired: int, oldest: datetime | None) -> None:
+        self._in_flight.set(in_flight)
+        self._expired.set(expired)
+        self._oldest = oldest.timestamp() if oldest else None
+
     def synced(self, done: "Outcome") -> None:
         """Counts a sync."""
-        self._in_flight.set(done.in_flight)
-        self._expired.set(done.expired)
+        self._knows = True
+        self._hold(done.in_flight, done.expired, done.oldest)
         self._cursor.set(done.cursor)
         self._head.set(done.head)
-        self._oldest = done.oldest.timestamp() if done.oldest else None
         if not done.seconds:  # nothing was new
             return
         self._syncs.inc()

@@ -7,8 +7,8 @@ import pyarrow.compute as pc
 
 from zync.spark.frames import beside, local
 from zync.spark.tuning import SMALL
+from zync.staging.held import held, places
 from zync.sync.context import Sync, there
-from zync.transactions.commit_order import held, places
 
 
 def recall(sync: Sync) -> Sync:

@@ -2,15 +2,19 @@
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 
 from zync.config.model import Config
-from zync.errors import UsageError
+from zync.errors import UsageError, ZyncError
 from zync.lake.lock import owned
 from zync.lake.table import open_table, refresh
 from zync.raw.table import existing_raw, next_seqno, positions, trimmed
@@ -19,10 +23,12 @@ from zync.spark.session import session
 from zync.spark.tuning import SMALL
 from zync.staging.bookkeeping import Known, read_cursor, read_known
 from zync.staging.commit import checkpoint, reclaim
+from zync.staging.set_aside import SetAside, read_set_aside, seqnos
 from zync.staging.table import ensure_staging, open_staging
 from zync.sync.conclude_and_commit import conclude_and_commit
 from zync.sync.context import Sync, there
 from zync.sync.judge import judge
+from zync.sync.overdue import overdue, release
 from zync.sync.read_new import read_new
 from zync.sync.recall import recall
 from zync.sync.transform_and_write import transform_and_write
@@ -43,6 +49,8 @@ STAGES: tuple[Callable[[Sync], Sync], ...] = (read_new, recall, judge, transform
 class Syncer:
     """Syncs one raw into one staging, as often as asked. `known`: what staging said after the last sync.
 
+    `clock`: when the newest record of the last sync was taken into raw, in microseconds.
+
     `spark`: of `zync.spark.session`, so that it is nobody else's: each sync makes temporary views in it, and ends by
     dropping all that there are.
     """
@@ -52,6 +60,7 @@ class Syncer:
         self.done = understand(spark, config)
         self.decoder = Decoder(spark, config, self.done)
         self.known: Known | None = None
+        self.clock = 0
         self._staging_version = -1
 
     def sync(self, upto: int | None = None) -> Outcome:
@@ -60,8 +69,8 @@ class Syncer:
         staging = open_staging(self.staging)
         known = self._read_known(staging)
         cursor = known.cursor
-        said = self.config.transactions
-        said.check_partitions(len({one.partition for one in positions(raw).next if one.topic == said.topic}))
+        if self.config.transactions.order == "commit":
+            self.config.transactions.check_partitions(Counter(one.topic for one in positions(raw).next))
         head = next_seqno(raw) - 1 if upto is None else max(upto, cursor.head)
         if cursor.raw_id not in (None, str(raw.metadata().id)) or cursor.head > head:
             msg = f"staging at {self.staging} was made from another raw than {self.raw}: give another staging"
@@ -80,8 +89,19 @@ class Syncer:
                 sync = stage(sync)
                 sync.seconds[stage.__name__] = round(time.monotonic() - started, 3)
         self.known, self._staging_version = sync.after, staging.version() + 1  # if none came between
+        self.clock = there(sync.assembled).summary.ingested or self.clock
         checkpoint(staging)
         return _outcome(sync)
+
+    def release_overdue(self) -> bool:
+        """Whether something is released now that others wait for too long (`transactions.incomplete`).
+
+        That is a decision in raw: the next sync acts on it, as each replay does.
+        """
+        txn = overdue(self.config, self.known, self.clock) if self.known else None
+        if txn is not None:
+            release(self.raw, txn, self.config)
+        return txn is not None
 
     def _read_known(self, staging: DeltaTable | None) -> Known:
         if self.known is None or staging is None or staging.version() != self._staging_version:
@@ -135,7 +155,10 @@ def sync_once(config: Config, raw: str, staging: str, master: str | None = None)
     with owned(staging):
         table = open_staging(staging)
         brief = head - (read_cursor(table).head if table else 0) <= SMALL
-        return Syncer(config, raw, staging, session(master, config.spark, brief=brief)).sync()
+        syncer = Syncer(config, raw, staging, session(master, config.spark, brief=brief))
+        outcome = syncer.sync()
+        syncer.release_overdue()
+        return outcome
 
 
 def follow(
@@ -149,12 +172,12 @@ def follow(
 ) -> None:
     """`zync sync --follow`: syncs whenever raw has grown, in one warm session, until `stop` is set."""
     with owned(staging):
+        if metrics:  # beside Spark's start, which takes longer
+            threading.Thread(target=_tell_what_is_there, args=(metrics, staging), name="metrics", daemon=True).start()
         syncer = Syncer(config, raw, staging, session(master, config.spark))
         seen = -1
         table: DeltaTable | None = None
         while not stop.is_set():
-            if metrics:
-                metrics.turn()
             table = table or open_table(raw)
             if table is not None:
                 refresh(table)
@@ -162,8 +185,22 @@ def follow(
                     seen = table.version()
                     outcome = syncer.sync()
                     if metrics:
+                        metrics.turn()
                         metrics.synced(outcome)
                     if outcome.seconds:
                         on_sync(outcome)
+                        syncer.release_overdue()
                     continue
+            if metrics:
+                metrics.turn()
             stop.wait(_LOOK_SECONDS)
+
+
+def _tell_what_is_there(metrics: "SyncMetrics", location: str) -> None:
+    """Tells `metrics` what staging has: a first sync may take half a minute, and then says only what it did itself."""
+    with suppress(ZyncError, OSError, pa.ArrowException, DeltaError):  # of which the sync hears, too
+        table = open_staging(location)
+        aside = read_set_aside(table) if table else SetAside()
+        late = sum(len(seqnos(one["records"])) for one in aside.late.values())
+        undecided = {"quarantined": sum(map(len, aside.quarantined.values())), "late": late}
+        metrics.found(**_in_flight(read_known(table, 0)), undecided=undecided)

@@ -14,8 +14,16 @@ from zync.transactions.done import Done
 from zync.transactions.envelopes import one_by_one
 from zync.transactions.summary import Summary, summarize, total
 
-_PAYLOAD = ("kafka", "headers", "key", "value", "ingested", "fault", "bad", "judged", "earlier", "earlier_count")
+_PAYLOAD = (
+    *("kafka", "headers", "key", "value", "ingested", "fault", "bad", "judged", "earlier", "earlier_count"),
+    "truncates",
+)
 """What no window looks at of a record; and its structs. As one column: each window copies each column by itself."""
+_CLASHING = (
+    "a row of another transaction that has the same id: its number, or its commit's time, is one that an earlier row "
+    "contradicts (was the database made anew?)"
+)
+"""What is wrong with a row that sql/judge/runs.sql calls so."""
 _REPEATED = ("topic", "record_id")
 """What tells which record is the same as which: only there to look at where something does."""
 
@@ -99,8 +107,8 @@ def assemble(  # noqa: PLR0913 - each is a thing known by now
     while again:
         one = _assemble_once(spark, rows, settled, config, done, decided=decided, tasks=tasks, by_run=by_run)
         one = _unpacked(keeper.keep(one, adaptive=False))
-        rounds.append(one)
-        summary, again = summarize(spark, one, config, one_task=tasks == 1)
+        rounds.append(_with_clashes(one) if by_run else one)
+        summary, again = summarize(spark, rounds[-1], config, one_task=tasks == 1)
         summaries.append(summary)
         if again:
             settled = settled.limit(0)
@@ -153,7 +161,7 @@ def look_again(  # noqa: PLR0913 - each is a thing known by now
             "settled_at": sf.lit(0),  # by an earlier sync
         }
     )
-    judged = _unpacked(keeper.keep(judged))
+    judged = _with_clashes(_unpacked(keeper.keep(judged)))
     fates = {row["fate"]: row["count"] for row in judged.groupBy("fate").count().collect()}
     others = assembled.rows.where("NOT (fate = 'late' AND settled_at IS NULL)")
     summary = replace(
@@ -177,7 +185,9 @@ def _assemble_once(  # noqa: PLR0913 - each is a thing known by now
     by_run: bool = False,
 ) -> DataFrame:
     recorded = any(topic.record_id for topic in config.topics.values())
-    rows = _packed(one_by_one(rows) if by_run else rows, _PAYLOAD if by_run or recorded else (*_PAYLOAD, *_REPEATED))
+    rows = _packed(
+        one_by_one(rows, config) if by_run else rows, _PAYLOAD if by_run or recorded else (*_PAYLOAD, *_REPEATED)
+    )
     together(rows, "txn", tasks).createOrReplaceTempView("identified")
     settled.createOrReplaceTempView("settled")
     remember = str(config.transactions.remember)
@@ -218,6 +228,12 @@ def _packed(rows: DataFrame, payload: tuple[str, ...]) -> DataFrame:
 
 def _unpacked(rows: DataFrame) -> DataFrame:
     return select(rows, "* EXCEPT (payload)", "payload.*")
+
+
+def _with_clashes(rows: DataFrame) -> DataFrame:
+    """The rows, from sql/judge/runs.sql, of which those that are `clashing` are `bad`, too."""
+    bad = f"coalesce(bad, CASE WHEN clashing THEN {literal(_CLASHING)} END) AS bad"
+    return select(rows, "* EXCEPT (bad, clashing)", bad)
 
 
 def _windowed(done: Done) -> Iterator[str]:

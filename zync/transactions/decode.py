@@ -1,5 +1,6 @@
 """Stage decode: rows of raw to records with their transaction id, or with the reason why they have none."""
 
+from collections.abc import Callable
 from functools import reduce
 from typing import cast
 
@@ -15,19 +16,22 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    TimestampType,
 )
 
-from zync.config.model import PARTS, Config, Topic
+from zync.config.model import PARTS, Config, DebeziumModes, Topic
 from zync.config.topics import RESERVED, by_topic, claimed_by, configured
 from zync.debezium.envelope import around, no_envelope
 from zync.errors import UsageError
 from zync.formats.extras import require_protobuf
 from zync.spark.errors import message_of
 from zync.spark.expressions import expression, try_eval
-from zync.spark.frames import result_of
+from zync.spark.frames import leaves, result_of, with_leaves
 from zync.spark.jvm import jvm_class
-from zync.sql import statement
+from zync.spark.times import LAST_SECOND
+from zync.sql import literal, statement
 from zync.transactions.done import Done
+from zync.transactions.envelope_schema import UNFIT, read_as, typed, without_moded
 from zync.transactions.unpack import unpack
 
 RAW_COLUMNS = (
@@ -35,6 +39,10 @@ RAW_COLUMNS = (
     "ingested timestamp, key binary, value binary, headers array<struct<key: string, value: binary>>"
 )
 
+_TOO_FAR = (
+    f"{UNFIT}: a number is no timestamp, as it counts seconds to beyond the year 9999. Say BIGINT for milliseconds or "
+    "microseconds, and timestamp_millis or timestamp_micros in the rule"
+)
 _DECIDED = "variant_get(value, '$.txn', 'string')"
 """The transaction that an operator's decision is about."""
 
@@ -75,7 +83,7 @@ class Decoder:
             reserved=RESERVED,
             single=claimed_by(config, [t for t, one in config.topics.items() if one.null_id == "single"]),
             record_id="found.record_id" if recorded else "CAST(NULL AS STRING)",
-            unfit=" OR ".join(f"{one}.unfit" for one in structs) or "false",
+            unfit=f"coalesce({', '.join([*(f'{one}.unfit' for one in structs), 'CAST(NULL AS STRING)'])})",
             no_envelope=no_envelope(config),
             parts="".join(f", brings.{where} AS {column}" for column, where in done.parts.items()),
             structs="".join(f", {one}.value AS {one}" for one in structs),
@@ -99,26 +107,54 @@ def _as_string(spark: SparkSession, text: str, topic: str, field: str) -> str:
 
 
 def _struct(spark: SparkSession, config: Config, topic: str) -> Column:
-    """The value of that topic's records as the struct its schema says, and whether it does not fit."""
+    """The value of that topic's records as the struct its schema says, and why it does not fit; null where it does."""
     one, its_own = config.topics[topic], claimed_by(config, [topic])
     claimed = sf.expr(its_own)
     schema, text = schema_of(topic, one), config.is_text(one)
+    checked: DataType | None = schema
 
     def cast_to(kind: StructType) -> Column:
         return try_eval(spark, sf.variant_get("value", "$", _sql(spark, kind)), its_own)
 
-    if text:
+    if text and one.envelope and (by_modes := _by_modes(spark, schema, config.debezium, its_own)) is not None:
+        mine = by_modes["value"]
+        why = sf.when(claimed & sf.expr("value_text IS NOT NULL"), sf.coalesce(by_modes["unfit"], sf.lit(UNFIT)))
+        why = sf.nullif(why, sf.lit(""))
+        checked = without_moded(schema, config.debezium)
+    elif text:
         whole = StructType([*schema.fields, StructField("_unfit", StringType())])
         found = sf.from_json("value_text", whole, {"columnNameOfCorruptRecord": "_unfit", "mode": "PERMISSIVE"})
         mine = sf.when(claimed, found)
-        unfit = mine["_unfit"].isNotNull()
+        why = sf.when(mine["_unfit"].isNotNull(), sf.lit(UNFIT))
     else:
         mine = cast_to(schema)
-        unfit = claimed & sf.expr("value IS NOT NULL") & mine.isNull()
+        why = sf.when(claimed & sf.expr("value IS NOT NULL") & mine.isNull(), sf.lit(UNFIT))
     value = sf.struct(*(mine.getField(field.name).alias(field.name) for field in schema.fields))
-    if texts := _texts(schema, integers=not text):
-        unfit = unfit | _rounded(schema, texts, mine, cast_to(cast("StructType", texts)))
-    return sf.struct(unfit.alias("unfit"), sf.when(mine.isNotNull(), value).alias("value"))
+    if checked is not None and (texts := _texts(checked, integers=not text)):
+        exact, kinds = cast_to(cast("StructType", texts)), leaves(checked)
+        for check, of, reason in (
+            (_is_rounded, DecimalType | IntegralType, UNFIT),
+            (_counts_too_far, TimestampType, _TOO_FAR),
+        ):
+            if any(isinstance(kind, of) for kind in kinds):
+                why = sf.coalesce(why, sf.when(_any(check, schema, texts, mine, exact), sf.lit(reason)))
+    return sf.struct(why.alias("unfit"), sf.when(mine.isNotNull(), value).alias("value"))
+
+
+def _by_modes(spark: SparkSession, schema: StructType, modes: DebeziumModes, its_own: str) -> Column | None:
+    """A struct of the row's `value` and why it is `unfit`, empty where it fits; None where the modes do not matter."""
+    wanted = cast("StructType", read_as(schema, modes))
+    if wanted == with_leaves(schema, lambda leaf: leaf):
+        return None
+    whole = StructType([*wanted.fields, StructField("_unfit", StringType())])
+    read = (
+        f"from_json(value_text, {literal(whole.toDDL())}, "
+        "map('columnNameOfCorruptRecord', '_unfit', 'mode', 'PERMISSIVE'))"
+    )
+    found = typed(schema, "w", modes)
+    unfit = f"IF(w._unfit IS NOT NULL, {literal(UNFIT)}, coalesce({', '.join([*found.problems, literal('')])}))"
+    both = f"transform(array({read}), w -> named_struct('unfit', {unfit}, 'value', {found.value}))[0]"
+    return try_eval(spark, sf.expr(both), its_own)
 
 
 def _sql(spark: SparkSession, kind: StructType) -> str:
@@ -127,7 +163,7 @@ def _sql(spark: SparkSession, kind: StructType) -> str:
 
 
 def _texts(kind: DataType, *, integers: bool) -> DataType | None:
-    """Of a type those numbers that are rounded in silence, as text; null where it has none.
+    """Of a type those that change in silence, as text; null where it has none: rounded numbers, seconds that overflow.
 
     `integers`: whether those of whole numbers are, too, and not refused.
     """
@@ -141,28 +177,51 @@ def _texts(kind: DataType, *, integers: bool) -> DataType | None:
     if isinstance(kind, MapType):
         its = _texts(kind.valueType, integers=integers)
         return its and MapType(StringType(), its)
-    return StringType() if isinstance(kind, (DecimalType, IntegralType) if integers else DecimalType) else None
+    changing = (DecimalType, TimestampType, IntegralType) if integers else (DecimalType, TimestampType)
+    return StringType() if isinstance(kind, changing) else None
 
 
-def _rounded(kind: DataType, texts: DataType, mine: Column, text: Column) -> Column:
-    """Whether a number in `mine`, of type `kind`, lost a digit that it has in `text`, of type `texts` (`_texts`)."""
+_Check = Callable[[DataType, Column, Column], Column | None]
+"""Whether a value of a type is not what its text says; None where that cannot be."""
+
+
+def _any(check: _Check, kind: DataType, texts: DataType, mine: Column, text: Column) -> Column:
+    """Whether `check` holds for any leaf of `mine`, of type `kind`, and of `text`, of type `texts` (`_texts`)."""
     if isinstance(kind, StructType) and isinstance(texts, StructType):
         fields = (
-            _rounded(kind[one.name].dataType, one.dataType, mine.getField(one.name), text.getField(one.name))
+            _any(check, kind[one.name].dataType, one.dataType, mine.getField(one.name), text.getField(one.name))
             for one in texts.fields
         )
         return reduce(lambda some, more: some | more, fields)
     if isinstance(kind, ArrayType) and isinstance(texts, ArrayType):
         of, its = kind.elementType, texts.elementType
-        found = sf.exists(sf.zip_with(mine, text, lambda one, same: _rounded(of, its, one, same)), lambda one: one)
+        found = sf.exists(sf.zip_with(mine, text, lambda one, same: _any(check, of, its, one, same)), lambda one: one)
     elif isinstance(kind, MapType) and isinstance(texts, MapType):
         of, its = kind.valueType, texts.valueType
-        found = sf.exists(sf.map_keys(mine), lambda key: _rounded(of, its, mine[key], text[key]))
+        found = sf.exists(sf.map_keys(mine), lambda key: _any(check, of, its, mine[key], text[key]))
     else:
-        most = kind.scale if isinstance(kind, DecimalType) else 0
-        digits = sf.length(sf.rtrim(sf.regexp_extract(text, r"\.([0-9]*)", 1), sf.lit("0")))
-        found = sf.when(text.rlike("[eE]"), text.try_cast("double") != mine.cast("double")).otherwise(digits > most)
+        leaf = check(kind, mine, text)
+        if leaf is None:
+            return sf.lit(False)
+        found = leaf
     return sf.coalesce(found, sf.lit(False))
+
+
+def _is_rounded(kind: DataType, mine: Column, text: Column) -> Column | None:
+    """Whether a number lost a digit that its text has."""
+    if not isinstance(kind, DecimalType | IntegralType):
+        return None
+    most = kind.scale if isinstance(kind, DecimalType) else 0
+    digits = sf.length(sf.rtrim(sf.regexp_extract(text, r"\.([0-9]*)", 1), sf.lit("0")))
+    return sf.when(text.rlike("[eE]"), text.try_cast("double") != mine.cast("double")).otherwise(digits > most)
+
+
+def _counts_too_far(kind: DataType, mine: Column, text: Column) -> Column | None:
+    """Whether a timestamp comes of a number that is no second of the years 1 to 9999: Spark's wraps round."""
+    if not isinstance(kind, TimestampType):
+        return None
+    beyond = sf.abs(text.try_cast("double")) > sf.lit(LAST_SECOND)
+    return text.rlike(r"^-?[0-9.]+([eE][-+]?[0-9]+)?$") & beyond
 
 
 def schema_of(name: str, topic: Topic) -> StructType:

@@ -59,7 +59,8 @@ class Summary:
     `records`: all that there are; `flying`: in flight after this sync; `single`: those that
     have a row of their own in staging, unless ignored. `late_before`: those of the late ones whose transaction an
     earlier sync settled. `torn`: transactions whose state is not enough (see sql/judge/runs.sql). `open`: where in the
-    order of commit the first stands that is not whole; `turns`: of those that are, where they do.
+    order of commit the first stands that is not whole; `turns`: of those that are, where they do. `truncating`: records
+    that say that a table was truncated. `documents`: whether some are of MongoDB's.
     """
 
     records: int = 0
@@ -71,6 +72,7 @@ class Summary:
     ignored: int = 0
     faulty: int = 0
     completed: int = 0
+    truncating: int = 0
     ingested: int | None = None
     finishing: tuple[Finishing, ...] = ()
     tainted: tuple[tuple[int, str], ...] = ()
@@ -78,6 +80,7 @@ class Summary:
     open: int | None = None
     turns: tuple[int, ...] = ()
     decisions: tuple[Decision, ...] = ()
+    documents: bool = False
 
     @property
     def discarded(self) -> list[int]:
@@ -94,9 +97,10 @@ def summarize(spark: SparkSession, rows: DataFrame, config: Config, *, one_task:
     in_order = config.transactions.order == "commit"
     listed = _LISTED + (" OR completing" if in_order else "")
     lists = statement("judge/lists", in_order=str(in_order).lower())
-    row = _NONE_LISTED | _only_row(
-        result_of(spark, statement("judge/counts", listed=listed, lists=f",\n{lists}" if one_task else ""))
-    )
+    said = ("truncates", "document") if config.transactions.preset else ("false", "false")
+    slots = {"listed": listed, "truncating": said[0], "documents": said[1]}
+    counts = statement("judge/counts", **slots, lists=f",\n{lists}" if one_task else "")
+    row = _NONE_LISTED | _only_row(result_of(spark, counts))
     if row["listed"] and not one_task:
         row |= _only_row(result_of(spark, f"SELECT\n{lists}FROM assembled WHERE {listed}"))
     return Summary(
@@ -109,6 +113,7 @@ def summarize(spark: SparkSession, rows: DataFrame, config: Config, *, one_task:
         ignored=row["ignored"],
         faulty=row["faulty"],
         completed=row["completed"],
+        truncating=row["truncating"],
         ingested=row["ingested"],
         finishing=tuple(Finishing(**one) for one in row["finishing"]),
         tainted=tuple(sorted((one["seqno"], one["error"]) for one in row["tainted"])),
@@ -116,6 +121,7 @@ def summarize(spark: SparkSession, rows: DataFrame, config: Config, *, one_task:
         open=row["open"],
         turns=tuple(row["turns"]),
         decisions=tuple(Decision(**one) for one in row["decisions"]),
+        documents=row["documents"],
     ), row["again"]
 
 
@@ -136,6 +142,7 @@ def total(summaries: list[Summary]) -> Summary:
         ignored=sum(one.ignored for one in summaries),
         faulty=sum(one.faulty for one in summaries),
         completed=sum(one.completed for one in summaries),
+        truncating=sum(one.truncating for one in summaries),
         ingested=max((one.ingested for one in summaries if one.ingested), default=None),
         finishing=tuple(finishing for one in summaries for finishing in one.finishing),
         tainted=tuple(tainted for one in summaries for tainted in one.tainted),
@@ -143,6 +150,7 @@ def total(summaries: list[Summary]) -> Summary:
         open=min((one.open for one in summaries if one.open), default=None),
         turns=tuple(turn for one in summaries for turn in one.turns),
         decisions=tuple(decision for one in summaries for decision in one.decisions),
+        documents=any(one.documents for one in summaries),
     )
 
 

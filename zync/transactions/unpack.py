@@ -12,7 +12,19 @@ from zync.config.topics import by_topic, claimed_by
 from zync.errors import UsageError
 from zync.formats.decode.avro import avro_of_file
 from zync.formats.decode.connect_json import Connect, understand, without_schema
-from zync.formats.wire_format import KINDS, Framed, body, is_framed, schema_id, schemas
+from zync.formats.wire_format import (
+    KINDS,
+    Framed,
+    body,
+    has_guid,
+    is_framed,
+    names,
+    schema_id,
+    schema_name,
+    schemas,
+    with_header,
+    with_header_column,
+)
 from zync.spark.frames import select
 from zync.sql import literal
 from zync.text import byte_size
@@ -68,13 +80,8 @@ def _decoded(spark: SparkSession, rows: DataFrame, config: Config, part: Part, c
         else:
             decodings[topic] = _plain(kind, part, column)
     for registered, topics in framed.items():
-        if config.registry is None:
-            msg = f"topics of format {registered} need a schema registry: say registry.url in the config"
-            raise UsageError(msg)
-        its = schemas(spark, rows.where(claimed_by(config, topics)), config.registry, registered, column)
-        if registered != "json-schema":
-            rows = rows.withColumn(f"found_{registered}", its.found(column))
-        decodings |= dict.fromkeys(topics, _framed(its, registered, part, column))
+        rows, decoding = _registered(spark, rows, config, registered, claimed_by(config, topics), part, column)
+        decodings |= dict.fromkeys(topics, decoding)
     if connect:
         mine = claimed_by(config, connect)
         rows = select(rows, "*", f"CASE WHEN {mine} THEN CAST({column} AS STRING) END AS connect_text")
@@ -96,6 +103,22 @@ def _decoded(spark: SparkSession, rows: DataFrame, config: Config, part: Part, c
     return select(rows, *columns, *(f"{text} AS {part}_{what}" for what, text in expressions.items()))
 
 
+def _registered(
+    spark: SparkSession, rows: DataFrame, config: Config, kind: str, mine: str, part: Part, column: str
+) -> tuple[DataFrame, _Decoding]:
+    """The rows, of which those that are `mine` name schemas of a registry; and how to decode by these."""
+    if config.registry is None:
+        msg = f"topics of format {kind} need a schema registry: say registry.url in the config"
+        raise UsageError(msg)
+    its = schemas(spark, rows.where(mine), config.registry, kind, part, column)
+    if its.in_headers:
+        rows = rows.withColumn(with_header_column(part), sf.expr(with_header(part, column)))
+        column = with_header_column(part)
+    if kind != "json-schema":
+        rows = rows.withColumn(f"found_{kind}", its.found(column))
+    return rows, _framed(its, kind, part, column)
+
+
 def _plain(kind: str, part: Part, column: str) -> _Decoding:
     """Of bytes that say themselves what they are."""
     text = f"CAST({column} AS STRING)"
@@ -112,20 +135,32 @@ def _plain(kind: str, part: Part, column: str) -> _Decoding:
 
 def _framed(registered: Framed, kind: str, part: Part, column: str) -> _Decoding:
     """Of bytes that a schema registry's clients wrote."""
-    problems = "".join(f" WHEN {number} THEN {literal(why)}" for number, why in registered.problems.items())
+    guids = registered.in_headers
+    problems = "".join(
+        f" WHEN {number} THEN {literal(why)}" for number, why in registered.problems.items() if isinstance(number, int)
+    )
+    by_guid = "".join(
+        f" WHEN {names(guid, column)} THEN {literal(why)}"
+        for guid, why in registered.problems.items()
+        if isinstance(guid, str)
+    )
+    problem = f"CASE {schema_id(column)} WHEN -1 THEN NULL{problems} END"
+    problem = f"CASE{by_guid} ELSE {problem} END" if by_guid else problem
+    its_name = schema_name(column) if guids else schema_id(column)
     unframed = f"{part} does not begin with a zero byte and a schema's id, as a schema registry's clients write it"
     decoded = f"found_{kind}"
     name = {"avro": "Avro", "protobuf": "protobuf"}.get(kind)
-    not_so = (
-        f"CASE WHEN {decoded} IS NULL THEN concat('{part} is not {name} as schema ', {schema_id(column)}, ' says') END"
-    )
+    not_so = f"CASE WHEN {decoded} IS NULL THEN concat('{part} is not {name} as schema ', {its_name}, ' says') END"
     fault = (
-        f"CASE WHEN {column} IS NULL THEN NULL WHEN NOT ({is_framed(column)}) THEN {literal(unframed)} "
-        f"ELSE coalesce(CASE {schema_id(column)} WHEN -1 THEN NULL{problems} END, {not_so if name else 'NULL'}) END"
+        f"CASE WHEN {column} IS NULL THEN NULL WHEN NOT ({is_framed(column, by_guid=guids)}) THEN {literal(unframed)} "
+        f"ELSE coalesce({problem}, {not_so if name else 'NULL'}) END"
     )
     if name:
         return _Decoding(found=f"CASE WHEN {column} IS NOT NULL THEN {decoded}.v END", fault=fault)
-    return _Decoding(text=f"CASE WHEN {is_framed(column)} THEN CAST({body(column)} AS STRING) END", fault=fault)
+    text = f"CASE WHEN {is_framed(column)} THEN CAST({body(column)} AS STRING) END"
+    if guids:
+        text = f"CASE WHEN {has_guid(column)} THEN CAST({body(column, by_guid=True)} AS STRING) ELSE {text} END"
+    return _Decoding(text=text, fault=fault)
 
 
 def _connect(rows: DataFrame, schemas: Connect, part: Part) -> tuple[DataFrame, _Decoding]:

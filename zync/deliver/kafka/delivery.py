@@ -28,7 +28,7 @@ from zync.kafka.admin import Brokers, RefusedError
 from zync.kafka.garbage import not_collecting
 from zync.lake.table import refresh
 from zync.staging.bookkeeping import read_cursor
-from zync.staging.outputs import staged
+from zync.staging.outputs import staged, with_tombstones
 from zync.staging.table import SYNC, existing_staging, open_staging
 
 if TYPE_CHECKING:
@@ -260,6 +260,9 @@ class _Run:
         """What is in staging that was not delivered yet, in order, as Kafka transactions."""
         progress = self.progress
         for window in staged(table, progress.place):
+            window = with_tombstones(table, window)  # noqa: PLW2901 - the same rows, as they go out
+            if not window.num_rows:
+                continue
             encoder.look_up(window)
             for rows in messages.runs(window, self.delivery.group_rows):
                 last = rows.slice(rows.num_rows - 1).to_pylist()[0]

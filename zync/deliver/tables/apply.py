@@ -8,7 +8,8 @@ from pyspark.sql.functions import expr
 from pyspark.sql.types import StructType
 
 from zync.debezium import toast
-from zync.deliver.tables import pruning
+from zync.deliver.tables import pruning, truncations
+from zync.deliver.tables.places import bind_tombstones, place
 from zync.deliver.tables.target import PLACE, VALIDITY, Target
 from zync.deliver.tables.writer import Writer
 from zync.errors import ZyncError
@@ -18,11 +19,12 @@ from zync.rules.run import JSON_OPTIONS
 from zync.spark.errors import message_of, spark_errors
 from zync.spark.frames import Keeper, local, read_parquet, result_of, select, spark_schema
 from zync.sql import aliased, literal, name, options, statement
-from zync.staging.outputs import first_place
+from zync.staging.outputs import Arrivals, Truncation, arrivals
 from zync.staging.table import STAGING_SCHEMA
 
-_FROM_JSON = {**JSON_OPTIONS, "mode": "FAILFAST"}
-_TOMBSTONE = "key STRING, place STRUCT<position: BIGINT, seqno: BIGINT>"
+FROM_JSON = {**JSON_OPTIONS, "mode": "FAILFAST", "maxStringLen": str(2**31 - 1), "maxNestingDepth": "2000"}
+"""How staging's JSON is read. Jackson's own limits are 20 MB for a text, and 1,000 levels: Spark writes more than that,
+and a row that it wrote and cannot read would stop the delivery for good."""
 _OF_PLACE = {"_position": "place.position", "_seqno": "place.seqno"}
 _NEWER = "(s._position > t._position OR s._position = t._position AND s._seqno > t._seqno)"
 _NULL_PARTITIONS = ("", "__HIVE_DEFAULT_PARTITION__")
@@ -50,20 +52,26 @@ def deliver(  # noqa: PLR0913 - each is a thing known by now
     mine = f"kind = 'output' AND kafka.topic = {literal(target.topic)}"
     if any(one.lowest <= after or one.highest > upto for one in files):
         mine += f" AND sync > {after} AND sync <= {upto}"  # numbers are compiled in, anew in each batch
+    came, keyed = arrivals(staging, files, target.topic, after, upto), target.apply != "append"
+    if came.truncations and keyed:
+        mine += " AND reason IS NULL"
     read_parquet(spark, [one.uri for one in files], spark_schema(STAGING_SCHEMA)).where(mine).createOrReplaceTempView(
         "staged"
     )
     key = StructType([target.columns[one] for one in target.key]).toDDL() or "none INT"
-    types = {"key_type": literal(key), "value_type": literal(target.columns.toDDL()), "options": options(_FROM_JSON)}
+    types = {"key_type": literal(key), "value_type": literal(target.columns.toDDL()), "options": options(FROM_JSON)}
     writer = Writer(spark, target, str(staging.metadata().id), upto)
     table = open_table(target.location)
     is_new = table is None or not table.version()  # or was made, and not filled
     with Keeper(spark) as keeper:
         try:
             dropped = writer.fit_columns() if table is not None else []
+            remembered = truncations.recorded(target, came.truncations) if debezium and keyed else []
+            if came.unplaced and debezium and keyed:
+                truncations.bind(spark, [*came.truncations, *remembered])
+                place(spark, target, types, is_new=is_new)
             result_of(spark, statement("tables/arrived", **types)).createOrReplaceTempView("arrived")
-            begin = first_place(staging, files, target.topic)
-            apply = _Apply(writer, keeper, types, begin, dropped, is_new=is_new, debezium=debezium)
+            apply = _Apply(writer, keeper, types, came, remembered, dropped, is_new=is_new, debezium=debezium)
             count = {"upsert": apply.upsert, "append": apply.append, "history": apply.history}[target.apply]()
             if count:
                 writer.compact()
@@ -82,7 +90,8 @@ class _Apply:
         writer: Writer,
         keeper: Keeper,
         types: dict[str, str],
-        begin: tuple[int, int],
+        came: Arrivals,
+        remembered: list[Truncation],
         dropped: list[str],
         *,
         is_new: bool,
@@ -90,10 +99,10 @@ class _Apply:
     ) -> None:
         """What is known by now.
 
-        begin: a place (position, seqno) in the source's order that none of the rows is before.
+        remembered: truncations that came before.
         dropped: columns of the table that rules do not select any more.
         """
-        self.writer, self.keeper, self.types, self.begin = writer, keeper, types, begin
+        self.writer, self.keeper, self.types, self.came, self.remembered = writer, keeper, types, came, remembered
         self.dropped, self.is_new, self.debezium = dropped, is_new, debezium
         self.spark, self.target = writer.spark, writer.target
         self.columns = self.target.columns.names
@@ -135,28 +144,26 @@ class _Apply:
         return f"coalesce(bool_or({' OR '.join(self.may_be_left_out.values()) or 'false'}), false)"
 
     def remember_deleted(self, rows: DataFrame) -> None:
-        """Puts on record what is deleted in `rows`, so that what is older does not bring it back."""
+        """Puts on record what is deleted in `rows`, and truncations, so that what is older does not bring it back."""
         gone = select(rows.where("deleted"), "key", "struct(place.position, place.seqno) AS place")
+        if self.came.truncations:
+            gone = gone.unionByName(truncations.as_tombstones(self.spark, self.came.truncations))
         self.writer.append(gone, str(self.target.deleted))
-
-    def bind_tombstones(self, where: str = "true") -> None:
-        """What was deleted before, as far as it counts; where nothing was, an empty table that plans leave out."""
-        location = str(self.target.deleted)
-        table = open_table(location)
-        found = local(self.spark, [], _TOMBSTONE)
-        if table and table.file_uris():
-            found = self.spark.read.format("delta").load(location).where(where)
-        found.createOrReplaceTempView("tombstones")
 
     def upsert(self) -> int:
         """One row a key, the newest in the source's order."""
-        position, seqno = self.begin
-        self.bind_tombstones(f"place.position > {position} OR place.position = {position} AND place.seqno >= {seqno}")
+        position, seqno = self.came.first
+        since = f"place.position > {position} OR place.position = {position} AND place.seqno >= {seqno}"
+        bind_tombstones(self.spark, self.target, since)
+        truncated = self.came.truncations
+        if truncated or self.remembered:
+            rows = self.spark.table("arrived").where(truncations.not_before(truncated, self.remembered))
+            rows.createOrReplaceTempView("arrived")
         known = toast.newest_known(self.may_be_left_out)
         newest = self.keeper.keep(result_of(self.spark, statement("tables/newest", known=known, **self.types)))
         newest.createOrReplaceTempView("newest")
         arrivals, deleted, some, *ends = self.ends("newest", "sum(arrivals)", "count_if(deleted)", self.some_left_out)
-        if deleted:
+        if deleted or truncated:
             self.remember_deleted(newest)
         columns = {one: self.value(one) for one in self.columns} | _OF_PLACE
         updates = {one: f"s.{name(one)}" for one in columns} | dict.fromkeys(self.dropped, "NULL")
@@ -169,17 +176,28 @@ class _Apply:
             matched = f"({_NEWER} OR {later})"
         if self.is_new:
             self.writer.fill(select(newest.where("NOT deleted"), *aliased(columns)))
-        elif arrivals:
+        elif arrivals or truncated:
             changes = select(newest, *aliased(columns | toast.places(noted)), "deleted AS _deleted")
-            self.merge("upsert", changes, ends, list(columns), newer=_NEWER, matched=matched, updates=updates)
-        return arrivals or 0
+            gone = truncations.before(max(truncated), "t._position", "t._seqno") if truncated else ""
+            slots = {"truncated": f"WHEN NOT MATCHED BY SOURCE AND {gone} THEN DELETE" if gone else ""}
+            slots |= {"newer": _NEWER, "matched": matched}
+            self.merge("upsert", changes, ends, list(columns), updates=updates, **slots)
+        return (arrivals or 0) + len(truncated)
 
     def history(self) -> int:
         """All versions of a key, one a transaction, each with where it begins and where the next one does."""
-        self.bind_tombstones()
+        bind_tombstones(self.spark, self.target)
+        truncated = [*self.came.truncations, *self.remembered]
+        if truncated:
+            truncations.bind(self.spark, truncated)
+            in_transaction = "SELECT 1 FROM truncations t WHERE t.seqno = place.seqno AND t.offset > place.offset"
+            rows = self.spark.table("arrived").where(f"NOT EXISTS ({in_transaction})")
+            rows.createOrReplaceTempView("arrived")
         arrived, count = self.kept()
         deleted, some, *ends = self.ends("arrived", "count_if(deleted)", self.some_left_out)
-        if deleted:
+        if self.came.truncations:  # of all keys
+            ends = [(None, None, 0) for _ in ends]
+        if deleted or self.came.truncations:
             last = ("max_by(deleted, place) AS deleted", "max(place) AS place")
             self.remember_deleted(arrived.groupBy("key", "place.seqno").agg(*map(expr, last)))
         noted = self.noted(some=some)
@@ -195,12 +213,15 @@ class _Apply:
             kept=", ".join(map(name, self.columns)),
             missing_before=f"map_keys({toast.COLUMN})" if noted else "array()",
             tombstones=", ".join(in_key.get(one, "NULL") for one in self.columns),
+            of_keys="key IS NOT NULL" if self.came.truncations else "key IN (SELECT key FROM arrived)",
+            truncated=self.truncated_versions if truncated else "",
             filled=", ".join(aliased({one: name(one) for one in self.columns} | toast.filled(noted))),
             key=", ".join(map(name, self.target.key)),
             **{"from": "_position" if self.debezium else "_seqno"},
         )
         every = [*self.columns, *PLACE, *VALIDITY, *more]
         versions = self.keeper.keep(result_of(self.spark, text).where("NOT _deleted").select(*map(name, every)))
+        count += len(self.came.truncations)
         if self.is_new:
             self.writer.fill(versions)
         elif count:
@@ -208,6 +229,16 @@ class _Apply:
             updates = {one: f"s.{name(one)}" for one in ("valid_to", "current", *noted, *more)}
             self.merge("versions", versions, ends, every, same=" AND ".join(same), updates=updates)
         return count
+
+    @property
+    def truncated_versions(self) -> str:
+        """For sql/tables/history.sql: each truncation as what deletes each key."""
+        keys = ", ".join(map(name, self.target.key))
+        columns = ", ".join(f"d.{name(one)}" if one in self.target.key else "NULL" for one in self.columns)
+        return (
+            f"UNION ALL SELECT {columns}, array(), true, t.position, t.seqno "  # noqa: S608 - names are quoted
+            f"FROM (SELECT DISTINCT {keys} FROM changes_of_keys) d CROSS JOIN truncations t"
+        )
 
     def noted(self, *, some: bool) -> dict[str, str]:
         """`may_be_left_out`, if the table has a column that says which are, or gets it as `some` are now; or none."""
@@ -225,7 +256,7 @@ class _Apply:
             rows = self.spark.read.format("delta").load(self.target.location).alias("t")
             rows = rows.where(" AND ".join(pruning.between(self.target, ends) or ["true"]))
             same = [rows[name(one)].eqNullSafe(keys[name(one)]) for one in self.target.key]
-            kept = rows.join(keys, same, "left_semi")
+            kept = rows if self.came.truncations else rows.join(keys, same, "left_semi")
         kept.select(*map(name, columns)).createOrReplaceTempView("kept")
 
     def merge(

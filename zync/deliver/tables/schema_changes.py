@@ -4,16 +4,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructField, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from zync.debezium import toast
 from zync.deliver.tables.target import OWN, PLACE, Target, check_columns
 from zync.errors import UsageError
+from zync.rules.type_changes import is_wider
 
 _MADE_SO = (
     "Where one has: `zync replay raw --into staging2` makes a staging by the rules of now; take the folder of the "
     "tables away, and `zync sync-to tables staging2`"
 )
+
+_TO_STRING = ", or to string, which holds what there is as text (but not in a key)"
 
 
 def as_made(target: Target, syncs: Mapping[int, Mapping[str, Any]]) -> Target:
@@ -37,8 +40,8 @@ def as_made(target: Target, syncs: Mapping[int, Mapping[str, Any]]) -> Target:
             if there.name != one.name or not same:
                 msg = (
                     f"output {target.topic}: sync {sync} made {one.name!r} as {one.dataType.simpleString()}, and by "
-                    f"the rules, as read here, it is {there.name!r}, {there.dataType.simpleString()}: let them make it "
-                    f"so again, or, if they were changed since this began, begin again. {_MADE_SO}"
+                    f"the rules, as read here, it is {there.name!r}, {there.dataType.simpleString()}: cast it "
+                    f"back{_TO_STRING}, or, if the rules were changed since this began, begin again. {_MADE_SO}"
                 )
                 raise UsageError(msg)
     if len(fields) == len(target.columns.fields):
@@ -69,7 +72,8 @@ def changes(target: Target, there: StructType) -> tuple[dict[str, DataType], lis
             fails = "schema_changes is fail: " if widens else ""
             msg = (
                 f"{rules} make {one.name!r} a {one.dataType.simpleString()}, and the table at {target.location} has it "
-                f"as {was.simpleString()}: {fails}cast it in the rule, before a sync makes it so. {_MADE_SO}"
+                f"as {was.simpleString()}: {fails}cast it in the rule, before a sync makes it so{_TO_STRING}. "
+                f"{_MADE_SO}"
             )
             raise UsageError(msg)
         wider[one.name] = one.dataType
@@ -89,38 +93,3 @@ def changes(target: Target, there: StructType) -> tuple[dict[str, DataType], lis
         )
         raise UsageError(msg)
     return wider, more, dropped
-
-
-_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
-_EXACT_IN_DOUBLE = ("byte", "short", "integer")
-
-
-def is_wider(to: DataType, was: DataType, *, is_key: bool) -> bool:
-    """Whether all values of type `was`, and how they are written, are the same in the type `to`, but for zeros.
-
-    So not float to double: 0.1 becomes 0.10000000149. Structs may have more fields. A key's text has to be the same to
-    the letter, for it is what deleted rows are remembered by: no decimal of more decimals.
-    """
-
-    def digits(kind: DataType) -> tuple[int, int] | None:
-        """How many before and after the point."""
-        if isinstance(kind, DecimalType):
-            return kind.precision - kind.scale, kind.scale
-        return (_DIGITS[kind.typeName()], 0) if kind.typeName() in _DIGITS else None
-
-    def holds(to: DataType, was: DataType) -> bool:
-        return to == was or is_wider(to, was, is_key=False)
-
-    if isinstance(to, StructType) and isinstance(was, StructType):
-        fields = {one.name: one.dataType for one in to.fields}
-        return not is_key and all(one.name in fields and holds(fields[one.name], one.dataType) for one in was.fields)
-    if isinstance(to, ArrayType) and isinstance(was, ArrayType):
-        return holds(to.elementType, was.elementType)
-    if isinstance(to, MapType) and isinstance(was, MapType):
-        return to.keyType == was.keyType and holds(to.valueType, was.valueType)
-    if to.typeName() == "double":
-        return was.typeName() in _EXACT_IN_DOUBLE and not is_key
-    more, less = digits(to), digits(was)
-    if more is None or less is None or (isinstance(was, DecimalType) and not isinstance(to, DecimalType)):
-        return False
-    return more[0] >= less[0] and (more[1] == less[1] if is_key else more[1] >= less[1])

@@ -17,6 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from zync.errors import UsageError
+from zync.lake import delivered
 from zync.lake.files import data_files, dataset
 from zync.lake.table import (
     CHECKPOINT_EVERY,
@@ -31,7 +32,7 @@ from zync.lake.table import (
 from zync.lake.types import TIMESTAMP
 from zync.sql import name
 
-FOLDER = "tables"
+FOLDER = delivered.FOLDER
 """Where the tables are, below the lake."""
 NAME = "_snapshots"
 TIDY_EVERY = CHECKPOINT_EVERY

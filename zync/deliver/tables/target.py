@@ -12,11 +12,12 @@ from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 from zync.config.model import DeliveredTable, OutputRule
 from zync.debezium import toast
 from zync.errors import UsageError, ZyncError
+from zync.lake.delivered import APP
 from zync.lake.paths import locate
 from zync.lake.table import app_transactions, open_table
 from zync.rules.schema import columns_by_topic
+from zync.rules.type_changes import check_has_tables
 
-APP = "zync/delivered/"
 PLACE = ("_position", "_seqno")
 """Columns beside the rule's: where a row's transaction is in the source's order."""
 VALIDITY = ("valid_from", "valid_to", "current")
@@ -114,6 +115,7 @@ def check_columns(target: Target, of: str) -> None:
         if odd := _NOT_IN_NAMES.search(one.name):
             msg = f"{of} selects {one.name!r}, and tables have no {odd[0]!r} in the name of a column: name it otherwise"
             raise UsageError(msg)
+        check_has_tables(one.dataType, one.name, of)
         if re.search(r"\bmap<(?!string,)", one.dataType.simpleString()):
             msg = f"{of}: column {one.name!r} is {one.dataType.simpleString()}: cast its keys to string"
             raise UsageError(msg)

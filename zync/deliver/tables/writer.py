@@ -8,18 +8,22 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
 from zync.debezium import toast
 from zync.deliver.tables.schema_changes import changes
-from zync.deliver.tables.target import APP, CLUSTERED_BY, Target
+from zync.deliver.tables.target import CLUSTERED_BY, Target
+from zync.deliver.tables.truncations import TOMBSTONES
+from zync.lake.delivered import APP
 from zync.lake.table import ensure_table, open_table
 from zync.rules.run import JSON_OPTIONS
+from zync.spark.frames import leaves
 from zync.sql import literal, name
 
 MANY = 64
 """Small files of a table that are left as they are."""
-_TOMBSTONES = pa.schema([("key", pa.string()), ("place", pa.struct([("position", pa.int64()), ("seqno", pa.int64())]))])
+_FEATURES = {"timestamp_ntz": "timestampNtz", "variant": "variantType"}
+"""Delta's table features by the types that need them. A new table gets them by itself, one that is there does not."""
 _SMALL, _LARGE = 16 << 20, 128 << 20
 """Bytes of a file that is small, and of those that are made of such."""
 
@@ -43,11 +47,23 @@ class Writer:
         self._complete()
         rows = self.spark.read.format("delta").load(target.location)
         wider, more, dropped = changes(target, rows.schema)
+        self._enable_features([*wider.values(), *(one.dataType for one in more)])
         if wider:
             self._rewrite(rows.withColumns({column: _as(rows[name(column)], kind) for column, kind in wider.items()}))
         if more:
             self._alter(f"ADD COLUMNS ({StructType(more).toDDL()})")
         return dropped
+
+    def _enable_features(self, types: list[DataType]) -> None:
+        """Gives the table the features that columns of those types need, where it lacks them."""
+        needed = {_FEATURES[leaf.typeName()] for kind in types for leaf in leaves(kind) if leaf.typeName() in _FEATURES}
+        table = open_table(self.target.location) if needed else None
+        if table is None:
+            return
+        has = {*(table.protocol().reader_features or ()), *(table.protocol().writer_features or ())}
+        if missing := sorted(needed - has):
+            pairs = ", ".join(f"{literal(f'delta.feature.{one}')} = 'supported'" for one in missing)
+            self._alter(f"SET TBLPROPERTIES ({pairs})")
 
     def _rewrite(self, rows: DataFrame) -> None:
         """Puts `rows`, of other types, in place of those that the table has: one commit, which keeps Delta's txn."""
@@ -85,7 +101,7 @@ class Writer:
 
     def _ensure_deleted(self) -> None:
         if self.target.deleted:
-            ensure_table(self.target.deleted, _TOMBSTONES, "zync: what was deleted, and where in the source's order")
+            ensure_table(self.target.deleted, TOMBSTONES, "zync: what was deleted, and where in the source's order")
 
     def fill(self, rows: DataFrame) -> None:
         """The first rows of a table, which is made if it is not there."""
@@ -148,7 +164,12 @@ class Writer:
 
 
 def _as(column: Column, kind: DataType) -> Column:
-    """The column's values in a wider type: of nested ones as they were read from JSON, as a cast adds no fields."""
+    """The column's values in a wider type: of nested ones as they were read from JSON, as a cast adds no fields.
+
+    And as text what they are in staging's JSON, as which other rows come.
+    """
+    if isinstance(kind, StringType):
+        return sf.from_json(sf.to_json(sf.struct(column.alias("v")), JSON_OPTIONS), "v STRING", JSON_OPTIONS)["v"]
     if isinstance(kind, StructType | ArrayType | MapType):
         return sf.from_json(sf.to_json(column, JSON_OPTIONS), kind.json(), JSON_OPTIONS)
     return column.cast(kind)

@@ -1,7 +1,8 @@
 """Values as Kafka Connect's JsonConverter writes them with `schemas.enable`: decoded as the schema beside each says.
 
 `{"schema": …, "payload": …}`; types and their names as in org.apache.kafka.connect.json.JsonSchema, logical ones as in
-org.apache.kafka.connect.data, and Debezium's dates and times (io.debezium.time). Other names change nothing.
+org.apache.kafka.connect.data, and Debezium's dates, timestamps and decimals with a scale of their own
+(zync.formats.decode.debezium_types). Other names change nothing.
 """
 
 import json
@@ -15,6 +16,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 
 from zync.errors import DataError, UsageError, ZyncError
+from zync.formats.decode.debezium_types import NAMED, VARIABLE_DECIMAL, decimal_of_bytes, time, variable_decimal
 from zync.spark.errors import message_of
 from zync.spark.expressions import try_eval
 from zync.sql import literal, name
@@ -33,15 +35,6 @@ _SCALARS = {
 """Connect's types, and as what Spark is to read them."""
 
 _LOGICAL = "org.apache.kafka.connect.data."
-_OF_DEBEZIUM = {
-    ("io.debezium.time.Date", "int32"): "date_from_unix_date({})",
-    ("io.debezium.time.Timestamp", "int64"): "CAST(timestamp_millis({}) AS TIMESTAMP_NTZ)",
-    ("io.debezium.time.MicroTimestamp", "int64"): "CAST(timestamp_micros({}) AS TIMESTAMP_NTZ)",
-}
-"""What they mean, without a zone, as the columns in the database are. (The session's is UTC.)"""
-_DECIMAL_BYTES = 63
-"""So long is what one byte of Avro can announce; 38 digits take 16."""
-
 _DEPTH_MOST = 20
 """Levels of a schema: Spark takes some rounds of a hundred to understand each."""
 
@@ -166,8 +159,10 @@ def _meant(schema: dict[str, Any], value: str, numbers: "count[int]") -> str:
     text = value
     if logical.startswith(_LOGICAL) and kind in ("bytes", "int32", "int64"):
         text = _logical(logical.removeprefix(_LOGICAL), schema, value)
-    elif (logical, kind) in _OF_DEBEZIUM:
-        text = _OF_DEBEZIUM[logical, kind].format(value)
+    elif (logical, kind) in NAMED:
+        text = time(value, NAMED[logical, kind])
+    elif logical == VARIABLE_DECIMAL and {"scale", "value"} <= {one for one, _ in _fields(schema)}:
+        text = f"IF({value} IS NULL, NULL, {variable_decimal(f'{value}.scale', f'{value}.value')})"
     elif kind == "int8":
         text = f"CAST({value} AS TINYINT)"
     elif kind == "struct" and schema.get("fields"):
@@ -184,10 +179,8 @@ def _meant(schema: dict[str, Any], value: str, numbers: "count[int]") -> str:
 
 
 def _logical(logical: str, schema: dict[str, Any], value: str) -> str:
-    if logical == "Date":
-        return f"date_from_unix_date({value})"
-    if logical == "Timestamp":
-        return f"timestamp_millis({value})"
+    if logical in ("Date", "Timestamp"):
+        return time(value, "days" if logical == "Date" else "millis", zoned=True)
     if logical == "Time":
         return f"date_format(timestamp_millis({value}), 'HH:mm:ss.SSS')"
     if logical != "Decimal":
@@ -199,10 +192,7 @@ def _logical(logical: str, schema: dict[str, Any], value: str) -> str:
         msg = f"a decimal of scale {scale[:20] or 'null'}, and Spark has 0 to 38"
         raise UsageError(msg)
     data = f"to_binary(CAST({value} AS STRING), 'base64')"
-    avro = json.dumps({"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": int(scale)})
-    announced = f"concat(unhex(lpad(hex(2 * length({data})), 2, '0')), {data})"
-    decoded = f"from_avro({announced}, {literal(avro)}, map('mode', 'FAILFAST'))"
-    of_bytes = f"IF(length({data}) BETWEEN 1 AND {_DECIMAL_BYTES}, {decoded}, raise_error('length'))"
+    of_bytes = decimal_of_bytes(data, int(scale))
     of_number = f"CAST({value} AS DECIMAL(38, {scale}))"
     null = f"{value} IS NULL OR is_variant_null({value})"
     return f"IF({null}, NULL, IF(schema_of_variant({value}) = 'STRING', {of_bytes}, {of_number}))"

@@ -9,10 +9,11 @@ from deltalake import DeltaTable
 
 from zync.config.model import RESERVED_TOPIC, Config
 from zync.kafka.admin import Brokers
+from zync.kafka.epochs import cut_off
 from zync.kafka.partition import Source, made_anew
 from zync.lake.files import data_files
 from zync.operate.verify.claim import Claim, files_of, read_file, sound
-from zync.raw.table import RAW_SCHEMA, Positions, first_seqno, positions, stored_id
+from zync.raw.table import RAW_SCHEMA, Positions, first_seqno, positions, stored_id, stored_last
 
 _COLUMNS = ["seqno", "kafka", "ingested"]
 
@@ -106,7 +107,18 @@ def against_kafka(table: DeltaTable, config: Config) -> Claim:
             claim.broken(
                 f"{source}: raw's next offset is {stored[source]}, Kafka has {bounds.earliest} to {bounds.stable}"
             )
+    same = []
     for source in asked:
         if made_anew(stored_id(table, source), ids.get(source.topic)):
             claim.broken(f"{source}: the topic was made anew since raw read it")
+        else:
+            same.append(source)
+    read = {source: last for source in same if (last := stored_last(table, source, stored[source])) is not None}
+    for source, end in sorted(cut_off(config.kafka, read).items()):
+        offset, epoch = read[source]
+        known = f"only below offset {end}" if end is not None else "nowhere"
+        claim.broken(
+            f"{source}: raw has records up to offset {offset}, the last of leader epoch {epoch}, which Kafka has "
+            f"{known}: other records may be at offsets that raw has read"
+        )
     return claim

@@ -1,0 +1,156 @@
+"""A leader that lagged (an unclean election) puts other records at offsets that were read: told of, never skipped."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.conftest import TopicMaker, start, zync
+from tests.kafka.conftest import Lake, transaction, wait_until
+from tests.kafka.harms import cut_log, delete_below, kill_and_start_again
+from zync.errors import GapError
+from zync.kafka.admin import Brokers
+from zync.kafka.dev_broker import DevKafka
+from zync.kafka.partition import Source
+from zync.raw.table import Gap, stored_last, stored_position
+
+
+@pytest.fixture
+def kafka(tmp_path: Path) -> Iterator[DevKafka]:
+    """A broker of the test's own, to stop and to cut the logs of."""
+    kafka = DevKafka(tmp_path / "broker")
+    kafka.start()
+    yield kafka
+    kafka.stop()
+
+
+@pytest.fixture
+def lake(tmp_path: Path, kafka: DevKafka) -> Lake:
+    return Lake(tmp_path, str(kafka.servers()))
+
+
+def send(broker: str, name: str, numbers: range) -> None:
+    """Each in a batch of its own."""
+    producer = Producer({"bootstrap.servers": broker, "linger.ms": 0})
+    for number in numbers:
+        producer.produce(name, b"%d" % number, partition=0)
+        assert producer.flush(20) == 0
+
+
+def await_marker(broker: str, source: Source, end: int) -> None:
+    """Waits for the marker of a transaction that was committed, which comes a little later."""
+    brokers = Brokers({"bootstrap.servers": broker})
+    wait_until(lambda: brokers.bounds([source])[source].stable == end)
+
+
+def read_then_cut(lake: Lake, kafka: DevKafka, then: int) -> str:
+    """A topic of which ten records were read; then its log was cut to five, and grew by others."""
+    name = "t"
+    TopicMaker(lake.broker).create(name)
+    send(lake.broker, name, range(10))
+    lake.sync_from(name)
+    cut_log(kafka, name, 5)
+    send(lake.broker, name, range(100, 100 + then))
+    return name
+
+
+@pytest.mark.parametrize("then", [0, 3, 5, 7], ids=["empty", "shorter", "as long", "longer"])
+def test_other_records_at_offsets_already_read_stop_it_and_skip_reads_them(
+    lake: Lake, kafka: DevKafka, then: int
+) -> None:
+    name = read_then_cut(lake, kafka, then)
+    version = lake.table().version()
+    with pytest.raises(GapError, match=f"{name}/0: .* offsets 5 to 9 were cut off"):
+        lake.sync_from(name)
+    assert lake.table().version() == version
+    lake.config()
+    seen = zync("verify", "raw", "--kafka", cwd=lake.folder, check=False)
+    assert (seen.returncode, f"{name}/0: raw has records up to offset 9" in seen.stdout) == (1, True)
+    lake.sync_from(name, on_gap="skip")
+    assert lake.values() == [b"%d" % number for number in (*range(10), *range(100, 100 + then))]
+    assert lake.offsets(name) == [*range(10), *range(5, 5 + then)]
+    assert lake.positions().gaps == (Gap(Source(name, 0), 10, 5),)
+    send(lake.broker, name, range(200, 203))
+    lake.sync_from(name)
+    assert lake.offsets(name)[10:] == [*range(5, 8 + then)]
+    zync("verify", "raw", "--kafka", cwd=lake.folder)
+
+
+def test_a_log_that_is_cut_while_it_is_read_stops_it(lake: Lake, kafka: DevKafka) -> None:
+    name = "t"
+    TopicMaker(lake.broker).create(name)
+    lake.config(topic_metadata_refresh_interval_ms=500)
+    send(lake.broker, name, range(10))
+    process = start("sync-from", "kafka", "raw", "--topic", name, "--commit-every", "50ms", cwd=lake.folder)
+    try:
+        wait_until(lambda: lake.count() == 10)
+        cut_log(kafka, name, 5)
+        send(lake.broker, name, range(100, 107))
+        assert process.wait(60) == 1
+    finally:
+        process.kill()
+    (log,) = lake.folder.glob("sync-from-*.log")
+    assert "offsets 5 to 9 were cut off" in log.read_text()
+    assert lake.values() == [b"%d" % number for number in range(10)]
+
+
+def test_a_new_leader_that_has_all_that_was_read_is_no_gap(lake: Lake, kafka: DevKafka) -> None:
+    """The position is beyond markers that a later leader appended, so the last record's epoch ends below it."""
+    name, source = "t", Source("t", 0)
+    TopicMaker(lake.broker).create(name)
+    for turn in range(2):
+        with transaction(lake.broker, "writer") as producer:
+            producer.produce(name, b"%d" % turn, partition=0)
+            producer.flush(20)
+            kill_and_start_again(kafka)
+        await_marker(lake.broker, source, 2 * turn + 2)
+        lake.sync_from(name)
+        last = stored_last(lake.table(), source, stored_position(lake.table(), source))
+        assert last
+        assert last.offset == 2 * turn
+        assert lake.positions().next == {source: 2 * turn + 2}
+    lake.sync_from(name)
+    assert lake.values() == [b"0", b"1"]
+    assert lake.positions().gaps == ()
+    lake.config()
+    zync("verify", "raw", "--kafka", cwd=lake.folder)
+
+
+def test_markers_that_retention_took_away_are_no_gap(lake: Lake, kafka: DevKafka) -> None:
+    """The position is beyond them, and the offset behind the last record is gone."""
+    name, topic = "t", TopicMaker(str(kafka.servers()))
+    topic.create(name)
+    with transaction(lake.broker, "writer") as producer:
+        producer.produce(name, b"0", partition=0)
+    await_marker(lake.broker, Source(name, 0), 2)
+    lake.sync_from(name)
+    assert lake.positions().next == {Source(name, 0): 2}
+    delete_below(topic, name, 2)
+    lake.sync_from(name)
+    with transaction(lake.broker, "writer") as producer:
+        producer.produce(name, b"1", partition=0)
+    await_marker(lake.broker, Source(name, 0), 4)
+    lake.sync_from(name)
+    assert lake.values() == [b"0", b"1"]
+    assert lake.positions().gaps == ()
+    lake.config()
+    zync("verify", "raw", "--kafka", cwd=lake.folder)
+
+
+def test_of_several_partitions_the_one_that_was_cut_is_named(lake: Lake, kafka: DevKafka) -> None:
+    name, count = "t", 3
+    TopicMaker(lake.broker).create(name, partitions=count)
+    producer = Producer({"bootstrap.servers": lake.broker, "linger.ms": 0})
+    for number in range(6):
+        for partition in range(count):
+            producer.produce(name, b"%d" % number, partition=partition)
+            assert producer.flush(20) == 0
+    lake.sync_from(name)
+    cut_log(kafka, name, 4, partition=1)
+    lake.config()
+    seen = zync("verify", "raw", "--kafka", cwd=lake.folder, check=False)
+    assert seen.returncode == 1
+    assert [f"{name}/{partition}:" in seen.stdout for partition in range(count)] == [False, True, False]
+    with pytest.raises(GapError, match=f"{name}/1: .* offsets 4 to 5 were cut off"):
+        lake.sync_from(name)

@@ -1,0 +1,36 @@
+"""What Spark writes as an output row's JSON, a delivery to tables can read: else one row would stop it for good."""
+
+from typing import Any
+
+import pytest
+
+from zync.deliver.tables.apply import FROM_JSON
+from zync.rules.run import JSON_OPTIONS
+from zync.sql import literal, options
+
+LAST = "timestamp_micros(9223372036854775807)"
+BEFORE_CHRIST = "timestamp_seconds(-65000000000)"
+VALUES = [
+    (LAST, "TIMESTAMP"),
+    (BEFORE_CHRIST, "TIMESTAMP"),
+    (f"CAST({LAST} AS TIMESTAMP_NTZ)", "TIMESTAMP_NTZ"),
+    (f"CAST({BEFORE_CHRIST} AS TIMESTAMP_NTZ)", "TIMESTAMP_NTZ"),
+    ("date_from_unix_date(2147483647)", "DATE"),
+    ("date_from_unix_date(-2147483648)", "DATE"),
+    ("double('NaN')", "DOUBLE"),
+    ("float('-Infinity')", "FLOAT"),
+    ("CAST('1E-38' AS DECIMAL(38, 38))", "DECIMAL(38, 38)"),
+    ("X'00ff'", "BINARY"),
+    ("INTERVAL '1-2' YEAR TO MONTH", "INTERVAL YEAR TO MONTH"),
+    ("repeat('x', 21000000)", "STRING"),
+    ("struct(array(parse_json(repeat('[', 999) || repeat(']', 999))) AS a)", "STRUCT<a: ARRAY<VARIANT>>"),
+    (f"CAST({LAST} AS VARIANT)", "VARIANT"),
+]
+
+
+@pytest.mark.parametrize(("value", "kind"), VALUES)
+def test_what_is_written_can_be_read(spark: Any, value: str, kind: str) -> None:
+    written = f"to_json(struct({value} AS x), {options(JSON_OPTIONS)})"
+    read = f"from_json({written}, {literal(f'x {kind}')}, {options(FROM_JSON)})"
+    (row,) = spark.range(1).selectExpr(f"{written} = to_json({read}, {options(JSON_OPTIONS)}) AS same").collect()
+    assert row["same"]

@@ -1,0 +1,12 @@
+"""The times that all readers of tables have: of the years 1 to 9999."""
+
+from pyspark.sql.types import DataType, DateType, TimestampNTZType, TimestampType
+
+YEARS: dict[type[DataType], str] = {
+    TimestampType: "TIMESTAMP '0001-01-01 00:00:00' AND TIMESTAMP '9999-12-31 23:59:59.999999'",
+    TimestampNTZType: "TIMESTAMP_NTZ '0001-01-01 00:00:00' AND TIMESTAMP_NTZ '9999-12-31 23:59:59.999999'",
+    DateType: "DATE '0001-01-01' AND DATE '9999-12-31'",
+}
+"""The range of each type of time, as BETWEEN takes it. JSON, Avro, Parquet and what reads them agree on no more."""
+LAST_SECOND = 253_402_300_799
+"""The last second of the year 9999."""
