@@ -49,7 +49,19 @@ def run(folder: Path) -> list[Result]:
             "CAST(txn AS BIGINT) AS seqno", "seqno AS record_seqno", "txn", "topic", "kafka", "key", "value", "headers"
         )
         with Keeper(spark) as keeper:
-            out, _ = transform(spark, decoded, pipeline, {}, (), None, keeper=keeper, spread=True, one_task=False)
+            out, _ = transform(
+                spark,
+                decoded,
+                pipeline,
+                {},
+                (),
+                None,
+                keeper=keeper,
+                some_left_out=False,
+                spread=True,
+                one_task=False,
+                documents=False,
+            )
             if out is None:
                 raise AssertionError
             staging = ensure_staging(str(folder / f"plain-{number}"))

@@ -1,10 +1,11 @@
 -- In: `new_records`: rows of raw, with the text of those keys and values that are JSON, and what another format found of
 --     the others or why it could not (zync.transactions.unpack).
 -- Out: each record decoded: `key` and `value` as VARIANT, or `bad`, why it cannot be; and what a preset adds (`more`).
+--     A preset may take placeholders out of the text that structs are parsed from (`clean_text`).
 -- Trailing text, duplicate keys, bad UTF-8 and numbers that VARIANT cannot keep exactly are all bad.
 WITH text AS (
   SELECT seqno, kafka, ingested, headers, key AS key_bytes, value AS value_bytes,
-         key_text, value_text, key_found, value_found, key_fault, value_fault
+         key_text, value_text, key_found, value_found, key_fault, value_fault, unpacked
   FROM new_records
 ),
 parsed AS (
@@ -31,7 +32,7 @@ parsed AS (
   FROM text
 )
 SELECT seqno, kafka, kafka.topic AS topic, kafka.partition AS partition, kafka.offset AS offset,
-       kafka.timestamp AS timestamp, ingested, headers, key, value, value_text,
+       kafka.timestamp AS timestamp, ingested, headers, key, value, {{clean_text}} AS value_text,
   CASE WHEN coalesce(key_fault, value_fault) IS NOT NULL THEN coalesce(key_fault, value_fault)
        WHEN value_bytes IS NULL OR value_found IS NOT NULL THEN NULL
        WHEN NOT is_valid_utf8(value_text) THEN 'value is not UTF-8'

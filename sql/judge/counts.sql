@@ -13,6 +13,7 @@ SELECT
   count_if(completing AND fault IS NULL) AS completed,
   count_if({{truncating}}) AS truncating,
   count_if({{listed}}) AS listed,
+  coalesce(bool_or({{left_out}}), false) AS left_out,
   unix_micros(max(ingested)) AS ingested,
   min(CASE WHEN fate = 'pending' THEN place END) AS open,
   coalesce(bool_or({{documents}}), false) AS documents{{lists}}

@@ -3,7 +3,8 @@
 -- Out: all versions of those keys, one a transaction, each with where the next one begins.
 --     (`_missing`: the columns that Debezium left out, as they had not changed: they are as in the version before.)
 WITH changed AS (
-  SELECT max_by(k, place) AS k, max_by(v, place) AS v, max_by(deleted, place) AS deleted, max(place) AS place
+  SELECT max_by(k, place) AS k, max_by(v, place) AS v, max_by(deleted, place) AS deleted,
+    max_by(left_out, place) AS left_out, max(place) AS place
     {{known}}
   FROM arrived GROUP BY key, place.seqno
 ),

@@ -6,14 +6,14 @@
 -- begin alike, so they are sorted by their hashes first; once, as they are brought together before that.
 WITH hashed AS (SELECT *, xxhash64(key) AS hash FROM arrived DISTRIBUTE BY hash),
 by_key AS (
-  SELECT key, max_by(struct(value, place), place) AS newest, count(*) AS arrivals
+  SELECT key, max_by(struct(value, left_out, place), place) AS newest, count(*) AS arrivals
     {{known}}
   FROM hashed GROUP BY hash, key
 ),
 newest AS (
   SELECT key, CASE WHEN newest.value IS NULL THEN from_json(key, {{key_type}}, {{options}}) END AS k,
     from_json(newest.value, {{value_type}}, {{options}}) AS v,
-    newest.value IS NULL AS deleted, newest.place, * EXCEPT (key, newest)
+    newest.value IS NULL AS deleted, newest.left_out, newest.place, * EXCEPT (key, newest)
   FROM by_key
 ),
 gone AS (SELECT key, max(place) AS place FROM tombstones GROUP BY key)

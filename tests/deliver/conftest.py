@@ -21,8 +21,8 @@ from zync.staging.bookkeeping import read_cursor
 from zync.staging.commit import add_rows, commit
 from zync.staging.table import STAGING_SCHEMA, ensure_staging
 
-Row = tuple[str, str | None, str | None]
-"""Topic, key, value."""
+Row = tuple[str, str | None, str | None] | tuple[str, str | None, str | None, str]
+"""Topic, key, value; and the state, where it has one."""
 TRUNCATED = ""
 """A key that stands for that of a truncation, which has none."""
 
@@ -61,12 +61,13 @@ class Staging:
             self.seqno += 1
             of = {"seqno": self.seqno, "sync": number}
             position = next(positions) if positions else 1000 + self.seqno
-            for topic, key, value in transaction:
+            for topic, key, value, *state in transaction:
                 offset = self.offsets.get(topic, 0)
                 self.offsets[topic] = offset + 1
                 place = {"topic": topic, "partition": 0, "offset": offset}
-                whole = {"key": None, "reason": "truncate"} if key == TRUNCATED else {"key": key}
-                rows.append({**of, "kind": "output", "kafka": place, "value": value, "position": position, **whole})
+                row = {**of, "kind": "output", "kafka": place, "key": key, "value": value, "position": position}
+                whole = {"key": None, "reason": "truncate"} if key == TRUNCATED else {}
+                rows.append({**row, "state": next(iter(state), None), **whole})
                 self.committed.append((self.seqno, (topic, key, value)))
             ranges = [{"first": self.seqno, "last": self.seqno}]
             rows.append({**of, "kind": "done", "txn": f"t{self.seqno}", "records": ranges, "count": 1})

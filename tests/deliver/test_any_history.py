@@ -33,7 +33,7 @@ deliver: {{tables: {{versions: {{apply: history}}, every: {{apply: append}}}}}}
 PRESET = "transactions: {preset: debezium, topic: records.transaction}\n"
 RULE = (
     "SELECT seqno, value:id::int AS id, value:kind::string AS kind, value:amount::decimal(10, 2) AS amount, "
-    "value:note::string AS note FROM arriving"
+    "value:note::string AS note, upper(value:note::string) AS loud FROM arriving"
 )
 LEFT_OUT = "__debezium_unavailable_value"
 UNKNOWN = "what it was before, which is yet to come"
@@ -134,7 +134,8 @@ class Model:
             assert sorted(rows, key=repr) == expected
 
 
-def rows_of(changes: Iterable[Placed]) -> list[Row]:
+def rows_of(changes: Iterable[Placed], *, preset: bool) -> list[Row]:
+    """Rows as staging has them: what is computed on what was left out says so; of a plain column its value does."""
     made: list[Row] = []
     for one in changes:
         if one.key is None:
@@ -142,8 +143,13 @@ def rows_of(changes: Iterable[Placed]) -> list[Row]:
             continue
         key = dict(zip(("id", "kind"), one.key, strict=True))
         text = json.dumps(key, separators=(",", ":"), ensure_ascii=False)
-        value = f'{json.dumps(key)[:-1]}, "amount": {one.amount}, "note": {json.dumps(one.note)}}}'
-        made += [(topic, text, None if one.amount is None else value) for topic in ("newest", "versions", "every")]
+        unknown = preset and one.note == LEFT_OUT
+        loud = None if unknown or one.note is None else one.note.upper()
+        value = f'{json.dumps(key)[:-1]}, "amount": {one.amount}, "note": {json.dumps(one.note)}'
+        value = f'{value}, "loud": {json.dumps(loud)}}}'
+        state = (json.dumps({"left_out": ["note", "loud"] if one.seqno % 2 else ["loud"]}),) if unknown else ()
+        row = (text, None if one.amount is None else value, *state)
+        made += [(topic, *row) for topic in ("newest", "versions", "every")]
     return made
 
 
@@ -153,6 +159,8 @@ def found_in(folder: Path) -> dict[str, list[Any]]:
     for topic, columns in more.items():
         names = ("id", "kind", "amount", "note", "_seqno", *columns)
         table = DeltaTable(str(folder / topic)).to_pyarrow_table().to_pylist()
+        for one in table if topic != "every" else ():  # it is of the version that the note is of
+            assert one["loud"] == (one["note"] and one["note"].upper())
         found[topic] = sorted((tuple(one[name] for name in names) for one in table), key=repr)
     return found
 
@@ -212,7 +220,7 @@ def test_tables_are_what_the_source_says(spark: Any, preset: bool, syncs: list[A
         for way, transactions in zip([*ways[:-1], "whole"], syncs, strict=True):
             first, model.upto = model.upto + 1, model.upto + len(transactions)
             seqnos = range(first, model.upto + 1)
-            mine = [rows_of(one for one in model.changes if one.seqno == seqno) for seqno in seqnos]
+            mine = [rows_of((one for one in model.changes if one.seqno == seqno), preset=preset) for seqno in seqnos]
             staging.sync(mine, positions=given_positions)
             if way == "cut":
                 with cut_short():

@@ -27,7 +27,8 @@ deliver: {{tables: {{changes: {{apply: history}}}}}}
 """
 RULES = {
     "items": "SELECT seqno, _order, row:id::int AS id, row:v::string AS v, op = 'd' AS _delete FROM item",
-    "docs": "SELECT seqno, _order, row:id::int AS id, row:n::int AS n, row:body::string AS body FROM doc",
+    "docs": "SELECT seqno, _order, row:id::int AS id, row:n::int AS n, row:body::string AS body, "
+    "length(row:body::string) AS size FROM doc",
 }
 
 
@@ -48,9 +49,10 @@ def test_the_tables_are_what_the_database_had(tmp_path: Path, spark: Any, name: 
     there = {key: mine[-1]["v"] for key, mine in items.items() if mine[-1]}
     assert table("items", "id", "v") == sorted(there.items())
     assert {3, 101} <= there.keys()
-    assert table("docs", "id", "n", "body") == [(1, 2, docs[1][2]["body"])]
-    expected = [(0, body, False), (1, body, False), (2, docs[1][2]["body"], True)]
-    assert table("changes", "n", "body", "current") == expected
+    newest = docs[1][2]["body"]
+    assert table("docs", "id", "n", "body", "size") == [(1, 2, newest, len(newest))]
+    expected = [(0, body, len(body), False), (1, body, len(body), False), (2, newest, len(newest), True)]
+    assert table("changes", "n", "body", "size", "current") == expected
 
 
 def versions(capture: Capture, table: str) -> dict[int, list[dict[str, Any]]]:

@@ -44,6 +44,15 @@ def transfers(names: list[str], count: int, first: int = 0) -> list[list[tuple[s
     ]
 
 
+def test_a_message_names_the_columns_that_the_connector_left_out(staging: Staging, names: list[str]) -> None:
+    accounts, _ = names
+    left_out = (*row(accounts, 1, note=None, loud=None), '{"left_out":["note","loud"]}')
+    staging.sync([[row(accounts, 1, note="a", loud="A"), left_out, row(accounts, 2, note="b", loud="B")]])
+    staging.deliver()
+    found = [one.headers.get("zync.left_out") for one in committed(staging.broker, accounts)]
+    assert found == [None, b'["note", "loud"]', None]
+
+
 def test_rows_go_out_in_order_with_key_value_and_what_they_are_of(staging: Staging, names: list[str]) -> None:
     accounts, history = names
     staging.sync([[row(accounts, 1, b="ü"), (history, None, '{"x":1}')], [(accounts, '{"id":1}', None)]])

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from zync.deliver.tables.apply import FROM_JSON
-from zync.rules.run import JSON_OPTIONS
+from zync.rules.json_text import JSON_OPTIONS
 from zync.sql import literal, options
 
 LAST = "timestamp_micros(9223372036854775807)"

@@ -45,7 +45,11 @@ CONFIGS = {
     "done": 'transactions: {done: "count(*) = 2", expire_after: 24h, remember: 1000000}',
     "preset": """
         transactions:
-          {preset: debezium, topic: shop.transaction, order: commit, incomplete: {after: 10m, do: release}}
+          preset: debezium
+          topic: shop.transaction
+          order: commit
+          unavailable_value: none
+          incomplete: {after: 10m, do: release}
         debezium: {time_precision_mode: adaptive, decimal_handling_mode: precise}
         """,
     "prefix": """

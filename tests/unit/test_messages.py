@@ -26,6 +26,7 @@ def rows(*seqnos: int) -> pa.Table:
             "offset": pa.array(range(len(seqnos)), pa.int64()),
             "key": pa.array([None if n == 1 else f"k{n}" for n in range(len(seqnos))], pa.string()),
             "value": pa.array([None if n == 2 else f"v{n}" for n in range(len(seqnos))], pa.string()),
+            "state": pa.nulls(len(seqnos), pa.string()),
         }
     )
 
@@ -73,6 +74,16 @@ def test_rows_become_messages_to_the_topics_that_their_outputs_have_in_kafka() -
         ("line", "k4", "v4"),
     ]
     assert [dict(headers)["zync.seqno"] for *_, headers in made] == [b"1", b"1", b"2", b"5", b"5"]
+
+
+def test_a_row_says_what_the_connector_left_out_of_it() -> None:
+    table = rows(1, 1)
+    states = pa.array(['{"left_out": ["note", "größe"], "old_key": null}', None])
+    table = table.set_column(table.schema.get_field_index("state"), "state", states)
+    made = [*messages(table, {"order": "order", "line": "line"}, [*transactions(table)], Encoder(Config(), None))]
+    with_header, without = (dict(headers or []) for _, _, _, headers in made)
+    assert json.loads(with_header.pop("zync.left_out")) == ["note", "größe"]
+    assert with_header == without
 
 
 def test_begin_and_end_are_around_the_rows_of_each_and_count_them_by_topic() -> None:

@@ -26,6 +26,11 @@ KAFKAS_OWN = frozenset(
 """Topics of Kafka's own, which are nobody's input or output."""
 
 
+_LATER_KEYS = ("prefix", "delimiter", "tables", "connectors", "uncounted", "incomplete", "unavailable_value")
+
+UNAVAILABLE_VALUE = "__debezium_unavailable_value"
+"""Debezium's default of `unavailable.value.placeholder`."""
+
 Part = Literal["key", "value"]
 PARTS: tuple[Part, ...] = ("key", "value")
 """The two parts of a Kafka record that have a format."""
@@ -180,6 +185,8 @@ class Transactions:
         connectors: Several connectors, instead of `topic`. Their transactions are told apart by the connector's name.
         uncounted: Tables whose rows END counts although a filter in the connector may drop them, as END names them
             (`public.audit`). A transaction does not wait for their rows.
+        unavailable_value: What the connector sends in place of a value that it leaves out, its option
+            `unavailable.value.placeholder`. Needs `preset`.
         order: Order in which transactions go out: as they become complete (`completion`), or as the source committed
             them (`commit`). `commit` needs `preset`, and one partition in each topic of BEGIN and END.
         incomplete: How long others wait, with `order: commit`, for a transaction that is not whole. Default: until it
@@ -198,6 +205,7 @@ class Transactions:
     tables: tuple[str, ...] = ()
     connectors: tuple[DebeziumConnector, ...] = ()
     uncounted: tuple[str, ...] = ()
+    unavailable_value: str = UNAVAILABLE_VALUE
     order: Literal["completion", "commit"] = "completion"
     incomplete: Incomplete | None = None
     expire_after: timedelta = timedelta(hours=24)
@@ -494,16 +502,7 @@ class Config:
         `transactions` covers ids and `done`: when it changes, what is in flight is read again.
         """
         topics = {name: self._said(one) for name, one in self.topics.items()}
-        said, usual = asdict(self.transactions), asdict(Transactions())
         uncounted = self.transactions.uncounted
-        later = (
-            "prefix",
-            "delimiter",
-            "tables",
-            "connectors",
-            "uncounted",
-            "incomplete",
-        )  # without them as before there were these
         rules = [
             [rule.topic, list(rule.key), rule.python and rule.name, rule.text]
             + ([rule.null_keys] if rule.null_keys != "quarantine" else [])
@@ -521,10 +520,18 @@ class Config:
                     *([uncounted] if uncounted else ()),
                 ]
             ),
-            "config": _digest(
-                [topics, *modes, {key: value for key, value in said.items() if key not in later or value != usual[key]}]
-            ),
+            "config": _digest([topics, *modes, self._said_of_transactions]),
             "rules": _digest(rules),
+        }
+
+    @property
+    def _said_of_transactions(self) -> dict[str, object]:
+        """What is said of transactions. Keys that older versions did not have count only where they say something."""
+        usual = asdict(Transactions())
+        return {
+            key: value
+            for key, value in asdict(self.transactions).items()
+            if key not in _LATER_KEYS or value != usual[key]
         }
 
     def _said(self, topic: Topic) -> dict[str, object]:

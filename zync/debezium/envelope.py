@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from zync.config.model import Config
 from zync.config.topics import claimed_by
+from zync.debezium.unavailable import LEFT_OUT, OLD_KEY_VALUE
 from zync.sql import literal
 
 _WRAPPED = (
@@ -211,8 +212,13 @@ VIEW = {
     # null where it is no time that a timestamp can have, as timestamp_millis would fail on it
     "ts": f"timestamp_micros(try_multiply(try_{field('ts_ms', 'bigint')}, 1000L))",
     "_order": ORDER,
+    "left_out": f"coalesce({LEFT_OUT}, CAST(array() AS ARRAY<STRING>))",
+    "old_key": OLD_KEY_VALUE,
 }
-"""The columns that rules see of an envelope, beside those of every record; `row` is the newest image there is."""
+"""The columns that rules see of an envelope, beside those of every record; `row` is the newest image there is.
+
+`left_out` has the names of the fields that the connector left out, which are null in the images; `old_key` the key that
+the row had, where an update changed it."""
 
 _KEY_ID = "coalesce(try_variant_get(key, '$.id', 'string'), try_variant_get(key, '$.payload.id', 'string'))"
 _KEY_DOCUMENT = f"try_parse_json(concat('{{\"_id\": ', {plain_json(_KEY_ID)}, '}}'))"

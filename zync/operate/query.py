@@ -12,7 +12,8 @@ from zync.errors import UsageError, ZyncError
 from zync.lake.files import data_files
 from zync.lake.paths import locate
 from zync.lake.table import open_table
-from zync.rules.run import as_json, bind_lookups
+from zync.rules.json_text import as_json
+from zync.rules.run import bind_lookups
 from zync.rules.views import VIEW_COLUMNS, bind_views
 from zync.spark.causes import is_of_surroundings
 from zync.spark.errors import message_of, spark_errors

@@ -128,10 +128,14 @@ def _check_keys_of_preset(said: Transactions, reader: Reader, node: yaml.Node | 
             raise reader.fail(node, "transactions.topic and transactions.order need transactions.preset")
         if said.incomplete:
             raise reader.fail(find(node, "incomplete"), "transactions.incomplete needs order: commit")
-        for key in ("prefix", "delimiter", "tables", "connectors", "uncounted"):
+        for key in ("prefix", "delimiter", "tables", "connectors", "uncounted", "unavailable_value"):
             if getattr(said, key) != getattr(Transactions(), key):
                 raise reader.fail(find(node, key), f"transactions.{key} needs transactions.preset")
         return
+    if not said.unavailable_value:
+        raise reader.fail(
+            find(node, "unavailable_value"), "transactions.unavailable_value must have at least one character"
+        )
     if said.incomplete and said.order != "commit":
         raise reader.fail(find(node, "incomplete"), "transactions.incomplete needs order: commit")
     if find(node, "done") is not node:

@@ -16,6 +16,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from zync.config.model import (
     KAFKAS_OWN,
+    UNAVAILABLE_VALUE,
     Config,
     DebeziumConnector,
     DeliveredTable,
@@ -112,6 +113,7 @@ FIELD_CHECKS: dict[tuple[type, str], _Schema] = {
     (Transactions, "prefix"): {"minLength": 1},
     (Transactions, "remember"): {"minimum": 0},
     (Transactions, "uncounted"): _QUALIFIED,
+    (Transactions, "unavailable_value"): {"minLength": 1},
 }
 """What `load` checks of single values, beside their types."""
 
@@ -150,6 +152,7 @@ RECORD_CHECKS: dict[type, _Schema] = {
                 "prefix": _NULL,
                 "delimiter": _pattern(r"\."),
                 **dict.fromkeys(("tables", "connectors", "uncounted"), _NO_ITEMS),
+                "unavailable_value": _pattern(UNAVAILABLE_VALUE),
                 "order": _pattern("completion"),
                 "incomplete": _NULL,
             }

@@ -13,8 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from zync.config.model import Config, OutputRule
 from zync.errors import DataError, UsageError
 from zync.log import event
-from zync.rules.run import RaisedError, RuleError, output_rows, rule_texts, run_rule
-from zync.rules.views import bind_views
+from zync.rules.run import RaisedError, RuleError, guarded_rules, output_rows
 from zync.spark.causes import is_of_surroundings
 from zync.spark.errors import spark_errors
 from zync.spark.frames import Keeper, local
@@ -198,12 +197,9 @@ class _Trial:
 
     def _made(self, records: DataFrame, count: int) -> DataFrame:
         pace(self.spark, self.config.spark, count)
-        bind_views(records.coalesce(1) if count <= TINY else records, self.config, self._texts)
-        return output_rows(run_rule(self.spark, self.rule), self.rule, 0)
-
-    @cached_property
-    def _texts(self) -> list[str] | None:
-        return rule_texts(replace(self.config, outputs=(self.rule,)))
+        records = records.coalesce(1) if count <= TINY else records
+        ((rule, made),) = guarded_rules(self.spark, records, replace(self.config, outputs=(self.rule,)))
+        return output_rows(made, rule, 0)
 
     @cached_property
     def _jvm(self) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """The user's rules: the views that they see, and what they make of whole transactions."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -12,23 +11,16 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from zync.config.model import Config, OutputRule
 from zync.errors import UsageError, ZyncError
+from zync.rules.json_text import as_json
+from zync.rules.left_out import DELETE, ORDER, RESERVED, SEQNO, envelope_views, guard, left_out, with_state
 from zync.rules.lookups import bind
+from zync.rules.views import bind_views
 from zync.spark.causes import causes, is_of_surroundings
 from zync.spark.errors import line_of, message_of, spark_errors
 from zync.spark.frames import leaves, result_of, select
 from zync.spark.times import YEARS
 from zync.spark.tuning import as_usual
-from zync.sql import aliased, literal, name, options
-
-SEQNO, ORDER, DELETE = "seqno", "_order", "_delete"
-RESERVED = (SEQNO, ORDER, DELETE)
-"""Columns that a rule may select and that are no columns of its rows."""
-JSON_OPTIONS = {
-    "ignoreNullFields": "false",
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-}
-"""How rows become JSON text: nulls kept, timestamps to the microsecond."""
+from zync.sql import aliased, literal, name
 
 
 class RaisedError(UsageError):
@@ -73,6 +65,31 @@ def bind_lookups(spark: SparkSession, config: Config) -> dict[str, str]:
 def run_rules(spark: SparkSession, config: Config) -> list[tuple[OutputRule, DataFrame]]:
     """What each rule makes of the views as they are bound; UsageError for the first that is not a rule."""
     return [(rule, run_rule(spark, rule)) for rule in config.outputs]
+
+
+_guards: dict[tuple[str, ...], dict[str, str]] = {}
+"""By the digests of a config, the guards of its views that its rules need: a process has few of them."""
+
+
+def guarded_rules(
+    spark: SparkSession, records: DataFrame, config: Config, *, documents: bool = True
+) -> list[tuple[OutputRule, DataFrame]]:
+    """What each rule makes of whole transactions' `records`; where a row cannot be known, as it is made, it fails.
+
+    Binds the views; `documents`: some records may be MongoDB's. What a rule is made of is known once it was planned:
+    the first time views are bound twice.
+    """
+    asked = tuple(config.digests.values())
+    guards = _guards.get(asked, {})
+    while True:
+        bind_views(records, config, rule_texts(config), guards, documents=documents)
+        made = run_rules(spark, config)
+        known = [(rule, left_out(rows, rule, config)) for rule, rows in made]
+        needed = {view: found for view in envelope_views(config) if (found := guard(known, view))}
+        if needed == guards:
+            _guards[asked] = guards
+            return made
+        guards = needed
 
 
 def run_rule(spark: SparkSession, rule: OutputRule) -> DataFrame:
@@ -176,27 +193,35 @@ def _python_rule(rule: OutputRule) -> Any:
         raise UsageError(msg) from error
 
 
-def output_rows(made: DataFrame, rule: OutputRule, number: int) -> DataFrame:
-    """A rule's result as (topic, seqno, _order, rule, key, value): JSON text, columns in the order selected.
+def output_rows(made: DataFrame, rule: OutputRule, number: int, config: Config | None = None) -> DataFrame:
+    """A rule's result as (topic, seqno, _order, rule, key, value, state): JSON text, columns in the order selected.
 
-    The query fails on a row with a null in its key, unless the rule allows that, and on a time beyond year 9999.
+    `state`: the columns that the connector left out, as staging has them; null where there are none, and without
+    `config`. The query fails on a row with a null in its key, unless the rule allows that, and on a time that is not
+    of the years 1 to 9999.
     """
     columns = {column: name(column) for column in made.columns if column not in RESERVED}
     types = {one.name.lower(): one.dataType for one in made.schema.fields}
+    rows, state, its = made, "NULL", config and left_out(made, rule, config)
+    if config and its and its.columns:
+        rows, instead, state = with_state(made, its, config)
+        columns |= instead
     columns |= {column: _within_years(text, column, types[column.lower()], rule) for column, text in columns.items()}
     value = as_json(aliased(columns)) if columns else "'{}'"
     if DELETE in made.columns:
         value = f"CASE WHEN NOT coalesce({DELETE}, false) THEN {value} END"
+        state = f"CASE WHEN NOT coalesce({DELETE}, false) THEN {state} END"
     without = f"rule {rule.name} makes a row whose seqno is null: of which transaction is it?"
     key = {column: _key_column(column, types[column.lower()], rule) for column in rule.key}
     return select(
-        made,
+        rows,
         f"{literal(rule.topic)} AS topic",
         f"coalesce(CAST({SEQNO} AS BIGINT), CAST(raise_error({literal(without)}) AS BIGINT)) AS {SEQNO}",
         f"{ORDER if ORDER in made.columns else 'NULL'} AS {ORDER}",
         f"{number} AS rule",
         f"CAST({as_json(aliased(key)) if key else 'NULL'} AS STRING) AS key",
         f"CAST({value} AS STRING) AS value",
+        f"CAST({state} AS STRING) AS state",
     )
 
 
@@ -241,8 +266,3 @@ def _beyond_years(text: str, kind: DataType, depth: int = 0) -> str | None:
         return part and f"exists({values}, x{depth} -> coalesce({part}, false))"
     years = YEARS.get(type(kind))
     return years and f"{text} NOT BETWEEN {years}"
-
-
-def as_json(fields: Sequence[str]) -> str:
-    """The SQL expression of a JSON object with those fields (SQL, named), in that order."""
-    return f"to_json(struct({', '.join(fields)}), {options(JSON_OPTIONS)})"

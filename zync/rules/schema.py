@@ -9,7 +9,7 @@ from pyspark.sql.types import StructField, StructType
 
 from zync.config.model import OutputRule
 from zync.errors import UsageError
-from zync.rules.run import RESERVED
+from zync.rules.left_out import RESERVED
 from zync.spark.frames import with_leaves
 
 Made = Sequence[tuple[OutputRule, "DataFrame"]]

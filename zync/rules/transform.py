@@ -8,7 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 from zync.config.model import Config
 from zync.errors import UsageError
 from zync.rules.bisect import without
-from zync.rules.run import ORDER, output_rows, rule_texts, run_rules
+from zync.rules.left_out import ORDER
+from zync.rules.run import guarded_rules, output_rows, rule_texts, run_rules
 from zync.rules.schema import Made, on_record
 from zync.rules.truncations import Truncated, rows_of
 from zync.rules.views import bind_views
@@ -31,6 +32,7 @@ _ROW = (
     "value",
     "head",
     "position",
+    "state",
 )
 """Staging's columns of an output row, by its place in its bucket and the bucket's first offset."""
 
@@ -45,6 +47,7 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
     truncated: tuple[Truncated, ...] = (),
     *,
     keeper: Keeper,
+    some_left_out: bool,
     spread: bool,
     one_task: bool,
     documents: bool = True,
@@ -54,19 +57,24 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
     In order of transaction, `_order`, rule, and their JSON. Transactions in `left_out` have none. `places`: of
     transactions (seqno) their position in the source, and when those come that wait (turn; sql/rules/places.sql).
     `truncated`: outputs get a row for each of these, without key and value, of the reason TRUNCATED.
-    `spread`: several tasks number them, each its run of turns; how many rows come before each run has to be counted
-    first. `one_task`: one task does all. `documents`: some records may be MongoDB's.
+    `some_left_out`: the connector may have left fields out of them. `spread`: several tasks number them, each its run
+    of turns; how many rows come before each run has to be counted first. `one_task`: one task does all. `documents`:
+    some records may be MongoDB's.
 
     Returns None for them where the config has no outputs; and their columns, on record (zync/rules/schema.py).
     UsageError where a rule is no rule.
     """
     records = without(spark, records, left_out, keeper)
-    bind_views(records, config, rule_texts(config), documents=documents)
+    if some_left_out:
+        rules = guarded_rules(spark, records, config, documents=documents)
+    else:
+        bind_views(records, config, rule_texts(config), documents=documents)
+        rules = run_rules(spark, config)
     numbered: DataFrame | None = None
-    rules = run_rules(spark, config)
     gone = {one.seqno for one in left_out}
+    rest = [one for one in truncated if one.seqno not in gone]
     marked = f", CASE WHEN rule < 0 THEN {literal(TRUNCATED)} END AS reason" if truncated else ""
-    for made in made_alike(rules, spark, [one for one in truncated if one.seqno not in gone]):
+    for made in made_alike(rules, spark, config if some_left_out else None, rest):
         rows = _placed(made.coalesce(1) if one_task else made, places)
         rows = select(rows, "*", f"{f'turn DIV {_BUCKET}' if spread else '0L'} AS bucket")
         (rows.repartition("bucket") if spread else rows).createOrReplaceTempView("made")
@@ -100,14 +108,16 @@ def _first_offsets(made: DataFrame, offsets: dict[str, int]) -> list[tuple[str, 
     return firsts
 
 
-def made_alike(rules: Made, spark: SparkSession, truncated: Sequence[Truncated] = ()) -> list[DataFrame]:
+def made_alike(
+    rules: Made, spark: SparkSession, config: Config | None = None, truncated: Sequence[Truncated] = ()
+) -> list[DataFrame]:
     """What rules make as output rows: together where their `_order` is of one type, for one plan to number them all.
 
-    With the rows of truncations beside those of their output.
+    With the rows of truncations beside those of their output. `config`: as `output_rows` takes it.
     """
     by_topic: dict[str, DataFrame] = {}
     for number, (rule, columns) in enumerate(rules):
-        made = output_rows(columns, rule, number)
+        made = output_rows(columns, rule, number, config)
         try:
             by_topic[rule.topic] = by_topic[rule.topic].unionAll(made) if rule.topic in by_topic else made
             by_topic[rule.topic].schema  # noqa: B018 - analysed now, so that the error names the rule

@@ -9,7 +9,7 @@ from pyspark.sql import functions as sf
 
 from zync.config.model import Config, OutputRule
 from zync.debezium.envelope import IS_TRUNCATION, ORDER
-from zync.rules.run import ORDER as ORDER_COLUMN
+from zync.rules.left_out import ORDER as ORDER_COLUMN
 from zync.rules.run import bind_lookups, rule_texts, run_rules
 from zync.rules.schema import Made
 from zync.rules.views import bind_views
@@ -80,6 +80,7 @@ def rows_of(spark: SparkSession, truncated: Sequence[Truncated], kind: str) -> D
         "-1 AS rule",
         f"{nothing} AS key",
         f"{nothing} AS value",
+        f"{nothing} AS state",
     )
 
 

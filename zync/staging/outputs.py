@@ -45,7 +45,7 @@ def staged(table: DeltaTable, after: Place) -> Iterator[pa.Table]:
     """The output rows after that place, as tables of whole transactions, each of no more than fits in memory.
 
     In the order in which staging numbered them, by topic: sync, turn, seqno, offset. Columns: those, and topic, key,
-    value, position, reason (of a truncation) and txn (null where a record is a transaction by itself).
+    value, position, reason (of a truncation), state and txn (null where a record is a transaction by itself).
     """
     for paths, upto in _spans(data_files(table, "sync", above=after.sync - 1)):
         rows, end = dataset(table, paths, STAGING_SCHEMA), Place(upto, _LAST, _LAST)
@@ -74,12 +74,15 @@ class Arrivals:
     """What is known of a topic's output rows without looking at each.
 
     first: a place (position, seqno) in the source's order that none of them is before.
-    unplaced: some have no position.
+    unplaced: some have no position. left_out: columns that are left out of any of them. moved: some had another key
+    before.
     """
 
     first: tuple[int, int]
     unplaced: bool
     truncations: list[Truncation]
+    left_out: frozenset[str]
+    moved: bool
 
 
 def arrivals(table: DeltaTable, files: list[DataFile], topic: str, after: int, upto: int) -> Arrivals:
@@ -88,14 +91,22 @@ def arrivals(table: DeltaTable, files: list[DataFile], topic: str, after: int, u
     if any(one.lowest <= after or one.highest > upto for one in files):
         mine &= (ds.field("sync") > after) & (ds.field("sync") <= upto)
     rows = dataset(table, [one.path for one in files], STAGING_SCHEMA)
-    places = rows.to_table(columns=["position", "seqno", "reason"], filter=mine)
-    position, seqno = (pc.min(pc.fill_null(places[name], 0)).as_py() or 0 for name in ("position", "seqno"))
+    found = rows.to_table(columns=["position", "seqno", "reason", "state"], filter=mine)
+    position, seqno = (pc.min(pc.fill_null(found[name], 0)).as_py() or 0 for name in ("position", "seqno"))
     truncations: list[Truncation] = []
-    if places["reason"].null_count < places.num_rows:
+    if found["reason"].null_count < found.num_rows:
         columns = {"position": ds.field("position"), "seqno": ds.field("seqno"), "offset": ds.field("kafka", "offset")}
-        found = rows.to_table({**columns, "turn": _PLACE["turn"]}, filter=mine & (ds.field("reason") == TRUNCATED))
-        truncations = sorted(Truncation(**one) for one in found.to_pylist())
-    return Arrivals((position, seqno), places["position"].null_count > 0, truncations)
+        truncating = rows.to_table({**columns, "turn": _PLACE["turn"]}, filter=mine & (ds.field("reason") == TRUNCATED))
+        truncations = sorted(Truncation(**one) for one in truncating.to_pylist())
+    states = [json.loads(state) for state in found["state"].unique().to_pylist() if state]
+    names = frozenset(name for state in states for name in state.get("left_out", []))
+    moved = any(state.get("old_key") for state in states)
+    return Arrivals((position, seqno), found["position"].null_count > 0, truncations, names, moved)
+
+
+def left_out(state: str | None) -> list[str]:
+    """The columns of an output row with that `state` that the connector left out."""
+    return json.loads(state or "{}").get("left_out", [])  # type: ignore[no-any-return]
 
 
 def with_tombstones(table: DeltaTable, rows: pa.Table) -> pa.Table:
@@ -188,7 +199,7 @@ def _cuts(places: pa.Table, at_once: int) -> Iterator[Place]:
 
 
 def _rows(rows: ds.FileSystemDataset, after: Place, last: Place) -> pa.Table:
-    columns = _PLACE | {name: ds.field(name) for name in ("key", "value", "position", "reason")}
+    columns = _PLACE | {name: ds.field(name) for name in ("key", "value", "position", "reason", "state")}
     columns |= {name: ds.field("kafka", name) for name in ("topic", "offset")}
     made = rows.to_table(columns=columns, filter=_between(after, last) & (ds.field("kind") == "output"))
     syncs = (ds.field("sync") >= after.sync) & (ds.field("sync") <= last.sync)

@@ -49,8 +49,9 @@ sync: the number of the sync that wrote the row. kafka: the place in the output 
 they came from). position: of an output row, where its transaction's commit is in the source's order (with a
 preset). records: seqnos as ranges. since: when the first record was ingested. reason: why
 something is set aside, or what an operator said; of an output row without key and value, that it is a truncation, which
-takes all rows of its topic that are before it (truncate). state: of `done`'s
-aggregates, as JSON; where an operator redrove or dropped what was set aside, which records that was about; of
+takes all rows of its topic that are before it (truncate). state: of `done`'s aggregates, as JSON; of an output row, the
+columns that the connector left out, and the key that the row had;
+where an operator redrove or dropped what was set aside, which records that was about; of
 cursor: the columns of outputs (zync/rules/schema.py). full: the
 sync that last wrote all that is in flight.
 """

@@ -1,12 +1,14 @@
 """Stage judge: what becomes of each record, and of each transaction that waited for it."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame
 
+from zync.debezium.unavailable import LEFT_OUT, has_envelopes
 from zync.errors import UsageError, ZyncError
 from zync.spark.causes import is_of_surroundings
 from zync.spark.errors import message_of, spark_errors
@@ -54,10 +56,12 @@ def judge(sync: Sync) -> Sync:
         sync = replace(sync, earlier=sync.earlier + records_in(in_flight))
         pace(sync.spark, sync.config.spark, sync.records)
         gathered = sync.keeper.keep(gather(sync.spark, sync.raw, wanted, sync.decoder))
-        count, documents, truncations = _count(gathered, sync)
-        _check_all_came(sync, count, records_in(in_flight))
-        truncating = truncating or truncations
-        sync = replace(sync, documents=sync.documents or documents)
+        came = _count(gathered, sync)
+        _check_all_came(sync, came.records, records_in(in_flight))
+        truncating = truncating or came.truncates
+        summary = replace(summary, left_out=summary.left_out or came.left_out)
+        assembled = replace(there(sync.assembled), summary=summary)
+        sync = replace(sync, assembled=assembled, documents=sync.documents or came.documents)
         going = going.unionByName(gathered, allowMissingColumns=True)
     if sync.one_task:
         settling, going = settling.coalesce(1), going.coalesce(1)
@@ -78,13 +82,22 @@ def _check_all_came(sync: Sync, found: int, wanted: int) -> None:
         raise ZyncError(msg)
 
 
-def _count(records: DataFrame, sync: Sync) -> tuple[int, bool, bool]:
-    """How many records there are; whether some are documents of MongoDB's; and whether some truncate a table."""
+class _Came(NamedTuple):
+    """How many records came, and whether some are documents of MongoDB's, truncate a table, have fields left out."""
+
+    records: int
+    documents: bool = False
+    truncates: bool = False
+    left_out: bool = False
+
+
+def _count(records: DataFrame, sync: Sync) -> _Came:
     if not sync.done.preset:
-        return records.count(), False, False
-    any_of = (f"coalesce(bool_or({column}), false)" for column in ("document", "truncates"))
-    ((count, documents, truncations),) = select(records, "count(*)", *any_of).collect()
-    return count, documents, truncations
+        return _Came(records.count())
+    conditions = ("document", "truncates", f"{LEFT_OUT} IS NOT NULL" if has_envelopes(sync.config) else "false")
+    any_of = (f"coalesce(bool_or({condition}), false)" for condition in conditions)
+    (row,) = select(records, "count(*)", *any_of).collect()
+    return _Came(*row)
 
 
 def _first_faulty(assembled: Assembled) -> Failure:

@@ -9,9 +9,11 @@ from pyspark.sql import DataFrame
 
 from zync.debezium.completion import LAST_ROW, LATE_END
 from zync.debezium.envelope import BODY
+from zync.debezium.unavailable import CLEAN, LEFT_OUT, has_envelopes
 from zync.errors import UsageError, ZyncError
 from zync.rules.bisect import find_failures
-from zync.rules.run import JSON_OPTIONS, RaisedError, bind_lookups, check_plans
+from zync.rules.json_text import JSON_OPTIONS
+from zync.rules.run import RaisedError, bind_lookups, check_plans
 from zync.rules.transform import transform
 from zync.rules.truncations import Truncated, find_truncated
 from zync.rules.type_changes import check_types
@@ -37,6 +39,7 @@ def transform_and_write(sync: Sync) -> Sync:
         gone = local(sync.spark, [(seqno,) for seqno in discarded], "completes_at bigint")
         records = records.join(gone.hint("broadcast"), "completes_at", "left_anti")
     structs = [f"as_{number}" for number, one in enumerate(sync.config.topics.values()) if one.schema]
+    structs += [LEFT_OUT, CLEAN] if has_envelopes(sync.config) else []
     records = select(
         records,
         "completes_at AS seqno",
@@ -132,8 +135,8 @@ def _outputs(
     sync: Sync, records: DataFrame, truncated: tuple[Truncated, ...]
 ) -> tuple[DataFrame | None, str, dict[str, str]]:
     """The output rows, if there are outputs and transactions for them; what columns they have; the lookups' digests."""
-    cursor = sync.known.cursor
-    if not there(sync.assembled).summary.completed and cursor.columns and cursor.with_rules_of(sync.config):
+    cursor, summary = sync.known.cursor, there(sync.assembled).summary
+    if not summary.completed and cursor.columns and cursor.with_rules_of(sync.config):
         return None, cursor.columns, cursor.lookups
     placed = None
     if sync.done.preset:
@@ -150,6 +153,7 @@ def _outputs(
         placed,
         truncated,
         keeper=sync.keeper,
+        some_left_out=summary.left_out or any(one.action == "redrive" and one.acts for one in summary.decisions),
         spread=not sync.small,
         one_task=sync.one_task,
         documents=sync.documents,

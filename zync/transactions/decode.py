@@ -22,6 +22,14 @@ from pyspark.sql.types import (
 from zync.config.model import PARTS, Config, DebeziumModes, Topic
 from zync.config.topics import RESERVED, by_topic, claimed_by, configured
 from zync.debezium.envelope import around, no_envelope
+from zync.debezium.unavailable import (
+    CLEAN,
+    LEFT_OUT,
+    has_envelopes,
+    has_placeholder,
+    names_left_out,
+    without_placeholders,
+)
 from zync.errors import UsageError
 from zync.formats.extras import require_protobuf
 from zync.spark.errors import message_of
@@ -74,8 +82,15 @@ class Decoder:
             (try_eval(spark, sf.struct(*brings), "seqno > 0") if brings else sf.lit(True)).alias("brings"),
             *(struct.alias(column) for column, struct in structs.items()),
         ]
+        own = _without_placeholders(config)
+        more = done.decoded | own
+        clean_text = "value_text"
+        if own and any(one.schema for one in config.topics.values()):
+            clean_text = f"CASE WHEN value_found IS NULL THEN coalesce(to_json({own[CLEAN]}), value_text) END"
         self._decode = statement(
-            "decode/decode", more="".join(f", {text} AS {column}" for column, text in done.decoded.items())
+            "decode/decode",
+            more="".join(f", {text} AS {column}" for column, text in more.items()),
+            clean_text=clean_text,
         )
         self._identify = statement(
             "decode/identify",
@@ -86,7 +101,7 @@ class Decoder:
             unfit=f"coalesce({', '.join([*(f'{one}.unfit' for one in structs), 'CAST(NULL AS STRING)'])})",
             no_envelope=no_envelope(config),
             parts="".join(f", brings.{where} AS {column}" for column, where in done.parts.items()),
-            structs="".join(f", {one}.value AS {one}" for one in structs),
+            structs="".join(f", {one}.value AS {one}" for one in structs) + "".join(f", {one}" for one in own),
         )
 
     def decode(self, rows: DataFrame) -> DataFrame:
@@ -95,11 +110,22 @@ class Decoder:
         Columns: those of sql/decode/decode.sql without value_text; `txn` (never null: a record by itself is called by
         its place in Kafka), `alone`, `fault` (why the record can be in no transaction; null if it can), `bad` (what is
         wrong with a record that has an id), `record_id`, `p0`… (what it brings to `done`), and for topics with a
-        schema their struct, `as_<index>`.
+        schema their struct, `as_<index>`; with the preset the names of fields left out, `as_left_out`, and
+        the envelope without them, `as_clean`.
         """
         unpack(self.spark, rows, self.config).createOrReplaceTempView("new_records")
         result_of(self.spark, self._decode).select("*", *self._asked).createOrReplaceTempView("decoded")
         return result_of(self.spark, self._identify)
+
+
+def _without_placeholders(config: Config) -> dict[str, str]:
+    """Of a record in which the preset's connector may have left fields out: its envelope without, and their names."""
+    envelopes = [name for name, topic in config.topics.items() if topic.envelope]
+    if not envelopes:
+        return {}
+    mine = f"({has_placeholder(config, 'unpacked')}) AND ({claimed_by(config, envelopes)})"
+    found = {CLEAN: without_placeholders(config, "value"), LEFT_OUT: names_left_out(config, "value")}
+    return {column: f"CASE WHEN {mine} THEN {text} END" for column, text in found.items()}
 
 
 def _as_string(spark: SparkSession, text: str, topic: str, field: str) -> str:
@@ -113,8 +139,10 @@ def _struct(spark: SparkSession, config: Config, topic: str) -> Column:
     schema, text = schema_of(topic, one), config.is_text(one)
     checked: DataType | None = schema
 
+    decoded = sf.expr(f"coalesce({CLEAN}, value)" if has_envelopes(config) else "value")
+
     def cast_to(kind: StructType) -> Column:
-        return try_eval(spark, sf.variant_get("value", "$", _sql(spark, kind)), its_own)
+        return try_eval(spark, sf.variant_get(decoded, "$", _sql(spark, kind)), its_own)
 
     if text and one.envelope and (by_modes := _by_modes(spark, schema, config.debezium, its_own)) is not None:
         mine = by_modes["value"]

@@ -7,6 +7,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from zync.config.model import Config
+from zync.debezium.unavailable import LEFT_OUT, has_envelopes
 from zync.spark.frames import result_of
 from zync.sql import statement
 from zync.staging.set_aside import REVISITS, Ranges
@@ -60,7 +61,8 @@ class Summary:
     have a row of their own in staging, unless ignored. `late_before`: those of the late ones whose transaction an
     earlier sync settled. `torn`: transactions whose state is not enough (see sql/judge/runs.sql). `open`: where in the
     order of commit the first stands that is not whole; `turns`: of those that are, where they do. `truncating`: records
-    that say that a table was truncated. `documents`: whether some are of MongoDB's.
+    that say that a table was truncated. `documents`: whether some are of MongoDB's. `left_out`: whether the connector
+    left fields out of any.
     """
 
     records: int = 0
@@ -81,6 +83,7 @@ class Summary:
     turns: tuple[int, ...] = ()
     decisions: tuple[Decision, ...] = ()
     documents: bool = False
+    left_out: bool = False
 
     @property
     def discarded(self) -> list[int]:
@@ -98,7 +101,8 @@ def summarize(spark: SparkSession, rows: DataFrame, config: Config, *, one_task:
     listed = _LISTED + (" OR completing" if in_order else "")
     lists = statement("judge/lists", in_order=str(in_order).lower())
     said = ("truncates", "document") if config.transactions.preset else ("false", "false")
-    slots = {"listed": listed, "truncating": said[0], "documents": said[1]}
+    left_out = f"{LEFT_OUT} IS NOT NULL" if has_envelopes(config) else "false"
+    slots = {"listed": listed, "truncating": said[0], "documents": said[1], "left_out": left_out}
     counts = statement("judge/counts", **slots, lists=f",\n{lists}" if one_task else "")
     row = _NONE_LISTED | _only_row(result_of(spark, counts))
     if row["listed"] and not one_task:
@@ -122,6 +126,7 @@ def summarize(spark: SparkSession, rows: DataFrame, config: Config, *, one_task:
         turns=tuple(row["turns"]),
         decisions=tuple(Decision(**one) for one in row["decisions"]),
         documents=row["documents"],
+        left_out=row["left_out"],
     ), row["again"]
 
 
@@ -151,6 +156,7 @@ def total(summaries: list[Summary]) -> Summary:
         turns=tuple(turn for one in summaries for turn in one.turns),
         decisions=tuple(decision for one in summaries for decision in one.decisions),
         documents=any(one.documents for one in summaries),
+        left_out=any(one.left_out for one in summaries),
     )
 
 

@@ -1,5 +1,6 @@
 """Rows of staging as messages, and the source transactions that they are of."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, repeat
 from typing import NamedTuple
@@ -9,9 +10,12 @@ import pyarrow as pa
 
 from zync.deliver.kafka.encoder import Encoder
 from zync.deliver.kafka.producer import Headers, Message
+from zync.staging.outputs import left_out
 
 SEQNO, TXN, POSITION = "zync.seqno", "zync.txn", "zync.position"
 """Headers: the transaction's seqno, which is its own; its id in the source; its commit's position there."""
+LEFT_OUT = "zync.left_out"
+"""A header: the columns of the row that the connector left out, as a JSON array. They are as they were before."""
 
 
 class Transaction(NamedTuple):
@@ -68,5 +72,10 @@ def messages(
     """The rows of those transactions as messages."""
     topic = rows["topic"].combine_chunks().dictionary_encode()
     topics = np.array([targets[one] for one in topic.dictionary.to_pylist()], object)[topic.indices].tolist()
-    headers = chain.from_iterable(repeat(one.headers, one.rows) for one in transactions)
+    headers: Iterable[Headers] = chain.from_iterable(repeat(one.headers, one.rows) for one in transactions)
+    if rows["state"].null_count < rows.num_rows:
+        headers = (
+            [*its, (LEFT_OUT, json.dumps(names, ensure_ascii=False).encode())] if (names := left_out(state)) else its
+            for its, state in zip(headers, rows["state"].to_pylist(), strict=True)
+        )
     return zip(topics, encoder.encoded(rows, "key"), encoder.encoded(rows, "value"), headers, strict=True)

@@ -1,5 +1,6 @@
 """What a table's rows become when more of its output topic arrive: upsert, append, history."""
 
+from collections.abc import Callable
 from typing import Any
 
 from deltalake import DeltaTable
@@ -8,14 +9,15 @@ from pyspark.sql.functions import expr
 from pyspark.sql.types import StructType
 
 from zync.debezium import toast
-from zync.deliver.tables import pruning, truncations
+from zync.debezium.unavailable import Placeholder
+from zync.deliver.tables import moves, pruning, truncations
 from zync.deliver.tables.places import bind_tombstones, place
 from zync.deliver.tables.target import PLACE, VALIDITY, Target
 from zync.deliver.tables.writer import Writer
 from zync.errors import ZyncError
 from zync.lake.files import data_files
 from zync.lake.table import open_table
-from zync.rules.run import JSON_OPTIONS
+from zync.rules.json_text import JSON_OPTIONS
 from zync.spark.errors import message_of, spark_errors
 from zync.spark.frames import Keeper, local, read_parquet, result_of, select, spark_schema
 from zync.sql import aliased, literal, name, options, statement
@@ -25,6 +27,7 @@ from zync.staging.table import STAGING_SCHEMA
 FROM_JSON = {**JSON_OPTIONS, "mode": "FAILFAST", "maxStringLen": str(2**31 - 1), "maxNestingDepth": "2000"}
 """How staging's JSON is read. Jackson's own limits are 20 MB for a text, and 1,000 levels: Spark writes more than that,
 and a row that it wrote and cannot read would stop the delivery for good."""
+_STATE = "'left_out ARRAY<STRING>, old_key STRING'"
 _OF_PLACE = {"_position": "place.position", "_seqno": "place.seqno"}
 _NEWER = "(s._position > t._position OR s._position = t._position AND s._seqno > t._seqno)"
 _NULL_PARTITIONS = ("", "__HIVE_DEFAULT_PARTITION__")
@@ -41,11 +44,12 @@ class ConflictError(ZyncError):
 
 
 def deliver(  # noqa: PLR0913 - each is a thing known by now
-    spark: SparkSession, target: Target, staging: DeltaTable, after: int, upto: int, *, debezium: bool
+    spark: SparkSession, target: Target, staging: DeltaTable, after: int, upto: int, stands: Placeholder | None
 ) -> int:
     """Brings staging's rows of the syncs after the one up to the other into the table. How many there were.
 
-    `debezium`: rows come by its preset: positions are the source's, and values may be left out that had not changed.
+    `stands`: rows come by Debezium's preset: positions are the source's, and values may be left out that had not
+    changed, for which this stands.
     Raises ConflictError where somebody else was faster, and ZyncError where it cannot be done.
     """
     files = data_files(staging, "sync", above=after, upto=upto)
@@ -60,18 +64,22 @@ def deliver(  # noqa: PLR0913 - each is a thing known by now
     )
     key = StructType([target.columns[one] for one in target.key]).toDDL() or "none INT"
     types = {"key_type": literal(key), "value_type": literal(target.columns.toDDL()), "options": options(FROM_JSON)}
-    writer = Writer(spark, target, str(staging.metadata().id), upto)
     table = open_table(target.location)
+    noted = toast.noted(table.metadata().configuration) if table else frozenset()
+    writer = Writer(spark, target, str(staging.metadata().id), upto, noted | came.left_out)
     is_new = table is None or not table.version()  # or was made, and not filled
     with Keeper(spark) as keeper:
         try:
             dropped = writer.fit_columns() if table is not None else []
-            remembered = truncations.recorded(target, came.truncations) if debezium and keyed else []
-            if came.unplaced and debezium and keyed:
+            placed = stands is not None and keyed
+            remembered = truncations.recorded(target, came.truncations) if placed else []
+            if came.unplaced and placed:
                 truncations.bind(spark, [*came.truncations, *remembered])
                 place(spark, target, types, is_new=is_new)
-            result_of(spark, statement("tables/arrived", **types)).createOrReplaceTempView("arrived")
-            apply = _Apply(writer, keeper, types, came, remembered, dropped, is_new=is_new, debezium=debezium)
+            said = f"from_json(state, {_STATE})" if came.left_out else f"from_json(CAST(NULL AS STRING), {_STATE})"
+            rows = result_of(spark, statement("tables/arrived", said=said, **types))
+            rows.createOrReplaceTempView("arrived")
+            apply = _Apply(writer, keeper, types, came, remembered, dropped, stands, is_new=is_new)
             count = {"upsert": apply.upsert, "append": apply.append, "history": apply.history}[target.apply]()
             if count:
                 writer.compact()
@@ -93,20 +101,24 @@ class _Apply:
         came: Arrivals,
         remembered: list[Truncation],
         dropped: list[str],
+        stands: Placeholder | None,
         *,
         is_new: bool,
-        debezium: bool,
     ) -> None:
         """What is known by now.
 
         remembered: truncations that came before.
-        dropped: columns of the table that rules do not select any more.
+        dropped: columns of the table that rules do not select any more. stands: as in `deliver`.
         """
         self.writer, self.keeper, self.types, self.came, self.remembered = writer, keeper, types, came, remembered
-        self.dropped, self.is_new, self.debezium = dropped, is_new, debezium
+        self.dropped, self.is_new, self.debezium = dropped, is_new, stands is not None
         self.spark, self.target = writer.spark, writer.target
         self.columns = self.target.columns.names
-        self.may_be_left_out = toast.may_be_left_out(self.target.columns, self.target.key) if debezium else {}
+        self.may_be_left_out = (
+            toast.may_be_left_out(self.target.columns, self.target.key, stands, came.left_out, writer.noted)
+            if stands
+            else {}
+        )
 
     def kept(self) -> tuple[DataFrame, int]:
         """What arrived, kept for several uses, and how much it is."""
@@ -118,6 +130,9 @@ class _Apply:
         """All rows, those of deletes too."""
         arrived, count = self.kept()
         columns = {one: self.value(one) for one in self.columns} | _OF_PLACE | {"_deleted": "deleted"}
+        named = {one: its for one, its in self.may_be_left_out.items() if one in self.came.left_out}
+        if self.writer.notes_left_out(some=bool(named)):
+            columns |= toast.as_they_came(named)
         rows = select(arrived, *aliased(columns))
         if self.is_new:
             self.writer.fill(rows)
@@ -155,11 +170,14 @@ class _Apply:
         position, seqno = self.came.first
         since = f"place.position > {position} OR place.position = {position} AND place.seqno >= {seqno}"
         bind_tombstones(self.spark, self.target, since)
-        truncated = self.came.truncations
+        truncated, count = self.came.truncations, None
         if truncated or self.remembered:
             rows = self.spark.table("arrived").where(truncations.not_before(truncated, self.remembered))
             rows.createOrReplaceTempView("arrived")
-        known = toast.newest_known(self.may_be_left_out)
+        if self.came.moved:
+            count = self.spark.table("arrived").count()
+            self.add_donors(moves.as_known)
+        known = toast.newest_known(self.may_be_left_out, moved=self.came.moved)
         newest = self.keeper.keep(result_of(self.spark, statement("tables/newest", known=known, **self.types)))
         newest.createOrReplaceTempView("newest")
         arrivals, deleted, some, *ends = self.ends("newest", "sum(arrivals)", "count_if(deleted)", self.some_left_out)
@@ -182,7 +200,7 @@ class _Apply:
             slots = {"truncated": f"WHEN NOT MATCHED BY SOURCE AND {gone} THEN DELETE" if gone else ""}
             slots |= {"newer": _NEWER, "matched": matched}
             self.merge("upsert", changes, ends, list(columns), updates=updates, **slots)
-        return (arrivals or 0) + len(truncated)
+        return ((arrivals or 0) if count is None else count) + len(truncated)
 
     def history(self) -> int:
         """All versions of a key, one a transaction, each with where it begins and where the next one does."""
@@ -194,6 +212,8 @@ class _Apply:
             rows = self.spark.table("arrived").where(f"NOT EXISTS ({in_transaction})")
             rows.createOrReplaceTempView("arrived")
         arrived, count = self.kept()
+        if self.came.moved:
+            arrived = self.add_donors(moves.as_left_out)
         deleted, some, *ends = self.ends("arrived", "count_if(deleted)", self.some_left_out)
         if self.came.truncations:  # of all keys
             ends = [(None, None, 0) for _ in ends]
@@ -240,6 +260,17 @@ class _Apply:
             f"FROM (SELECT DISTINCT {keys} FROM changes_of_keys) d CROSS JOIN truncations t"
         )
 
+    def add_donors(self, add: Callable[[DataFrame, DataFrame, DataFrame], DataFrame]) -> DataFrame:
+        """Adds to `arrived` what rows were before an update gave them another key; `add` is one of `moves`."""
+        arrived = self.spark.table("arrived")
+        of_key = f"from_json(old_key, {self.types['key_type']}, {self.types['options']})"
+        moved = moves.moves(arrived, self.keeper)
+        keys = select(moved, *aliased({one: f"{of_key}.{name(one)}" for one in self.target.key})).distinct()
+        donors = moves.donors(moved, self.rows_of(keys, []), self.target, self.may_be_left_out)
+        arrived = self.keeper.keep(add(arrived, moved, donors))
+        arrived.createOrReplaceTempView("arrived")
+        return arrived
+
     def noted(self, *, some: bool) -> dict[str, str]:
         """`may_be_left_out`, if the table has a column that says which are, or gets it as `some` are now; or none."""
         return self.may_be_left_out if self.may_be_left_out and self.writer.notes_left_out(some=some) else {}
@@ -247,17 +278,24 @@ class _Apply:
     def bind_kept(self, arrived: DataFrame, ends: list[Any], columns: list[str]) -> None:
         """The table's rows of the keys that arrived, which have those `ends`, as the view `kept`."""
         keys = select(arrived, *aliased({one: self.value(one) for one in self.target.key})).distinct()
-        kept = local(
-            self.spark,
-            [],
-            f"{self.target.columns.toDDL()}, _position BIGINT, _seqno BIGINT, {toast.COLUMN} {toast.TYPE}",
-        )
-        if not self.is_new:
-            rows = self.spark.read.format("delta").load(self.target.location).alias("t")
-            rows = rows.where(" AND ".join(pruning.between(self.target, ends) or ["true"]))
-            same = [rows[name(one)].eqNullSafe(keys[name(one)]) for one in self.target.key]
-            kept = rows if self.came.truncations else rows.join(keys, same, "left_semi")
-        kept.select(*map(name, columns)).createOrReplaceTempView("kept")
+        if self.came.truncations:  # of all keys
+            self.rows(ends).select(*map(name, columns)).createOrReplaceTempView("kept")
+        else:
+            self.rows_of(keys, ends).select(*map(name, columns)).createOrReplaceTempView("kept")
+
+    def rows_of(self, keys: DataFrame, ends: list[Any]) -> DataFrame:
+        """The table's rows of those keys, which have those `ends` (none: that is not known)."""
+        rows = self.rows(ends)
+        same = [rows[name(one)].eqNullSafe(keys[name(one)]) for one in self.target.key]
+        return rows.join(keys, same, "left_semi")
+
+    def rows(self, ends: list[Any]) -> DataFrame:
+        """The table's rows, of which only those whose keys have those `ends` have to be there (none: all)."""
+        if self.is_new:
+            columns = f"{self.target.columns.toDDL()}, _position BIGINT, _seqno BIGINT, {toast.COLUMN} {toast.TYPE}"
+            return local(self.spark, [], columns)
+        rows = self.spark.read.format("delta").load(self.target.location).alias("t")
+        return rows.where(" AND ".join((pruning.between(self.target, ends) if ends else []) or ["true"]))
 
     def merge(
         self, how: str, changes: DataFrame, ends: list[Any], columns: list[str], updates: dict[str, str], **slots: str

@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from zync.config.model import Config
+from zync.debezium.unavailable import placeholder
 from zync.deliver.tables import snapshots
 from zync.deliver.tables.apply import ConflictError, deliver
 from zync.deliver.tables.schema_changes import as_made
@@ -169,13 +170,14 @@ def _batch(  # noqa: PLR0913
     upto = ahead if ahead > since else newest
     pace(spark, config.spark, sum(one.rows for one in data_files(staging, "sync", above=since, upto=upto)))
     afters = {topic: max(its, since) if topic in recorded else its for topic, its in done.items()}
-    columns, debezium = columns_of(staging, min(afters.values()) + 1, upto), config.transactions.preset == "debezium"
+    columns = columns_of(staging, min(afters.values()) + 1, upto)
+    stands = placeholder(config) if config.transactions.preset == "debezium" else None
     rows = {}
     for target in found:
         after = afters[target.topic]
         if after < upto:
             made = as_made(target, {sync: its for sync, its in columns.items() if sync > after})
-            rows[target.topic] = deliver(spark, made, staging, after, upto, debezium=debezium)
+            rows[target.topic] = deliver(spark, made, staging, after, upto, stands)
     # Once more, as others may have written meanwhile; by now each table has a version, 0 at least.
     versions = {target.topic: check(target, own, recorded.get(target.topic, 0)) or 0 for target in found}
     snapshot = Snapshot(upto, snapshots.now(), own, versions)

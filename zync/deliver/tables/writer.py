@@ -16,7 +16,7 @@ from zync.deliver.tables.target import CLUSTERED_BY, Target
 from zync.deliver.tables.truncations import TOMBSTONES
 from zync.lake.delivered import APP
 from zync.lake.table import ensure_table, open_table
-from zync.rules.run import JSON_OPTIONS
+from zync.rules.json_text import JSON_OPTIONS
 from zync.spark.frames import leaves
 from zync.sql import literal, name
 
@@ -30,12 +30,21 @@ _SMALL, _LARGE = 16 << 20, 128 << 20
 
 @dataclass(frozen=True)
 class Writer:
-    """Writes to the table of `target` what the staging of that table id has up to the sync `upto`."""
+    """Writes to the table of `target` what the staging of that table id has up to the sync `upto`.
+
+    `noted`: columns that rows say were left out, which the table has on record (zync.debezium.toast.NOTED).
+    """
 
     spark: SparkSession
     target: Target
     staging: str
     upto: int
+    noted: frozenset[str] = frozenset()
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """All properties that the table is to have."""
+        return self.target.properties | ({toast.NOTED: ", ".join(sorted(self.noted))} if self.noted else {})
 
     def fit_columns(self) -> list[str]:
         """Gives the table the columns and wider types that rules select by now. Those that they do not any more.
@@ -92,7 +101,7 @@ class Writer:
         table = open_table(self.target.location)
         if table is None:
             return
-        there, wanted = table.metadata().configuration, self.target.properties
+        there, wanted = table.metadata().configuration, self.properties
         if there.get(CLUSTERED_BY, "") != wanted[CLUSTERED_BY]:
             columns = ", ".join(map(name, self.target.said.cluster_by))
             self._alter(f"CLUSTER BY {f'({columns})' if columns else 'NONE'}")
@@ -144,7 +153,7 @@ class Writer:
 
     @property
     def _properties(self) -> str:
-        pairs = (f"{literal(one)} = {literal(its)}" for one, its in self.target.properties.items())
+        pairs = (f"{literal(one)} = {literal(its)}" for one, its in self.properties.items())
         return f" TBLPROPERTIES ({', '.join(pairs)})"
 
     @property
