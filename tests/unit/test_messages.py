@@ -77,13 +77,14 @@ def test_rows_become_messages_to_the_topics_that_their_outputs_have_in_kafka() -
 
 
 def test_a_row_says_what_the_connector_left_out_of_it() -> None:
-    table = rows(1, 1)
-    states = pa.array(['{"left_out": ["note", "größe"], "old_key": null}', None])
+    table = rows(1, 1, 1)
+    states = pa.array(['{"left_out": ["note", "größe"], "old_key": "{\\"id\\":1}"}', '{"left_out": ["note"]}', None])
     table = table.set_column(table.schema.get_field_index("state"), "state", states)
     made = [*messages(table, {"order": "order", "line": "line"}, [*transactions(table)], Encoder(Config(), None))]
-    with_header, without = (dict(headers or []) for _, _, _, headers in made)
-    assert json.loads(with_header.pop("zync.left_out")) == ["note", "größe"]
-    assert with_header == without
+    moved, stayed, whole = (dict(headers) for _, _, _, headers in made)
+    assert (json.loads(moved["zync.left_out"]), moved["zync.old_key"]) == (["note", "größe"], b'{"id":1}')
+    assert (json.loads(stayed["zync.left_out"]), stayed.get("zync.old_key")) == (["note"], None)
+    assert not whole.keys() & {"zync.left_out", "zync.old_key"}
 
 
 def test_begin_and_end_are_around_the_rows_of_each_and_count_them_by_topic() -> None:

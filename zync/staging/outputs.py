@@ -98,15 +98,16 @@ def arrivals(table: DeltaTable, files: list[DataFile], topic: str, after: int, u
         columns = {"position": ds.field("position"), "seqno": ds.field("seqno"), "offset": ds.field("kafka", "offset")}
         truncating = rows.to_table({**columns, "turn": _PLACE["turn"]}, filter=mine & (ds.field("reason") == TRUNCATED))
         truncations = sorted(Truncation(**one) for one in truncating.to_pylist())
-    states = [json.loads(state) for state in found["state"].unique().to_pylist() if state]
-    names = frozenset(name for state in states for name in state.get("left_out", []))
-    moved = any(state.get("old_key") for state in states)
+    states = [left_out(state) for state in found["state"].unique().to_pylist() if state]
+    names = frozenset(name for columns, _ in states for name in columns)
+    moved = any(old_key for _, old_key in states)
     return Arrivals((position, seqno), found["position"].null_count > 0, truncations, names, moved)
 
 
-def left_out(state: str | None) -> list[str]:
-    """The columns of an output row with that `state` that the connector left out."""
-    return json.loads(state or "{}").get("left_out", [])  # type: ignore[no-any-return]
+def left_out(state: str) -> tuple[list[str], str | None]:
+    """Of an output row with that `state`: the columns that the connector left out, and another key that it had."""
+    said = json.loads(state)
+    return said["left_out"], said.get("old_key")
 
 
 def with_tombstones(table: DeltaTable, rows: pa.Table) -> pa.Table:

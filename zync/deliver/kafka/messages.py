@@ -14,8 +14,9 @@ from zync.staging.outputs import left_out
 
 SEQNO, TXN, POSITION = "zync.seqno", "zync.txn", "zync.position"
 """Headers: the transaction's seqno, which is its own; its id in the source; its commit's position there."""
-LEFT_OUT = "zync.left_out"
-"""A header: the columns of the row that the connector left out, as a JSON array. They are as they were before."""
+LEFT_OUT, OLD_KEY = "zync.left_out", "zync.old_key"
+"""Headers: the row's columns that the connector left out, as a JSON array. They are as they were before; by the other
+key, in staging's JSON, where an update gave the row a new one."""
 
 
 class Transaction(NamedTuple):
@@ -74,8 +75,13 @@ def messages(
     topics = np.array([targets[one] for one in topic.dictionary.to_pylist()], object)[topic.indices].tolist()
     headers: Iterable[Headers] = chain.from_iterable(repeat(one.headers, one.rows) for one in transactions)
     if rows["state"].null_count < rows.num_rows:
-        headers = (
-            [*its, (LEFT_OUT, json.dumps(names, ensure_ascii=False).encode())] if (names := left_out(state)) else its
-            for its, state in zip(headers, rows["state"].to_pylist(), strict=True)
-        )
+        states = rows["state"].to_pylist()
+        headers = ([*its, *_of_state(state)] if state else its for its, state in zip(headers, states, strict=True))
     return zip(topics, encoder.encoded(rows, "key"), encoder.encoded(rows, "value"), headers, strict=True)
+
+
+def _of_state(state: str) -> Headers:
+    """What an output row's `state` says of what the connector left out."""
+    columns, old_key = left_out(state)
+    said = [(LEFT_OUT, json.dumps(columns, ensure_ascii=False).encode())]
+    return [*said, (OLD_KEY, old_key.encode())] if old_key else said
