@@ -61,9 +61,9 @@ running AS (
 -- From which record on, and up to which, an END of that count and total is satisfied.
 satisfying AS (
   SELECT *,
-    CASE WHEN is_row AND run_count = run_last AND exists(ends, e -> e.count = run_count AND coalesce(e.total = run_total, true))
+    CASE WHEN is_row AND run_count = run_last AND exists(ends, e -> e.count = run_count AND (e.total IS NULL OR e.total <=> run_total))
          THEN named_struct('count', run_count, 'total', run_total, 'since', seqno, 'until', run_until) END AS by_run,
-    CASE WHEN is_row AND lane = 'txn' AND exists(ends, e -> e.count = count AND coalesce(e.total = total, true))
+    CASE WHEN is_row AND lane = 'txn' AND exists(ends, e -> e.count = count AND (e.total IS NULL OR e.total <=> total))
          THEN named_struct('count', count, 'total', total, 'since', seqno, 'until', until) END AS by_rows
   FROM running
 ),
@@ -76,7 +76,7 @@ spans AS (
 unsatisfied AS (
   SELECT *, array_min(transform(ends, e -> e.seqno)) AS first_end,
     filter(ends, e -> e.seqno <= seqno AND e.count > 0 AND NOT exists(spans, s ->
-      s.count = e.count AND coalesce(s.total = e.total, true) AND s.since <= seqno AND (s.until IS NULL OR seqno < s.until))) AS open
+      s.count = e.count AND (e.total IS NULL OR s.total <=> e.total) AND s.since <= seqno AND (s.until IS NULL OR seqno < s.until))) AS open
   FROM spans
 )
 SELECT * EXCEPT (base, repeated, nth, numbered, common, is_row, total_order, run, collection, said, run_count,

@@ -160,7 +160,7 @@ def test_without_a_config_or_a_table_the_message_says_what_makes_it(tmp_path: Pa
             "SELECT seqno FROM records",
             "'^b(?P<x>c)' is no regular expr",
         ),
-        ("id: value:txn", "SELEC seqno", "rule r.sql (output out): [PARSE_SYNTAX_ERROR]"),
+        ("id: value:txn", "SELEC seqno", "rule r.sql:1 (output out): [PARSE_SYNTAX_ERROR]"),
         ("id: value:txn", "SELECT txn FROM records", "must select seqno"),
         ("id: value:txn", "SELECT seqno FROM nowhere", "nowhere"),
         ("id: value:txn", "DROP TABLE records", "rule r.sql"),

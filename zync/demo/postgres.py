@@ -86,12 +86,16 @@ class Postgres:
 
 @dataclass
 class Debezium:
-    """The connector over all tables of that PostgreSQL, topics beginning with `prefix`, of three partitions each."""
+    """The connector over all tables of that PostgreSQL, topics beginning with `prefix`, of three partitions each.
+
+    `options`: more of the connector's config, or other values.
+    """
 
     folder: Path
     broker: str
     postgres: Postgres
     prefix: str
+    options: dict[str, str] = field(default_factory=dict)
     process: "subprocess.Popen[bytes] | None" = None
 
     def start(self) -> None:
@@ -133,6 +137,7 @@ class Debezium:
             "topic.creation.groups": "transactions",  # which order: commit needs in one partition
             "topic.creation.transactions.include": r".*\.transaction",
             "topic.creation.transactions.partitions": "1",
+            **self.options,
         }
         (self.folder / "worker.properties").write_text("".join(f"{key}={value}\n" for key, value in worker.items()))
         (self.folder / "connector.json").write_text(json.dumps({"name": "bank", "config": connector}))

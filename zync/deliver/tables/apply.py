@@ -120,15 +120,15 @@ class _Apply:
             else {}
         )
 
-    def kept(self) -> tuple[DataFrame, int]:
-        """What arrived, kept for several uses, and how much it is."""
-        arrived = self.keeper.keep(self.spark.table("arrived").drop("value"))
+    def kept(self, *without: str) -> tuple[DataFrame, int]:
+        """What arrived, kept for several uses, `without` columns that none of them needs; and how much it is."""
+        arrived = self.keeper.keep(self.spark.table("arrived").drop(*without))
         arrived.createOrReplaceTempView("arrived")
         return arrived, arrived.count()
 
     def append(self) -> int:
         """All rows, those of deletes too."""
-        arrived, count = self.kept()
+        arrived, count = self.kept("value")
         columns = {one: self.value(one) for one in self.columns} | _OF_PLACE | {"_deleted": "deleted"}
         named = {one: its for one, its in self.may_be_left_out.items() if one in self.came.left_out}
         if self.writer.notes_left_out(some=bool(named)):
@@ -175,7 +175,7 @@ class _Apply:
             rows = self.spark.table("arrived").where(truncations.not_before(truncated, self.remembered))
             rows.createOrReplaceTempView("arrived")
         if self.came.moved:
-            count = self.spark.table("arrived").count()
+            _, count = self.kept()
             self.add_donors(moves.as_known)
         known = toast.newest_known(self.may_be_left_out, moved=self.came.moved)
         newest = self.keeper.keep(result_of(self.spark, statement("tables/newest", known=known, **self.types)))
@@ -211,7 +211,7 @@ class _Apply:
             in_transaction = "SELECT 1 FROM truncations t WHERE t.seqno = place.seqno AND t.offset > place.offset"
             rows = self.spark.table("arrived").where(f"NOT EXISTS ({in_transaction})")
             rows.createOrReplaceTempView("arrived")
-        arrived, count = self.kept()
+        arrived, count = self.kept("value")
         if self.came.moved:
             arrived = self.add_donors(moves.as_left_out)
         deleted, some, *ends = self.ends("arrived", "count_if(deleted)", self.some_left_out)
