@@ -136,7 +136,7 @@ def brought(config: Config) -> dict[str, str]:
     end = f"named_struct('count', {counts}, 'says', {says}, 'seqno', seqno)"
     apart = ""
     if config.transactions.uncounted:  # the others' numbers have gaps then, and sql/judge/runs.sql is to say (TORN)
-        nothing = f"named_struct('one', 0L, 'number', 0L, 'run', {_bits(RUN_NAME)})"
+        nothing = f"named_struct('one', 0L, 'number', 0L, 'run', {_ALL_BITS})"
         apart = f"WHEN {is_uncounted(config, _ROWS_TABLE)} THEN {nothing} "
     return {
         "row": f"CASE WHEN total_order IS NOT NULL THEN CASE WHEN {IS_MESSAGE} THEN {message} {apart}ELSE {other} END "
