@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from zync.config.model import Config, Formats, Topic, Transactions
+from zync.config.model import Config, DebeziumConnector, Formats, Topic, Transactions
 from zync.errors import UsageError, ZyncError
 from zync.operate import connector_config
 from zync.operate.doctor import TopicSettings, as_dict, describe, diagnose, hurts, read_topics
@@ -47,6 +47,18 @@ def test_nothing_is_said_against_a_config_that_is_right() -> None:
     assert not hurts(found)
     assert describe(found, "the topics") == "nothing in the topics will hurt"
     assert as_dict(found) == {"ok": True, "findings": []}
+
+
+def test_each_of_several_connectors_is_held_to_the_topics_that_the_config_reads() -> None:
+    connectors = (DebeziumConnector("crm.transaction"), DebeziumConnector("shop.transaction"))
+    config = Config(transactions=Transactions(preset="debezium", connectors=connectors))
+    assert diagnose(GOOD, {}, config) == []
+    (found,) = diagnose({**GOOD, "topic.prefix": "store"}, {}, config)
+    assert found.severity == "error"
+    assert found.seen.endswith(
+        "BEGIN and END to store.transaction, and transactions.connectors in the config have crm.transaction, "
+        "shop.transaction"
+    )
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def has_placeholder(config: Config, data: str) -> str:
 
     Those of updates are looked through alone, and of rows that an update gave another key: a new row has all values.
     """
-    topic = literal(str(config.transactions.topic))
+    ends = ", ".join(map(literal, config.transactions.end_topics))
     operation = "try_variant_get(value, '$.op', 'string')"
     inner = "try_variant_get(value, '$.payload.op', 'string')"
     stands = placeholder(config)
@@ -152,7 +152,7 @@ def has_placeholder(config: Config, data: str) -> str:
     )
     # To look for a field that is not there is slow (VariantGet returns by an exception): `payload` comes last.
     update = f"CASE WHEN {operation} IS NOT NULL THEN {operation} = 'u' ELSE {inner} = 'u' END"
-    return f"kafka.topic <> {topic} AND ({KEY_CHANGED} OR {update}) AND {traces}"
+    return f"kafka.topic NOT IN ({ends}) AND ({KEY_CHANGED} OR {update}) AND {traces}"
 
 
 def without_placeholders(config: Config, value: str) -> str:

@@ -84,15 +84,17 @@ def _metadata(connector: Connector, config: Config) -> Iterator[Finding]:
             "set provide.transaction.metadata=true",
         )
         return
-    prefix, topic = connector.get("topic.prefix"), config.transactions.topic
-    if prefix is None or topic is None:
+    prefix, topics = connector.get("topic.prefix"), config.transactions.end_topics
+    if prefix is None or not topics:
         return
     sent_to = connector.get("topic.delimiter", ".").join((prefix, connector.get("topic.transaction", "transaction")))
-    if sent_to != topic:
+    if sent_to not in topics:
+        several = f"connectors in the config have {', '.join(topics)}"
+        read = several if config.transactions.connectors else f"topic in the config is {topics[0]}"
         yield Finding(
             "error",
             _name(connector),
-            f"it sends BEGIN and END to {sent_to}, and transactions.topic in the config is {topic}",
+            f"it sends BEGIN and END to {sent_to}, and transactions.{read}",
             "let both name one topic (topic.prefix, topic.delimiter and topic.transaction make the connector's)",
         )
 
@@ -118,12 +120,13 @@ _FLATTENS: tuple[Severity, str, str] = (
 _DROPS: tuple[Severity, str, str] = (
     "error",
     "it drops rows that END has counted, so that their transactions never complete",
-    "take it out, and leave rows out in rules; or leave tables out by table.include.list",
+    "take it out, and leave rows out in rules; or leave tables out by table.include.list; or name them in "
+    "transactions.uncounted",
 )
 _ROUTES: tuple[Severity, str, str] = (
     "warning",
     "rows go to topics of other names, and the preset reads those that begin with the connector's prefix",
-    "take it out, or see that the new names begin with the prefix; rules name the views by as:",
+    "take it out, name the new topics in transactions.tables, or see that they begin with the prefix",
 )
 _FINE: tuple[Severity, str, str] = ("note", "", "")
 _TRANSFORMS: tuple[tuple[str, tuple[Severity, str, str]], ...] = (
