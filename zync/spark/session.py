@@ -79,6 +79,9 @@ _CALLED_OFTEN = (
 )
 """What PySpark asks for by its short name, dozens of times a sync: the JVM would look into every jar each time."""
 
+_STACK = "-Xss4m"
+"""A thread's stack, four times Java's own: JSON as deep as parse_json reads, a thousand, fills one of a megabyte or not
+by how far its code is compiled, so a row would be written at one time and fail at another."""
 _AVRO_LIMITS = " ".join(
     f"-Dorg.apache.avro.limits.{what}={most}"
     for what, most in (
@@ -134,9 +137,9 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool) -> Sp
     given = properties.get("spark.driver.extraJavaOptions", "")
     options = f"-Dlog4j2.configurationFile=file:{Path(__file__).parent}/log4j2.properties"
     settings["spark.executor.extraJavaOptions"] = (
-        f"{_AVRO_LIMITS} {settings.get('spark.executor.extraJavaOptions', '')}"
+        f"{_STACK} {_AVRO_LIMITS} {settings.get('spark.executor.extraJavaOptions', '')}"
     )
-    options += f" {_AVRO_LIMITS}"
+    options += f" {_STACK} {_AVRO_LIMITS}"
     if settings["spark.master"].startswith("local"):
         # A task's StackOverflowError, as of a pattern over a long text, would end the JVM, and this process with it.
         settings.setdefault("spark.executor.killOnFatalError.depth", "0")
