@@ -9,10 +9,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.conftest import TopicMaker, produce
 from tests.kafka.conftest import Lake, wait_until
-from tests.kafka.wire import send_batch
+from tests.kafka.wire import Headers, send_batch
 from zync.ingest import memory
-
-Headers = list[tuple[str, bytes | None]]
+from zync.operate.cat import cat
 
 
 def first_offset(broker: str, name: str) -> int | None:
@@ -82,6 +81,26 @@ def test_a_record_without_a_timestamp_comes_all_the_same(lake: Lake, topic: Topi
     (row,) = lake.rows()
     assert (row["key"], row["value"], row["kafka"]["timestamp"]) == (b"key", b"value", None)
     assert row["headers"] == [{"key": "none", "value": None}]
+
+
+def test_headers_that_the_client_does_not_read_are_null_and_their_record_comes_all_the_same(
+    lake: Lake, topic: TopicMaker, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = topic()
+    good: Headers = [("good", b"1")]
+    sent = [(b"0", b"a", good), (b"1", b"b", [*good, (b"\xff\xfe", b"2")]), (b"2", b"c", []), (b"3", None, good)]
+    send_batch(lake.broker, name, sent, timestamp=1_700_000_000_000)
+    lake.sync_from(name)
+    assert [(row["key"], row["headers"]) for row in lake.rows()] == [
+        (b"0", [{"key": "good", "value": b"1"}]),
+        (b"1", None),
+        (b"2", []),
+        (b"3", [{"key": "good", "value": b"1"}]),
+    ]
+    (warning,) = [one.message for one in caplog.records if "header" in one.message]
+    assert warning.startswith("1 record with a header whose name is not UTF-8")
+    assert f"{name}/0/1" in warning
+    assert [row["headers"] for row in cat(lake.raw)] == [[["good", "1"]], None, [], [["good", "1"]]]
 
 
 @pytest.mark.parametrize("max_memory", [memory.DEFAULT, memory.LEAST])

@@ -3,7 +3,7 @@
 import socket
 import struct
 
-Headers = list[tuple[str, bytes | None]]
+Headers = list[tuple[str | bytes, bytes | None]]
 
 _PRODUCE, _VERSION = 0, 3
 _CASTAGNOLI = 0x82F63B78
@@ -36,7 +36,8 @@ def _batch(records: list[tuple[bytes | None, bytes | None, Headers]], timestamp:
 
 def _record(number: int, key: bytes | None, value: bytes | None, headers: Headers) -> bytes:
     body = b"\0" + _varint(0) + _varint(number) + _bytes(key) + _bytes(value) + _varint(len(headers))
-    body += b"".join(_bytes(name.encode()) + _bytes(content) for name, content in headers)
+    names = (name.encode() if isinstance(name, str) else name for name, _ in headers)
+    body += b"".join(_bytes(name) + _bytes(content) for name, (_, content) in zip(names, headers, strict=True))
     return _varint(len(body)) + body
 
 

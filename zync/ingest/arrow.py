@@ -1,5 +1,6 @@
 """Kafka messages to Arrow, a call's worth at a time: the hot loop of sync-from."""
 
+import logging
 from operator import itemgetter
 from typing import Any
 
@@ -9,18 +10,27 @@ from confluent_kafka import Message
 
 from zync.kafka.partition import Source
 from zync.lake.types import TIMESTAMP, YEAR_10000
+from zync.log import event
 from zync.raw.batch import RECORD_SCHEMA
+from zync.text import amount
+
+log = logging.getLogger(__name__)
+
+Headers = list[tuple[str, bytes | None]]
 
 _KAFKA = RECORD_SCHEMA.field("kafka").type
 _HEADERS = RECORD_SCHEMA.field("headers").type
 _TIME = itemgetter(1)
 """Of a message's timestamp, which comes with its kind: in ms, -1 where it has none."""
+_UNREADABLE: Headers = [("", None)]
+"""Stands for headers that the client does not read."""
 
 
 def to_arrow(messages: list[Message]) -> pa.RecordBatch:
     """The messages, none of them an error, as rows of RECORD_SCHEMA in the same order.
 
-    A timestamp that no table can hold is null.
+    A timestamp that no table can hold is null; so are the headers of a record with a header whose name is not UTF-8,
+    which the client does not read.
     """
     count = len(messages)
     topics = list(map(Message.topic, messages))
@@ -34,13 +44,13 @@ def to_arrow(messages: list[Message]) -> pa.RecordBatch:
         ],
         fields=list(_KAFKA),
     )
-    headers = list(map(Message.headers, messages))
+    headers = _headers(messages)
     return pa.RecordBatch.from_arrays(
         [
             kafka,
             _binary(list(map(Message.key, messages))),
             _binary(list(map(Message.value, messages))),
-            pa.array([_headers(one) for one in headers], _HEADERS) if any(headers) else _no_headers(count),
+            pa.array(list(map(_row, headers)), _HEADERS) if any(headers) else _no_headers(count),
         ],
         schema=RECORD_SCHEMA,
     )
@@ -68,8 +78,34 @@ def _binary(values: list[bytes | None]) -> pa.Array:
     return pa.Array.from_buffers(pa.large_binary(), len(values), parts).cast(pa.binary())
 
 
-def _headers(headers: list[tuple[str, bytes | None]] | None) -> list[dict[str, Any]]:
-    return [{"key": name, "value": value} for name, value in headers or ()]
+def _headers(messages: list[Message]) -> list[Headers | None]:
+    """The headers of each message; _UNREADABLE where the client does not read them."""
+    found: list[Headers | None] = []
+    unreadable: list[Message] = []
+    rest = map(Message.headers, messages)
+    while True:
+        try:
+            found.extend(rest)
+            break
+        except SystemError:  # the client's own, over a UnicodeDecodeError; asked again it says that there are none
+            unreadable.append(messages[len(found)])
+            found.append(_UNREADABLE)
+    if unreadable:
+        first = unreadable[0]
+        log.warning(
+            "%s with a header whose name is not UTF-8, which the Kafka client does not read: all its headers are null "
+            "in raw (the first is %s/%s/%s)",
+            amount(len(unreadable), "record"),
+            first.topic(),
+            first.partition(),
+            first.offset(),
+            extra=event("unreadable_headers", records=len(unreadable), topic=first.topic(), offset=first.offset()),
+        )
+    return found
+
+
+def _row(headers: Headers | None) -> list[dict[str, Any]] | None:
+    return None if headers is _UNREADABLE else [{"key": name, "value": value} for name, value in headers or ()]
 
 
 def _no_headers(count: int) -> pa.Array:

@@ -84,7 +84,7 @@ def _raw_row(row: dict[str, Any]) -> dict[str, Any]:
         "ingested": row["ingested"],
         "key": shown(row["key"]),
         "value": shown(row["value"]),
-        "headers": [[one["key"], shown(one["value"])] for one in row["headers"] or ()],
+        "headers": row["headers"] and [[one["key"], shown(one["value"])] for one in row["headers"]],
     }
 
 
