@@ -2,15 +2,17 @@
 --     the others or why it could not (zync.transactions.unpack).
 -- Out: each record decoded: `key` and `value` as VARIANT, or `bad`, why it cannot be; and what a preset adds (`more`).
 --     A preset may take placeholders out of the text that structs are parsed from (`clean_text`).
--- Trailing text, duplicate keys, bad UTF-8 and numbers that VARIANT cannot keep exactly are all bad.
+-- Trailing text, duplicate keys, bad UTF-8 and numbers that VARIANT cannot keep exactly are all bad. (A key that is no
+-- JSON is the text that it is.)
 WITH text AS (
   SELECT seqno, kafka, ingested, headers, key AS key_bytes, value AS value_bytes,
          key_text, value_text, key_found, value_found, key_fault, value_fault, unpacked
   FROM new_records
 ),
 parsed AS (
-  -- The parser stops after one JSON value, so the text is wrapped in an array, which trailing text breaks;
-  -- text with a ']' could close the array itself, so there its own hash must follow it.
+  -- The parser stops after one JSON value, so the text is wrapped in an array, which trailing text breaks; and in an
+  -- object, which another value behind a comma breaks. Text with a ']' could close the array itself, so there its own
+  -- hash must follow it.
   SELECT *,
     CASE WHEN value_found IS NOT NULL THEN value_found
          WHEN NOT is_valid_utf8(value_text) THEN NULL
@@ -19,32 +21,36 @@ parsed AS (
                                      '$[1]', 'bigint') = xxhash64(value_text)
                 THEN variant_get(try_parse_json('[' || value_text || ',' || xxhash64(value_text) || ']'),
                                  '$[0]', 'variant') END
-         ELSE variant_get(try_parse_json('[' || value_text || ']'), '$[0]', 'variant')
+         ELSE variant_get(try_parse_json('[{"v":' || value_text || '}]'), '$[0].v', 'variant')
     END AS value,
     CASE WHEN key_found IS NOT NULL THEN key_found
          WHEN key_text IS NULL THEN NULL
          WHEN NOT is_valid_utf8(key_text) THEN to_variant_object(named_struct('base64', base64(key_bytes)))
          WHEN left(key_text, 1) IN ('{', '[')
-           THEN coalesce(try_variant_get(try_parse_json('[' || key_text || ']'), '$[0]', 'variant'),
-                         CAST(key_text AS VARIANT))
+           THEN coalesce(
+             CASE WHEN NOT contains(key_text, ']')
+                  THEN variant_get(try_parse_json('[{"v":' || key_text || '}]'), '$[0].v', 'variant')
+                  WHEN try_variant_get(try_parse_json('[' || key_text || ',' || xxhash64(key_text) || ']'),
+                                       '$[1]', 'bigint') = xxhash64(key_text)
+                  THEN variant_get(try_parse_json('[' || key_text || ',' || xxhash64(key_text) || ']'),
+                                   '$[0]', 'variant') END,
+             CAST(key_text AS VARIANT))
          ELSE CAST(key_text AS VARIANT)
     END AS key
   FROM text
 )
 SELECT seqno, kafka, kafka.topic AS topic, kafka.partition AS partition, kafka.offset AS offset,
        kafka.timestamp AS timestamp, ingested, headers, key, value, {{clean_text}} AS value_text,
-  CASE WHEN coalesce(key_fault, value_fault) IS NOT NULL THEN coalesce(key_fault, value_fault)
-       WHEN value_bytes IS NULL OR value_found IS NOT NULL THEN NULL
-       WHEN NOT is_valid_utf8(value_text) THEN 'value is not UTF-8'
-       WHEN value IS NULL THEN 'value is not one JSON value'
-       -- Numbers of more than 38 digits, and those with an exponent, became DOUBLE: was one of them changed?
-       WHEN contains(schema_of_variant(value), 'DOUBLE') AND exists(
-         regexp_extract_all(
-           regexp_replace(regexp_replace(value_text, '\\\\.', '_'), '"[^"]*"', '""'),
-           '-?[0-9][0-9.]*(?:[eE][-+]?[0-9]+)?', 0),
-         n -> length(regexp_replace(n, '[eE].*|[-.]', '')) > CASE WHEN n RLIKE '[eE]' THEN 17 ELSE 38 END
-           OR abs(try_cast(n AS DOUBLE)) = double('Infinity')
-           OR (try_cast(n AS DOUBLE) = 0 AND n RLIKE '^-?[0.]*[1-9]'))
-         THEN 'value has a number that cannot be kept exactly'
-  END AS bad{{more}}
+  coalesce(
+    CASE WHEN coalesce(key_fault, value_fault) IS NOT NULL THEN coalesce(key_fault, value_fault)
+         WHEN value_bytes IS NULL OR value_found IS NOT NULL THEN NULL
+         WHEN NOT is_valid_utf8(value_text) THEN 'value is not UTF-8'
+         WHEN value IS NULL THEN 'value is not one JSON value'
+         WHEN contains(schema_of_variant(value), 'DOUBLE') AND {{value_changed}}
+           THEN 'value has a number that cannot be kept exactly'
+    END,
+    CASE WHEN key_found IS NULL AND left(key_text, 1) IN ('{', '[') AND key_text RLIKE '[0-9.]{39}|[0-9][eE]'
+           AND contains(schema_of_variant(key), 'DOUBLE') AND {{key_changed}}
+         THEN 'key has a number that cannot be kept exactly'
+    END) AS bad{{more}}
 FROM parsed

@@ -91,6 +91,7 @@ class Decoder:
             "decode/decode",
             more="".join(f", {text} AS {column}" for column, text in more.items()),
             clean_text=clean_text,
+            **{f"{part}_changed": statement("decode/changed", text=f"{part}_text") for part in PARTS},
         )
         self._identify = statement(
             "decode/identify",

@@ -1,0 +1,59 @@
+"""What keys and values are to rules: exactly what was sent, or set aside."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.spark.conftest import Pipeline
+from zync.config.model import Topic, Transactions
+from zync.raw.jsonl import load
+
+
+@pytest.fixture
+def single(pipeline: Pipeline) -> Pipeline:
+    """A pipeline in which each record is a transaction by itself."""
+    pipeline.change(
+        topics={"a": Topic("CAST(NULL AS STRING)", null_id="single")}, transactions=Transactions("count(*) = 1")
+    )
+    return pipeline
+
+
+def put(pipeline: Pipeline, *records: dict[str, Any]) -> None:
+    path = pipeline.folder / "in.jsonl"
+    path.write_text("".join(json.dumps({"topic": "a", **one}) + "\n" for one in records))
+    load(pipeline.raw, [str(path)])
+
+
+def reasons(pipeline: Pipeline) -> dict[int, str]:
+    return {row["seqno"]: row["reason"] for row in pipeline.of("quarantined")}
+
+
+def test_a_key_is_one_json_value_or_the_text_that_it_is(single: Pipeline) -> None:
+    keys = {
+        '{"id":1}': {"id": 1},
+        '{"id":1.5e3,"s":"]} 1e999"}': {"id": 1500.0, "s": "]} 1e999"},
+        '{"id":"1e400"}': {"id": "1e400"},
+        "[1,[2]]": [1, [2]],
+        "5": "5",
+        "1" * 45: "1" * 45,
+        **{
+            text: text
+            for text in (
+                '{"id":1},{"id":2}',
+                '{"id":1}],[{"id":2}',
+                '{"id":1}}',
+                '{"id":1} x',
+                '{"id":1,"id":2}',
+                "[1],[2]",
+                "[1]]",
+            )
+        },
+    }
+    changed = ['{"id":%s}' % ("1" * 39), '{"id":1e400}', '{"id":[1.%s]}' % ("1" * 40), '{"id":123456789012345678e1}']
+    single.rules(out="SELECT seqno, record_seqno AS _order, key FROM a")
+    put(single, *({"key": key, "value": "{}"} for key in (*keys, *changed)), {"key": changed[0], "value": None})
+    single.sync()
+    assert [row["key"] for row in single.values()] == [*keys.values()]
+    first = len(keys) + 1
+    assert reasons(single) == dict.fromkeys(range(first, first + 5), "key has a number that cannot be kept exactly")
