@@ -297,6 +297,15 @@ def test_a_number_is_no_time_where_nobody_says_its_unit(pipeline: Pipeline, kind
     assert len(pipeline.values()) == 1
 
 
+def test_a_time_of_day_is_no_timestamp(pipeline: Pipeline) -> None:
+    """Spark takes it for that time of the day on which it is asked."""
+    by_preset(pipeline, "SELECT seqno, row.created", "created TIMESTAMP")
+    rows_of(pipeline, {"created": "12:00:00"}, {"created": "T12:00Z"}, {"created": "2026-01-02T12:00:00Z"})
+    pipeline.sync()
+    assert pipeline.values() == [{"created": "2026-01-02T12:00:00.000000Z"}]
+    assert [one.partition(" is no ")[2] for one in reasons(pipeline)] == ["timestamp of the years 1 to 9999"] * 2
+
+
 def test_decimals_of_plain_json_come_as_such_by_the_mode(pipeline: Pipeline) -> None:
     by_preset(
         pipeline,

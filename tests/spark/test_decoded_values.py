@@ -57,3 +57,23 @@ def test_a_key_is_one_json_value_or_the_text_that_it_is(single: Pipeline) -> Non
     assert [row["key"] for row in single.values()] == [*keys.values()]
     first = len(keys) + 1
     assert reasons(single) == dict.fromkeys(range(first, first + 5), "key has a number that cannot be kept exactly")
+
+
+def test_a_text_is_a_time_or_a_date_only_where_it_says_which_day(single: Pipeline) -> None:
+    single.change(
+        topics={"a": Topic("CAST(NULL AS STRING)", null_id="single", schema="t TIMESTAMP, d DATE, l ARRAY<TIMESTAMP>")}
+    )
+    single.rules(out="SELECT seqno, value.* FROM a")
+    no_date, unfit = (
+        "value does not fit the schema: a time of day without a date is no timestamp",
+        "value does not fit the schema",
+    )
+    bad = {'{"t":"12:00:00"}': no_date, '{"t":"T12:00"}': no_date, '{"l":["3:4:5.6"]}': no_date}
+    bad |= {'{"d":"5"}': unfit, '{"d":"-5"}': unfit, '{"d":"12:00:00"}': unfit, '{"t":"20260101"}': unfit}
+    bad |= {'{"d":"20260101"}': unfit}
+    good = ['{"t":"2026-01-01T12:00:00Z"}', '{"t":"2026-01-01"}', '{"d":"2026-01-01"}', '{"t":1767225600}']
+    put(single, *({"value": value} for value in (*bad, *good)))
+    single.sync()
+    assert reasons(single) == dict(enumerate(bad.values(), 1))
+    noon, midnight = "2026-01-01T12:00:00.000000Z", "2026-01-01T00:00:00.000000Z"
+    assert [row["t"] or row["d"] for row in single.values()] == [noon, midnight, "2026-01-01", midnight]

@@ -8,5 +8,7 @@ YEARS: dict[type[DataType], str] = {
     DateType: "DATE '0001-01-01' AND DATE '9999-12-31'",
 }
 """The range of each type of time, as BETWEEN takes it. JSON, Avro, Parquet and what reads them agree on no more."""
+TIME_OF_DAY = r"^\s*T?[0-9]{1,2}:"
+"""A pattern of texts that are a time without a date, which Spark takes for one of the day on which it is asked."""
 LAST_SECOND = 253_402_300_799
 """The last second of the year 9999."""

@@ -36,7 +36,7 @@ from zync.spark.errors import message_of
 from zync.spark.expressions import expression, try_eval
 from zync.spark.frames import leaves, result_of, with_leaves
 from zync.spark.jvm import jvm_class
-from zync.spark.times import LAST_SECOND
+from zync.spark.times import LAST_SECOND, TIME_OF_DAY
 from zync.sql import literal, statement
 from zync.transactions.done import Done
 from zync.transactions.envelope_schema import UNFIT, read_as, typed, without_moded
@@ -51,6 +51,13 @@ _TOO_FAR = (
     f"{UNFIT}: a number is no timestamp, as it counts seconds to beyond the year 9999. Say BIGINT for milliseconds or "
     "microseconds, and timestamp_millis or timestamp_micros in the rule"
 )
+_NO_DATE = f"{UNFIT}: a time of day without a date is no timestamp"
+_FROM_JSON = {
+    "columnNameOfCorruptRecord": "_unfit",
+    "mode": "PERMISSIVE",
+    "enableDateTimeParsingFallback": "false",  # else the text "202601" would be so many days after 1970
+}
+"""How the values of a topic with a schema are read: what does not fit says so."""
 _DECIDED = "variant_get(value, '$.txn', 'string')"
 """The transaction that an operator's decision is about."""
 
@@ -152,7 +159,7 @@ def _struct(spark: SparkSession, config: Config, topic: str) -> Column:
         checked = without_moded(schema, config.debezium)
     elif text:
         whole = StructType([*schema.fields, StructField("_unfit", StringType())])
-        found = sf.from_json("value_text", whole, {"columnNameOfCorruptRecord": "_unfit", "mode": "PERMISSIVE"})
+        found = sf.from_json("value_text", whole, _FROM_JSON)
         mine = sf.when(claimed, found)
         why = sf.when(mine["_unfit"].isNotNull(), sf.lit(UNFIT))
     else:
@@ -164,6 +171,7 @@ def _struct(spark: SparkSession, config: Config, topic: str) -> Column:
         for check, of, reason in (
             (_is_rounded, DecimalType | IntegralType, UNFIT),
             (_counts_too_far, TimestampType, _TOO_FAR),
+            (_has_no_date, TimestampType, _NO_DATE),
         ):
             if any(isinstance(kind, of) for kind in kinds):
                 why = sf.coalesce(why, sf.when(_any(check, schema, texts, mine, exact), sf.lit(reason)))
@@ -251,6 +259,11 @@ def _counts_too_far(kind: DataType, mine: Column, text: Column) -> Column | None
         return None
     beyond = sf.abs(text.try_cast("double")) > sf.lit(LAST_SECOND)
     return text.rlike(r"^-?[0-9.]+([eE][-+]?[0-9]+)?$") & beyond
+
+
+def _has_no_date(kind: DataType, mine: Column, text: Column) -> Column | None:
+    """Whether a timestamp comes of a time of day: Spark takes that of the day on which it is asked."""
+    return text.rlike(TIME_OF_DAY) if isinstance(kind, TimestampType) else None
 
 
 def schema_of(name: str, topic: Topic) -> StructType:

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 
 from zync.config.model import DebeziumModes
 from zync.formats.decode.debezium_types import UNITS, decimal_of_bytes, variable_decimal_text
-from zync.spark.times import YEARS
+from zync.spark.times import TIME_OF_DAY, YEARS
 from zync.sql import literal, name
 
 UNFIT = "value does not fit the schema"
@@ -145,7 +145,7 @@ def _counted(kind: DataType, number: str, unit: str) -> str:
 def _written(kind: DataType, text: str) -> str:
     """The time that a text is; null where it is none."""
     if isinstance(kind, TimestampType):
-        return f"try_cast({text} AS TIMESTAMP)"
+        return f"IF({text} RLIKE {literal(TIME_OF_DAY)}, NULL, try_cast({text} AS TIMESTAMP))"
     if isinstance(kind, TimestampNTZType):  # which has no zone, and drops one in silence
         return f"IF({text} RLIKE '{_ZONE}', NULL, try_cast({text} AS TIMESTAMP_NTZ))"
     return f"try_cast(trim(TRAILING 'Z' FROM {text}) AS DATE)"
