@@ -77,3 +77,21 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(
     contents = iter(f"x\n{number}\n" for number in range(4, 100))
     with pytest.raises(UsageError, match=r"lookup 'busy' cannot be read: .*names\.csv changed each of 5 times"):
         bind(spark, "busy", Lookup(csv=file))
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "says"),
+    [
+        ("csv", "id,name\n1,a\n2,b,lost\n", "Malformed CSV record: 2,b,lost"),
+        ("csv", "id,name\n1,a\n2\n", "Malformed CSV record: 2"),
+        ("json", '{"id":1}\n{"id":2,\n', "Malformed records are detected"),
+        ("json", '{"id":1}\n5\n', "invalid type of a JSON record"),
+    ],
+)
+def test_a_line_that_is_none_makes_a_lookup_that_cannot_be_read(
+    tmp_path: Path, spark: Any, kind: str, content: str, says: str
+) -> None:
+    file = tmp_path / f"names.{kind}"
+    file.write_text(content)
+    with pytest.raises(UsageError, match=f"lookup 'broken' cannot be read: .*{says}"):
+        bind(spark, "broken", Lookup(**{kind: file}))

@@ -50,7 +50,8 @@ def bind(spark: SparkSession, view: str, lookup: Lookup) -> str:
 
     A Delta table is pinned to its version. CSV and JSON files are read into memory: Spark would read them lazily, once
     for each plan that uses them, and a file replaced meanwhile would give rows of both contents to one sync. CSV files
-    have a header, and their columns' types are inferred; JSON files are JSON Lines.
+    have a header, and their columns' types are inferred; JSON files are JSON Lines. A line that is none, or has more or
+    fewer columns than the header, makes the lookup one that cannot be read.
 
     Raises:
         UsageError: the lookup cannot be read, or its file changes all the time.
@@ -91,9 +92,9 @@ def _contents(spark: SparkSession, path: Path, kind: Kind, digest: str) -> tuple
         _ChangedError: the content has another digest by now.
     """
     if kind == "csv":
-        rows = spark.read.csv(f"file://{path}", header=True, inferSchema=True, enforceSchema=False)
+        rows = spark.read.csv(f"file://{path}", header=True, inferSchema=True, enforceSchema=False, mode="FAILFAST")
     else:
-        rows = spark.read.json(f"file://{path}")
+        rows = spark.read.json(f"file://{path}", mode="FAILFAST")
     found = rows.schema, rows.toArrow()
     if _digest(path) != digest:
         raise _ChangedError
