@@ -88,6 +88,12 @@ def test_check_warns_of_outputs_whose_rules_give_a_column_two_types(shop: Pipeli
     assert "has column 'x' as int and another string" in warning
 
 
+def test_check_warns_of_deletions_that_do_not_say_of_what(shop: Pipeline) -> None:
+    for key, told in ((("id",), []), ((), ["rule out.sql (output out) selects _delete, and the output has no key"])):
+        rule(shop, "value:id::int AS id", "value:gone::boolean AS _delete", key=key)
+        assert [one.partition(":")[0] for one in explain(shop.spark, shop.config).warnings] == told
+
+
 @pytest.mark.parametrize("named", [True, False])
 def test_a_type_that_a_delivered_table_cannot_take_is_refused_before_it_is_in_staging(
     shop: Pipeline, txn: Any, named: bool

@@ -14,6 +14,7 @@ from zync.deliver.tables.target import targets
 from zync.errors import UsageError
 from zync.lake.paths import locate
 from zync.lake.table import open_table
+from zync.rules.left_out import DELETE
 from zync.rules.plan import rules_over_nothing
 from zync.rules.schema import Made, columns_by_topic
 from zync.rules.transform import made_alike
@@ -79,6 +80,7 @@ def explain(spark: SparkSession, config: Config) -> Pipeline:
                 *_done_warnings(config, done),
                 *_order_warnings(config),
                 *_type_warnings(made),
+                *_deletion_warnings(made),
                 *_chance_warnings("id, record_id or done", empty, views=True),
                 *_condition_warnings(spark, empty, done),
                 *(w for rule, rows in made for w in _chance_warnings(f"rule {rule.name} (output {rule.topic})", rows)),
@@ -170,6 +172,16 @@ def _type_warnings(made: Made) -> list[str]:
         except UsageError as error:
             found.append(f"{error}. Kafka gets both as JSON; tables and other formats take no such output: cast one")
     return found
+
+
+def _deletion_warnings(made: Made) -> list[str]:
+    """Rules that delete rows of which nobody can say which they are."""
+    return [
+        f"rule {rule.name} (output {rule.topic}) selects {DELETE}, and the output has no key: of a deleted row nothing "
+        f"is left that says which it was. Name a key, or leave {DELETE} out"
+        for rule, rows in made
+        if DELETE in rows.columns and not rule.key
+    ]
 
 
 def _is_state(table: DeliveredTable | None) -> bool:
