@@ -2,6 +2,7 @@
 
 import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from zync.config.model import Deliver, DeliveredTable, Transactions
 from zync.deliver.tables.delivery import sync_to_tables
 from zync.errors import UsageError
 from zync.operate.explain import explain
+from zync.operate.replay import replay
 
 
 @pytest.fixture
@@ -150,6 +152,39 @@ def test_where_a_type_did_change_a_string_holds_what_there_is_of_each(shop: Pipe
     shop.load(("a", txn(9, id=9, x="8")))
     shop.sync()
     assert [row["x"] for row in deliver(shop)] == [*texts, "8"]
+
+
+@pytest.mark.parametrize("delivered", [True, False])
+def test_where_a_keys_type_did_change_a_replay_makes_all_anew_and_loses_nothing(
+    shop: Pipeline, txn: Any, delivered: bool
+) -> None:
+    """Whether there was a table when it changed (which `sync` refuses, but not where it does not see the table)."""
+    lake = Path(shop.config.lake)
+    rule(shop, "value:id::int AS id", "value:note::string AS note")
+    shop.load(("a", txn(1, id=1, note="a")), ("a", txn(2, id=2, note="b")))
+    shop.sync()
+    if delivered:
+        deliver(shop)
+        (lake / "tables").rename(lake / "elsewhere")
+    rule(shop, "value:id::string AS id", "value:note::string AS note")
+    shop.load(("a", txn(3, id="3", note="c")), ("a", txn(4, id="1", note="d")))
+    shop.sync()
+    if delivered:
+        (lake / "elsewhere").rename(lake / "tables")
+    with pytest.raises(
+        UsageError, match=r"'id'.* string.*zync replay raw --into staging2.*zync sync-to tables staging2"
+    ):
+        deliver(shop)
+
+    replay(shop.spark, shop.config, shop.raw, str(lake / "staging2"), None, str(shop.staging), lambda _: None)
+    shop.staging.rename(lake / "staging-before")
+    (lake / "staging2").rename(shop.staging)
+    if delivered:
+        (lake / "tables").rename(lake / "tables-before")
+    assert deliver(shop) == [{"id": "1", "note": "d"}, {"id": "2", "note": "b"}, {"id": "3", "note": "c"}]
+    shop.load(("a", txn(5, id="2", note="e")))
+    shop.sync()
+    assert [row["note"] for row in deliver(shop)] == ["d", "e", "c"]
 
 
 @pytest.mark.parametrize("apply", ["upsert", "history", "append"])
