@@ -172,6 +172,14 @@ def test_a_transaction_is_set_aside_where_it_is_not_known_which_rows_are_gone(
     assert lake.violations() == []
 
 
+def test_of_a_view_of_several_tables_it_is_not_known_whose_rows_are_gone(tmp_path: Path, spark: Any) -> None:
+    tables = "topics: {'^p\\.s\\.': {as: tables}}\noutputs: [{topic: newest, sql: rule.sql, key: [id]}]\n"
+    lake = Lake(tmp_path, spark, "SELECT seqno, _order, row:id::int AS id FROM tables", PRESET + tables)
+    assert lake.sync(HISTORY[3:7]).set_aside == {"quarantined": 1}
+    (found,) = [one for one in rows(Path(lake.staging)) if one["kind"] == "quarantined"]
+    assert "its rules read several tables as ^p\\.s\\.: give the topic an entry of its own" in found["reason"]
+
+
 def test_without_order_a_truncation_by_itself_is_known(tmp_path: Path, spark: Any) -> None:
     lake = Lake(tmp_path, spark, f"{WITHOUT_ORDER} WHERE row:x::int > 0")
     lake.sync([*HISTORY[:3], truncate(2, 1, 21), end(2, 23, 1)])

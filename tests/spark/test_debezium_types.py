@@ -297,6 +297,19 @@ def test_a_number_is_no_time_where_nobody_says_its_unit(pipeline: Pipeline, kind
     assert len(pipeline.values()) == 1
 
 
+def test_where_times_come_as_text_a_number_is_none(pipeline: Pipeline) -> None:
+    by_preset(
+        pipeline,
+        "SELECT seqno, row.created",
+        "created TIMESTAMP",
+        debezium=DebeziumModes(time_precision_mode="isostring"),
+    )
+    rows_of(pipeline, {"created": 1767323045678})
+    pipeline.sync()
+    (reason,) = reasons(pipeline)
+    assert "a number that no unit is known of: with time.precision.mode: isostring there are none" in reason
+
+
 def test_a_time_of_day_is_no_timestamp(pipeline: Pipeline) -> None:
     """Spark takes it for that time of the day on which it is asked."""
     by_preset(pipeline, "SELECT seqno, row.created", "created TIMESTAMP")

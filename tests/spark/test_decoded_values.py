@@ -77,3 +77,20 @@ def test_a_text_is_a_time_or_a_date_only_where_it_says_which_day(single: Pipelin
     assert reasons(single) == dict(enumerate(bad.values(), 1))
     noon, midnight = "2026-01-01T12:00:00.000000Z", "2026-01-01T00:00:00.000000Z"
     assert [row["t"] or row["d"] for row in single.values()] == [noon, midnight, "2026-01-01", midnight]
+
+
+def test_what_a_value_is_to_a_rule_is_not_always_to_the_letter_what_was_sent(single: Pipeline) -> None:
+    """As docs/explanation/set-aside.md has it. Raw has each value byte for byte."""
+    schema = "f FLOAT, d DOUBLE, t TIMESTAMP, day DATE, x INT"
+    single.change(topics={**single.config.topics, "b": Topic("CAST(NULL AS STRING)", null_id="single", schema=schema)})
+    single.rules(plain="SELECT seqno, to_json(value) AS x FROM a", typed="SELECT seqno, value.* FROM b")
+    put(single, {"value": '{"b": 1.50, "a": 1.5e3, "c": 1e2}'})
+    typed = {"f": 0.1234567890123, "t": "2026-01-02T03:04:05.123456789Z", "day": "2026-01-02T03:04:05Z", "X": 1, "y": 2}
+    text = json.dumps(typed)[:-1] + ', "d": 0.12345678901234567890}'
+    put(single, {"topic": "b", "value": text})
+    single.sync()
+    assert reasons(single) == {}
+    assert single.values("plain") == [{"x": '{"a":1500.0,"b":1.5,"c":100.0}'}]
+    assert single.values("typed") == [
+        {"f": 0.12345679, "d": 0.12345678901234568, "t": "2026-01-02T03:04:05.123456Z", "day": "2026-01-02", "x": None}
+    ]
