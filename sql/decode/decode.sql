@@ -4,40 +4,28 @@
 --     A preset may take placeholders out of the text that structs are parsed from (`clean_text`).
 -- Trailing text, duplicate keys, bad UTF-8 and numbers that VARIANT cannot keep exactly are all bad. (A key that is no
 -- JSON is the text that it is.)
-WITH text AS (
+WITH read AS (
+  -- The parser stops after one JSON value. So the text's own hash follows it in an array: trailing text breaks the
+  -- array, a ']' in it would close the array before, and behind another value the hash is not the second one.
   SELECT seqno, kafka, ingested, headers, key AS key_bytes, value AS value_bytes,
-         key_text, value_text, key_found, value_found, key_fault, value_fault, unpacked
+         key_text, value_text, key_found, value_found, key_fault, value_fault, unpacked,
+    CASE WHEN value_found IS NULL AND is_valid_utf8(value_text)
+         THEN try_parse_json('[' || value_text || ',' || xxhash64(value_text) || ']') END AS value_and_hash,
+    CASE WHEN key_found IS NULL AND left(key_text, 1) IN ('{', '[') AND is_valid_utf8(key_text)
+         THEN try_parse_json('[' || key_text || ',' || xxhash64(key_text) || ']') END AS key_and_hash
   FROM new_records
 ),
 parsed AS (
-  -- The parser stops after one JSON value, so the text is wrapped in an array, which trailing text breaks; and in an
-  -- object, which another value behind a comma breaks. Text with a ']' could close the array itself, so there its own
-  -- hash must follow it.
   SELECT *,
     CASE WHEN value_found IS NOT NULL THEN value_found
-         WHEN NOT is_valid_utf8(value_text) THEN NULL
-         WHEN contains(value_text, ']') THEN
-           CASE WHEN try_variant_get(try_parse_json('[' || value_text || ',' || xxhash64(value_text) || ']'),
-                                     '$[1]', 'bigint') = xxhash64(value_text)
-                THEN variant_get(try_parse_json('[' || value_text || ',' || xxhash64(value_text) || ']'),
-                                 '$[0]', 'variant') END
-         ELSE variant_get(try_parse_json('[{"v":' || value_text || '}]'), '$[0].v', 'variant')
-    END AS value,
+         WHEN try_variant_get(value_and_hash, '$[1]', 'bigint') = xxhash64(value_text)
+         THEN variant_get(value_and_hash, '$[0]', 'variant') END AS value,
     CASE WHEN key_found IS NOT NULL THEN key_found
-         WHEN key_text IS NULL THEN NULL
          WHEN NOT is_valid_utf8(key_text) THEN to_variant_object(named_struct('base64', base64(key_bytes)))
-         WHEN left(key_text, 1) IN ('{', '[')
-           THEN coalesce(
-             CASE WHEN NOT contains(key_text, ']')
-                  THEN variant_get(try_parse_json('[{"v":' || key_text || '}]'), '$[0].v', 'variant')
-                  WHEN try_variant_get(try_parse_json('[' || key_text || ',' || xxhash64(key_text) || ']'),
-                                       '$[1]', 'bigint') = xxhash64(key_text)
-                  THEN variant_get(try_parse_json('[' || key_text || ',' || xxhash64(key_text) || ']'),
-                                   '$[0]', 'variant') END,
-             CAST(key_text AS VARIANT))
-         ELSE CAST(key_text AS VARIANT)
-    END AS key
-  FROM text
+         WHEN try_variant_get(key_and_hash, '$[1]', 'bigint') = xxhash64(key_text)
+         THEN variant_get(key_and_hash, '$[0]', 'variant')
+         ELSE CAST(key_text AS VARIANT) END AS key
+  FROM read
 )
 SELECT seqno, kafka, kafka.topic AS topic, kafka.partition AS partition, kafka.offset AS offset,
        kafka.timestamp AS timestamp, ingested, headers, key, value, {{clean_text}} AS value_text,

@@ -284,6 +284,7 @@ def test_a_document_of_mongodb_is_read_as_what_its_extended_json_means(
     ("more", "reason"),
     [
         ({"op": "u", "after": None, "updateDescription": {"updatedFields": '{"qty": 3}'}}, "an update without the row"),
+        ({"op": "c", "after": None}, "an insert (op c or r) without the row in after"),
         ({"op": "c", "after": '{"_id": 1, "x": NaN}'}, "the document is no JSON"),
     ],
 )

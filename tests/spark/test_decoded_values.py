@@ -41,6 +41,7 @@ def test_a_key_is_one_json_value_or_the_text_that_it_is(single: Pipeline) -> Non
             text: text
             for text in (
                 '{"id":1},{"id":2}',
+                '{"id":1},"x":5',
                 '{"id":1}],[{"id":2}',
                 '{"id":1}}',
                 '{"id":1} x',

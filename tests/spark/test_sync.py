@@ -206,6 +206,7 @@ def test_a_record_that_does_not_decode_is_set_aside_with_its_reason(pipeline: Pi
         '{"txn":1}{"txn":2}': "value is not one JSON value",
         '{"txn":1},{"txn":2}': "value is not one JSON value",
         '{"txn":1}, 2': "value is not one JSON value",
+        '{"txn":1},"x":5': "value is not one JSON value",
         '{"txn":1} x': "value is not one JSON value",
         '{"txn":1,"txn":1}': "value is not one JSON value",
         "1],[2": "value is not one JSON value",

@@ -282,6 +282,7 @@ _HAS_NO_IMAGE = (
     "change_streams_update_full where the document is gone by then: say capture.mode=change_streams_update_full, and "
     "capture.mode.full.update.type=post_image"
 )
+_HAS_NO_ROW = "an insert (op c or r) without the row in after: does a transform take it out?"
 _IS_NO_DOCUMENT = "the document is no JSON (a double that is NaN or infinite, in json.serialization.mode=legacy?)"
 
 
@@ -295,7 +296,8 @@ def no_envelope(config: Config) -> str:
     if not covered:
         return "CAST(NULL AS STRING)"
     tables = [name for name in covered if not name.startswith("^")]
-    no_image = f"{field('op', 'string')} = 'u' AND coalesce(is_variant_null({field('after', 'variant')}), true)"
+    op = field("op", "string")
+    no_row = f"coalesce(is_variant_null({field('after', 'variant')}), true)"
     no_document = " OR ".join(  # without plain_json, whose lambdas keep whole-stage code generation away from all rows
         f"{text} IS NOT NULL AND try_parse_json({text}) IS NULL"
         for text in (field("after", "string"), field("before", "string"))
@@ -303,6 +305,7 @@ def no_envelope(config: Config) -> str:
     return (
         f"CASE WHEN value IS NULL OR NOT {claimed_by(config, covered)} THEN NULL "
         f"WHEN NOT {_IS_ENVELOPE} THEN CASE WHEN {claimed_by(config, tables)} THEN {literal(_IS_NO_ENVELOPE)} END "
-        f"WHEN {no_image} THEN {literal(_HAS_NO_IMAGE)} "
+        f"WHEN {op} = 'u' AND {no_row} THEN {literal(_HAS_NO_IMAGE)} "
+        f"WHEN {op} IN ('c', 'r') AND {no_row} THEN {literal(_HAS_NO_ROW)} "
         f"WHEN {OF_MONGODB} AND ({no_document}) THEN {literal(_IS_NO_DOCUMENT)} END"
     )

@@ -1,6 +1,7 @@
 """Lookup tables: read once a sync, pinned to the content that their digest names."""
 
 import hashlib
+import json
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal, cast
@@ -25,6 +26,10 @@ _ATTEMPTS = 5
 
 class _ChangedError(Exception):
     """The file is not what it was when its digest was taken."""
+
+
+class _LineError(Exception):
+    """A line of the file is not one JSON value."""
 
 
 def newest_version(view: str, location: str) -> int:
@@ -56,7 +61,7 @@ def bind(spark: SparkSession, view: str, lookup: Lookup) -> str:
     Raises:
         UsageError: the lookup cannot be read, or its file changes all the time.
     """
-    unreadable: tuple[type[Exception], ...] = (*spark_errors(), OSError)
+    unreadable: tuple[type[Exception], ...] = (*spark_errors(), OSError, _LineError)
     try:
         if lookup.delta:
             location = locate(lookup.delta, ".")
@@ -90,12 +95,24 @@ def _contents(spark: SparkSession, path: Path, kind: Kind, digest: str) -> tuple
 
     Raises:
         _ChangedError: the content has another digest by now.
+        _LineError: a line of JSON Lines is not one value: Spark would read the first of several.
     """
     if kind == "csv":
         rows = spark.read.csv(f"file://{path}", header=True, inferSchema=True, enforceSchema=False, mode="FAILFAST")
     else:
+        _check_lines(path)
         rows = spark.read.json(f"file://{path}", mode="FAILFAST")
     found = rows.schema, rows.toArrow()
     if _digest(path) != digest:
         raise _ChangedError
     return found
+
+
+def _check_lines(path: Path) -> None:
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        try:
+            if line.strip():
+                json.loads(line)
+        except ValueError as error:
+            msg = f"{path}:{number}: not one JSON value: {error}"
+            raise _LineError(msg) from error
