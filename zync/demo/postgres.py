@@ -19,6 +19,8 @@ from zync.kafka.dev_broker import free_port
 
 CONNECT = ("org.apache.kafka:connect-runtime:4.1.1", "org.slf4j:slf4j-simple:1.7.36")
 DEBEZIUM = ("io.debezium:debezium-connector-postgres:3.7.0.Final",)
+_READERS = 30
+"""So many connectors may read a PostgreSQL at once."""
 
 
 def _tool(name: str) -> str:
@@ -62,6 +64,7 @@ class Postgres:
         if not (self.folder / "data").exists():
             self._run("initdb", "-D", "data", "-A", "trust", "-U", "postgres", "--no-sync")
         options = f"-p {self.port} -k {self.folder} -c wal_level=logical -c fsync=off -c listen_addresses=localhost"
+        options += f" -c max_wal_senders={_READERS} -c max_replication_slots={_READERS}"
         self._run("pg_ctl", "-D", "data", "-w", "-l", "log", "-o", options, "start")
 
     def stop(self) -> None:
@@ -88,7 +91,8 @@ class Postgres:
 class Debezium:
     """The connector over all tables of that PostgreSQL, topics beginning with `prefix`, of three partitions each.
 
-    `options`: more of the connector's config, or other values.
+    `options`: more of the connector's config, or other values. `others`: the same of further connectors in the same
+    Connect, by their prefixes. `worker`: more of Connect's config; `plugins`: folders of jars that it has, by name.
     """
 
     folder: Path
@@ -96,15 +100,18 @@ class Debezium:
     postgres: Postgres
     prefix: str
     options: dict[str, str] = field(default_factory=dict)
+    others: dict[str, dict[str, str]] = field(default_factory=dict)
+    worker: dict[str, str] = field(default_factory=dict)
+    plugins: dict[str, Path] = field(default_factory=dict)
     process: "subprocess.Popen[bytes] | None" = None
 
     def start(self) -> None:
-        """Starts Connect, or starts it again where it was killed; returns once the connector runs."""
+        """Starts Connect, or starts it again where it was killed; returns once the connectors run."""
         port = free_port()
-        plugins = java.fetch(DEBEZIUM, transitive=True)[0].parent
         (self.folder / "plugins").mkdir(parents=True, exist_ok=True)
-        if not (self.folder / "plugins" / "debezium").exists():
-            (self.folder / "plugins" / "debezium").symlink_to(plugins)
+        for name, jars in {"debezium": java.fetch(DEBEZIUM, transitive=True)[0].parent, **self.plugins}.items():
+            if not (self.folder / "plugins" / name).exists():
+                (self.folder / "plugins" / name).symlink_to(jars)
         worker = {
             "bootstrap.servers": self.broker,
             "key.converter": "org.apache.kafka.connect.json.JsonConverter",
@@ -116,13 +123,32 @@ class Debezium:
             "plugin.path": str(self.folder / "plugins"),
             "plugin.discovery": "service_load",
             "listeners": f"http://localhost:{port}",
+            **self.worker,
         }
-        connector = {
+        (self.folder / "worker.properties").write_text("".join(f"{key}={value}\n" for key, value in worker.items()))
+        for prefix, options in self._connectors.items():
+            (self.folder / f"{prefix}.json").write_text(json.dumps({"name": prefix, "config": options}))
+        lib = java.fetch(CONNECT, transitive=True)[0].parent
+        command = [java.java(), *java.QUICK, "-Xmx512m", "-cp", f"{lib}/*"]
+        command += ["org.apache.kafka.connect.cli.ConnectStandalone", "worker.properties"]
+        command += [f"{prefix}.json" for prefix in self._connectors]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        until = time.monotonic() + 90
+        while not all(self._runs(port, prefix) for prefix in self._connectors):
+            if self.process.poll() is not None or time.monotonic() > until:
+                msg = f"Debezium did not start: see {self.folder}/log"
+                raise ZyncError(msg)
+            time.sleep(0.2)
+
+    @property
+    def _connectors(self) -> dict[str, dict[str, str]]:
+        """The config of each connector, by its prefix."""
+        common = {
             "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
             "plugin.name": "pgoutput",
-            "topic.prefix": self.prefix,
-            "slot.name": "zync",
-            "publication.name": "zync",
             "publication.autocreate.mode": "all_tables",
             "snapshot.mode": "initial",
             "provide.transaction.metadata": "true",
@@ -137,27 +163,17 @@ class Debezium:
             "topic.creation.groups": "transactions",  # which order: commit needs in one partition
             "topic.creation.transactions.include": r".*\.transaction",
             "topic.creation.transactions.partitions": "1",
-            **self.options,
         }
-        (self.folder / "worker.properties").write_text("".join(f"{key}={value}\n" for key, value in worker.items()))
-        (self.folder / "connector.json").write_text(json.dumps({"name": "bank", "config": connector}))
-        lib = java.fetch(CONNECT, transitive=True)[0].parent
-        command = [java.java(), *java.QUICK, "-Xmx512m", "-cp", f"{lib}/*"]
-        command += ["org.apache.kafka.connect.cli.ConnectStandalone", "worker.properties", "connector.json"]
-        with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(
-                command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
-        until = time.monotonic() + 90
-        while not self._runs(port):
-            if self.process.poll() is not None or time.monotonic() > until:
-                msg = f"Debezium did not start: see {self.folder}/log"
-                raise ZyncError(msg)
-            time.sleep(0.2)
+        found = {}
+        for prefix, options in {self.prefix: self.options, **self.others}.items():
+            slot = "zync" if prefix == self.prefix else f"zync_{prefix}"
+            own = {"topic.prefix": prefix, "slot.name": slot, "publication.name": slot}
+            found[prefix] = {**common, **own, **options}
+        return found
 
-    def _runs(self, port: int) -> bool:
+    def _runs(self, port: int, prefix: str) -> bool:
         try:
-            with urllib.request.urlopen(f"http://localhost:{port}/connectors/bank/status", timeout=2) as answer:
+            with urllib.request.urlopen(f"http://localhost:{port}/connectors/{prefix}/status", timeout=2) as answer:
                 states = [task["state"] for task in json.load(answer)["tasks"]]
         except (urllib.error.URLError, OSError, ValueError):
             return False
@@ -174,7 +190,7 @@ class Debezium:
         ((wanted,),) = self.postgres.sql("SELECT pg_current_wal_insert_lsn()")
         until = time.monotonic() + 120
         behind = f"SELECT count(*) FROM pg_replication_slots WHERE confirmed_flush_lsn >= '{wanted}'::pg_lsn"
-        while self.postgres.sql(behind) != [["1"]]:
+        while self.postgres.sql(behind) != [[str(1 + len(self.others))]]:
             self.postgres.sql("INSERT INTO pulse VALUES (1)")  # so that there is something to confirm
             if time.monotonic() > until:
                 msg = f"Debezium does not get on: see {self.folder}/log"
