@@ -46,7 +46,10 @@ SEEN: list[tuple[dict[str, Any], Any, str, Any]] = [
     (time("Date", "int32"), -719162, "DATE", "0001-01-01"),
     (time("Date", "int32"), 2932896, "DATE", "9999-12-31"),
     (time("Date", "int32"), -735160, "STRING", "-0043-03-15"),  # BC
-    (time("Date", "int32"), -2147472692, "STRING", "infinity"),
+    (time("Date", "int32"), 2146033979, "STRING", "infinity"),
+    (time("Date", "int32"), -2147472692, "STRING", "infinity"),  # before Debezium 3.7
+    (time("Date", "int32"), -622191234, "STRING", "infinity"),  # of a snapshot
+    (time("Date", "int32"), -625821272, "STRING", "-infinity"),
     (time("Date", "int32"), -2147472691, "STRING", "-infinity"),
     (time("Timestamp"), 1767323045678, NTZ, "2026-01-02 03:04:05.678"),
     (time("Timestamp"), 9223372036825200, "STRING", "infinity"),
@@ -78,6 +81,7 @@ SEEN: list[tuple[dict[str, Any], Any, str, Any]] = [
     (logical("int64", "Timestamp"), 1767323045678, "TIMESTAMP", "2026-01-02 03:04:05.678"),
     (logical("int64", "Timestamp"), 9223372036825200, "STRING", "infinity"),
     (logical("int32", "Time"), 11045678, "STRING", "03:04:05.678"),
+    (logical("int32", "Time"), 86400000, "STRING", "24:00:00.000"),
     (logical("bytes", "Decimal", scale="2"), "BNI=", "DECIMAL(4,2)", "12.34"),
     (VARIABLE, unscaled("12.34"), "DECIMAL(4,2)", "12.34"),
     (VARIABLE, unscaled("-0.05"), "DECIMAL(2,2)", "-0.05"),
@@ -153,11 +157,31 @@ def test_a_decimal_of_more_digits_than_spark_has_is_set_aside(pipeline: Pipeline
     assert reasons(pipeline) == ["value is not as the schema beside it says"] * len(wrong)
 
 
+def test_a_time_that_overflowed_on_its_way_is_set_aside(pipeline: Pipeline) -> None:
+    """Microseconds beyond the year 294246: Debezium adds the fraction to the greatest number; and no time of day."""
+    pipeline.change(formats=Formats(value="connect-json"), transactions=Transactions(done="count(*) = 1"))
+    wrong = [
+        (time("MicroTimestamp"), -9223372036853776809),
+        (logical("int32", "Time"), -1),
+        (logical("int32", "Time"), 86400001),
+    ]
+    records = [
+        of_connect(struct(txn=connect("int32"), v=schema), {"txn": n, "v": v}) for n, (schema, v) in enumerate(wrong)
+    ]
+    put(pipeline, *[("a", None, record) for record in records])
+    pipeline.sync()
+    assert reasons(pipeline) == ["value is not as the schema beside it says"] * len(wrong)
+
+
 def test_what_a_rule_sees_of_avro(pipeline: Pipeline, registry: RunningRegistry) -> None:
     """As Confluent's converter writes an envelope: the second image refers to the first one's type by its name."""
 
     def named(kind: str, name: str) -> list[Any]:
         return ["null", {"type": kind, "connect.version": 1, "connect.name": f"io.debezium.{name}"}]
+
+    def of_connect_in_avro(kind: str, name: str, logical_type: str) -> list[Any]:
+        own = {"type": kind, "connect.name": f"org.apache.kafka.connect.data.{name}", "logicalType": logical_type}
+        return ["null", own]
 
     number = {
         "type": "record",
@@ -174,6 +198,9 @@ def test_what_a_rule_sees_of_avro(pipeline: Pipeline, registry: RunningRegistry)
         "m": ["null", "io.debezium.data.VariableScaleDecimal"],
         "list": {"type": "array", "items": named("long", "time.MicroTimestamp")},
         "text": ["null", "string"],
+        "own_day": of_connect_in_avro("int", "Date", "date"),
+        "own_at": of_connect_in_avro("long", "Timestamp", "timestamp-millis"),
+        "own_time": of_connect_in_avro("int", "Time", "time-millis"),
     }
     row = {"type": "record", "name": "Value", "fields": [{"name": one, "type": its} for one, its in columns.items()]}
     schema = {
@@ -202,8 +229,18 @@ def test_what_a_rule_sees_of_avro(pipeline: Pipeline, registry: RunningRegistry)
             "m": unpacked("-0.05"),
             "list": [1767323045678901, None],
             "text": "é",
+            "own_day": 20455,
+            "own_at": 1767323045678,
+            "own_time": 86400000,
         },
-        {"day": -2147472692, "at": INFINITE, "nano": None, "n": None, "m": None, "list": [], "text": None},
+        {
+            **dict.fromkeys(columns),
+            "day": 2146033979,
+            "at": INFINITE,
+            "list": [],
+            "own_day": -622191234,
+            "own_at": 9223372036825200000,
+        },
     ]
     number_of = registry.register("t-value", schema)
     put(
@@ -228,8 +265,11 @@ def test_what_a_rule_sees_of_avro(pipeline: Pipeline, registry: RunningRegistry)
         "m": -0.05,
         "list": [at, None],
         "text": "é",
+        "own_day": "2026-01-02",
+        "own_at": "2026-01-02 03:04:05.678+00:00",
+        "own_time": "24:00:00.000",
     }
-    assert (second["row"]["day"], second["row"]["at"]) == ("infinity", "infinity")
+    assert [second["row"][one] for one in ("day", "at", "own_day", "own_at")] == ["infinity"] * 4
 
 
 TIMES = {

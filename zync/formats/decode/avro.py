@@ -9,10 +9,18 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.avro.functions import from_avro
-from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType, StructType, TimeType
+from pyspark.sql.types import ArrayType, DataType, IntegralType, MapType, NullType, StringType, StructType, TimeType
 
 from zync.errors import UsageError, ZyncError
-from zync.formats.decode.debezium_types import NAMED, VARIABLE_DECIMAL, time, variable_decimal
+from zync.formats.decode.debezium_types import (
+    CONNECT,
+    CONNECT_UNITS,
+    NAMED,
+    VARIABLE_DECIMAL,
+    time,
+    time_of_day,
+    variable_decimal,
+)
 from zync.formats.registry import Schema
 from zync.spark.errors import message_of
 from zync.spark.expressions import try_eval
@@ -25,6 +33,8 @@ _DEPTH_MOST = 50
 """Levels of a schema: one that refers to itself has no end, and Spark refuses it."""
 _HOLDS_TYPES = ("type", "fields", "items", "values")
 """What of a schema in Avro says types."""
+_CONNECT_TIMES = {*CONNECT_UNITS, "Time"}
+"""Connect's own types that are numbers in Avro."""
 _CONNECT_TYPES = {"int": "int32", "long": "int64"}
 """Connect's names of Avro's types of whole numbers."""
 _END = bytes.fromhex("5a1f9c44e03b47d28b6ed0a791c3f86d")
@@ -46,9 +56,10 @@ def avro_of_file(spark: SparkSession, column: str, path: Path, text: str) -> Col
 
 
 def _as_spark_has_it(schema: Any) -> Any:
-    """The schema, with decimals of no more digits than Spark has: Connect says 64 where nobody said how many.
+    """The schema, with decimals of no more digits than Spark has, and Connect's times as numbers.
 
-    The bytes are the same; a number that has more digits is no value of it.
+    Connect says 64 digits where nobody said how many. The bytes are the same; a number that has more digits is no value
+    of it. No time of Spark's is infinite, nor 24:00 (see `_meant`).
     """
     if isinstance(schema, list):
         return [_as_spark_has_it(one) for one in schema]
@@ -56,7 +67,15 @@ def _as_spark_has_it(schema: Any) -> Any:
         return schema
     if schema.get("logicalType") == "decimal" and isinstance(schema.get("precision"), int):
         schema = {**schema, "precision": min(schema["precision"], _DIGITS)}
+    if _connect_name(schema) in _CONNECT_TIMES:
+        schema = {key: its for key, its in schema.items() if key != "logicalType"}
     return {key: _as_spark_has_it(its) if key in _HOLDS_TYPES else its for key, its in schema.items()}
+
+
+def _connect_name(schema: dict[str, Any]) -> str | None:
+    """The name of Connect's own type that a schema is of; None of others."""
+    name = str(schema.get("connect.name"))
+    return name.removeprefix(CONNECT) if name.startswith(CONNECT) else None
 
 
 def _is_utf8(value: str, kind: DataType, depth: int = 0) -> str:
@@ -109,6 +128,9 @@ def _meant(schema: Any, value: str, kind: DataType, named: dict[str, Any], depth
         return _meant(type_, value, kind, named, depth)
     if unit := NAMED.get((str(connect), _CONNECT_TYPES.get(str(type_), ""))):
         return time(value, unit) if "logicalType" not in schema else None
+    own = _connect_name(schema)
+    if own in _CONNECT_TIMES and isinstance(kind, IntegralType):
+        return time(value, CONNECT_UNITS[own], zoned=True) if own in CONNECT_UNITS else time_of_day(value)
     item = f"x{depth}"
     found = None
     if isinstance(kind, StructType) and connect == VARIABLE_DECIMAL and {"scale", "value"} <= {*kind.names}:

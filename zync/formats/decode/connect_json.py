@@ -16,7 +16,16 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 
 from zync.errors import DataError, UsageError, ZyncError
-from zync.formats.decode.debezium_types import NAMED, VARIABLE_DECIMAL, decimal_of_bytes, time, variable_decimal
+from zync.formats.decode.debezium_types import (
+    CONNECT,
+    CONNECT_UNITS,
+    NAMED,
+    VARIABLE_DECIMAL,
+    decimal_of_bytes,
+    time,
+    time_of_day,
+    variable_decimal,
+)
 from zync.spark.errors import message_of
 from zync.spark.expressions import try_eval
 from zync.sql import literal, name
@@ -34,7 +43,6 @@ _SCALARS = {
 }
 """Connect's types, and as what Spark is to read them."""
 
-_LOGICAL = "org.apache.kafka.connect.data."
 _DEPTH_MOST = 20
 """Levels of a schema: Spark takes some rounds of a hundred to understand each."""
 
@@ -130,7 +138,7 @@ def _kind(schema: Any, depth: int = 0) -> str:
         msg = f"{json.dumps(schema)[:60]} is no schema"
         raise UsageError(msg)
     kind = schema.get("type")
-    if kind == "bytes" and str(schema.get("name")) == f"{_LOGICAL}Decimal":
+    if kind == "bytes" and str(schema.get("name")) == f"{CONNECT}Decimal":
         return "VARIANT"  # text in base64, or a number by `decimal.format`
     if kind in _SCALARS:
         return _SCALARS[kind]
@@ -157,8 +165,8 @@ def _meant(schema: dict[str, Any], value: str, numbers: "count[int]") -> str:
     """SQL for what a `value` of that schema means; it fails where it cannot be. The schema is one that has a kind."""
     kind, logical = schema["type"], str(schema.get("name") or "")
     text = value
-    if logical.startswith(_LOGICAL) and kind in ("bytes", "int32", "int64"):
-        text = _logical(logical.removeprefix(_LOGICAL), schema, value)
+    if logical.startswith(CONNECT) and kind in ("bytes", "int32", "int64"):
+        text = _logical(logical.removeprefix(CONNECT), schema, value)
     elif (logical, kind) in NAMED:
         text = time(value, NAMED[logical, kind])
     elif logical == VARIABLE_DECIMAL and {"scale", "value"} <= {one for one, _ in _fields(schema)}:
@@ -179,10 +187,10 @@ def _meant(schema: dict[str, Any], value: str, numbers: "count[int]") -> str:
 
 
 def _logical(logical: str, schema: dict[str, Any], value: str) -> str:
-    if logical in ("Date", "Timestamp"):
-        return time(value, "days" if logical == "Date" else "millis", zoned=True)
+    if logical in CONNECT_UNITS:
+        return time(value, CONNECT_UNITS[logical], zoned=True)
     if logical == "Time":
-        return f"date_format(timestamp_millis({value}), 'HH:mm:ss.SSS')"
+        return time_of_day(value)
     if logical != "Decimal":
         msg = f"Connect has no logical type {logical[:60]!r}"
         raise UsageError(msg)
