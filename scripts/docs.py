@@ -30,12 +30,14 @@ from zync.raw.table import ensure_raw
 from zync.run.scrape import RunMetrics
 from zync.sync.metrics import SyncMetrics
 
-REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
+CHECKOUT = Path(__file__).parents[1]
+REFERENCE = CHECKOUT / "docs" / "reference"
 
 
 def pages() -> dict[Path, str]:
     """The text of each generated page, by its path."""
     made = {"cli": cli_page(), "config": config_page(), "metrics": metrics_page(), "errors": errors_page()}
+    made["postgresql-types"] = postgresql_types_page()
     notice = "<!-- Written by scripts/docs.py from the code: a change here is lost. -->\n\n"
     return {REFERENCE / f"{name}.md": notice + text.rstrip() + "\n" for name, text in made.items()}
 
@@ -413,6 +415,62 @@ def error_classes() -> list[type[ZyncError]]:
         found += new
     general = [one for one in vars(errors_module).values() if one in found]
     return general + sorted((one for one in found if one not in general), key=lambda one: one.__name__)
+
+
+# ---------------------------------------------------------------------------------------------- PostgreSQL's types
+
+POSTGRESQL_TYPES_INTRO = """\
+# PostgreSQL's types, one by one
+
+What a rule sees in `row` of each type: a real PostgreSQL 15, Debezium 3.7, Connect's converters for JSON and Apicurio's
+for Avro, in five settings of the connector's options. `tests/cdc/test_postgresql_types.py::test_what_a_rule_sees` holds
+each line. [Debezium's types](debezium-types.md) has the rules behind them, and how to say what plain JSON does not.
+
+- **where** has the values of the options `time.precision.mode`, `decimal.handling.mode`, `interval.handling.mode`,
+  `hstore.handling.mode` and `binary.handling.mode` for which a line holds. *plain JSON* is the JSON converter with
+  `schemas.enable=false`. *in a snapshot*: not of a row that is streamed. *otherwise*: where no other line of the value
+  holds.
+- **a rule sees** has the VARIANT's type and its text, of binary data in hexadecimal.
+- **exact**: PostgreSQL reads the text as the value that it has
+  (`tests/cdc/test_postgresql_types.py::test_postgresql_reads_what_a_rule_sees_as_the_value_that_it_has`). Where it is
+  not, the text has another form, as a number of days, or it is another value, as Debezium makes it.
+- A type that Debezium does not know is not sent, but for `include.unknown.datatypes=true`, which the setting with
+  `microseconds` has.
+
+"""
+_NO_VALUE = {
+    "not sent": "nothing: the column is not sent",
+    "set aside": "nothing: its transaction is set aside",
+    "VOID": "null",
+}
+_WHERE = {"plain": "plain JSON", "snapshot": "in a snapshot"}
+
+
+def postgresql_types_page() -> str:
+    """What a rule sees of each of PostgreSQL's types, a line for each place where that differs."""
+    sys.path.append(str(CHECKOUT))
+    from tests.cdc.postgresql_types import TYPES  # noqa: PLC0415 - the data of a test
+
+    rows = (
+        (code(kind), code(value), _where(words, seen), _sees(text), _exact(text))
+        for kind, value, seen in TYPES
+        for words, text in seen.items()
+    )
+    return POSTGRESQL_TYPES_INTRO + table(("type", "value", "where", "a rule sees", "exact"), rows)
+
+
+def _where(words: str, seen: dict[str, str]) -> str:
+    if not words:
+        return "everywhere" if len(seen) == 1 else "otherwise"
+    return ", ".join(_WHERE.get(one, code(one)) for one in words.split())
+
+
+def _sees(text: str) -> str:
+    return _NO_VALUE.get(text) or code(text.removeprefix("~"))
+
+
+def _exact(text: str) -> str:
+    return "" if text in _NO_VALUE else "no" if text.startswith("~") else "yes"
 
 
 def main(arguments: list[str]) -> int:

@@ -29,7 +29,10 @@ GOOD = {
 }
 """A connector's config that nothing is to be said against."""
 
-MYSQL = {"connector.class": "io.debezium.connector.mysql.MySqlConnector"}
+MYSQL = {
+    "connector.class": "io.debezium.connector.mysql.MySqlConnector",
+    "bigint.unsigned.handling.mode": "precise",
+}
 CONFIG = Config(transactions=Transactions(preset="debezium", topic="shop.transaction"))
 AVRO = Config(transactions=CONFIG.transactions, formats=Formats(value="avro"))
 FLATTENED = "without Debezium's envelope"
@@ -113,7 +116,7 @@ def test_what_hurts_in_a_connectors_config_is_named(changed: dict[str, str | Non
 @pytest.mark.parametrize(
     "changed",
     [
-        {"decimal.handling.mode": "precise"},
+        {"decimal.handling.mode": "precise", **MYSQL},
         {"time.precision.mode": "adaptive"},
         {"producer.override.enable.idempotence": "false", "exactly.once.support": "required"},
         {"transforms": "a, b", "transforms.a.type": "x.InsertHeader", "transforms.b.type": "x.PartitionRouting"},
@@ -122,6 +125,20 @@ def test_what_hurts_in_a_connectors_config_is_named(changed: dict[str, str | Non
 )
 def test_what_does_not_hurt_is_not_named(changed: dict[str, str]) -> None:
     assert diagnose({**GOOD, **changed}, None, AVRO) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "seen"),
+    [
+        ({"decimal.handling.mode": None}, "NaN and infinity in a numeric column come as null"),
+        ({**MYSQL, "bigint.unsigned.handling.mode": None}, "comes as a negative number"),
+        ({"time.precision.mode": "nanoseconds"}, "before 1677 and after 2262 come as null"),
+    ],
+)
+def test_values_that_a_connector_loses_are_named(changed: dict[str, str | None], seen: str) -> None:
+    given = {name: value for name, value in {**GOOD, **changed}.items() if value is not None}
+    (found,) = diagnose(given, None, AVRO)
+    assert (found.severity, seen in found.seen) == ("note", True), found
 
 
 @pytest.mark.parametrize(

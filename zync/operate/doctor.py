@@ -224,8 +224,8 @@ def _tolerance(connector: Connector, _config: Config) -> Iterator[Finding]:
 
 
 def _types(connector: Connector, config: Config) -> Iterator[Finding]:
-    """Decimals and times as a rule gets them, which in JSON without a schema has to see what they are."""
-    plain = config.formats.value == "json"
+    """Numbers and times as a rule gets them, which in JSON without a schema has to see what they are."""
+    plain, kind = config.formats.value == "json", connector.get("connector.class", "").lower()
     decimals = connector.get("decimal.handling.mode", "precise")
     if decimals == "precise" and plain:
         yield Finding(
@@ -235,6 +235,13 @@ def _types(connector: Connector, config: Config) -> Iterator[Finding]:
             "nothing says where the point is",
             "set decimal.handling.mode=string, or send Avro, or JSON with schemas (formats: {value: connect-json})",
         )
+    elif decimals == "precise" and "postgres" in kind:
+        yield Finding(
+            "note",
+            _name(connector),
+            "decimal.handling.mode is precise: NaN and infinity in a numeric column come as null",
+            "set decimal.handling.mode=string where a column has them",
+        )
     elif decimals == "double":
         yield Finding(
             "warning",
@@ -242,7 +249,22 @@ def _types(connector: Connector, config: Config) -> Iterator[Finding]:
             "decimal.handling.mode is double: decimals are rounded",
             "set decimal.handling.mode=string" + ("" if plain else " or precise"),
         )
+    if ("mysql" in kind or "mariadb" in kind) and connector.get("bigint.unsigned.handling.mode", "long") == "long":
+        yield Finding(
+            "note",
+            _name(connector),
+            "bigint.unsigned.handling.mode is long: a BIGINT UNSIGNED of 9223372036854775808 or more comes as a "
+            "negative number",
+            "set bigint.unsigned.handling.mode=precise where a column has such numbers",
+        )
     times = connector.get("time.precision.mode", "adaptive")
+    if times == "nanoseconds":
+        yield Finding(
+            "note",
+            _name(connector),
+            "time.precision.mode is nanoseconds: times before 1677 and after 2262 come as null",
+            "set time.precision.mode=microseconds where a column has them",
+        )
     if times == "connect":
         yield Finding(
             "warning",
