@@ -58,12 +58,13 @@ unit: $(VENV)/.installed
 test:
 	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory --jobs 3 lint postgres setup
-	$(BIN)/pytest --ignore tests/unit
+	$(BIN)/pytest --deselect tests/unit
 
-# The bank on a real PostgreSQL and a real Debezium, at length; `make test` has a short form of it.
+# The bank and any changes on a real PostgreSQL and a real Debezium, at length; `make test` has short forms of them.
 test-cdc: setup
 	@sh scripts/postgres.sh
 	ZYNC_TEST_CDC_TRANSACTIONS=1000 $(BIN)/pytest -n 0 tests/cdc/test_bank.py
+	ZYNC_TEST_CDC_TRANSACTIONS=200 $(BIN)/pytest -n 0 tests/cdc/test_workload.py
 
 # Bytes and histories that nobody thought of, from another beginning each time; `make test` has a short form of it.
 fuzz: setup
