@@ -25,6 +25,7 @@ from zync.transactions.done import Done, understand
 _BY_ARRIVAL = ("first", "first_value", "last", "last_value", "any_value", "collect_list", "array_agg", "listagg")
 _OF_THE_SYNC = ("now", "localtimestamp", "session_user", "user", "version")
 """What Spark takes for constants: functions that are one value throughout a query, beside those called current_…"""
+_MAY_CHANGE = re.compile(rf"\b({'|'.join((*_BY_ARRIVAL, *_OF_THE_SYNC))}|current_\w+)\(", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,8 @@ def _changing(plan: Any, *, views: bool) -> Iterator[str]:
     if plan.getClass().getSimpleName() == "View" and not views:
         return
     for one in _each(plan.expressions()):
-        yield from _changing_in(one)
+        if not one.deterministic() or _MAY_CHANGE.search(one.sql()):  # else there is nothing to walk to, at a call a node
+            yield from _changing_in(one)
     for one in (*_each(plan.children()), *_each(plan.subqueries())):
         yield from _changing(one, views=views)
 
