@@ -1,1 +1,1 @@
-"""What an operator does, a module a command: look, explain, replay, diff, decide, verify, maintain."""
+"""The commands of an operator, each in a module: inspect, explain, replay, diff, decide, verify, maintain."""

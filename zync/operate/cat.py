@@ -1,4 +1,4 @@
-"""`zync cat`: rows of raw or staging as JSON Lines, without starting Spark."""
+"""`zync cat`: prints rows of raw or staging as JSON Lines, without starting Spark."""
 
 import base64
 import json
@@ -17,7 +17,7 @@ from zync.raw.table import RAW_SCHEMA
 from zync.staging.table import STAGING_SCHEMA
 from zync.text import Verbatim
 
-_MADE_BY = {"raw": "`zync sync-from kafka raw` makes it", "staging": "`zync sync raw staging` makes it"}
+_CREATE_HINTS = {"raw": "`zync sync-from kafka raw` makes it", "staging": "`zync sync raw staging` makes it"}
 KINDS = (
     *("output", "done", "pending", "expired", "late", "duplicate", "quarantined", "released", "discarded"),
     *("ignored", "trimmed", "cursor"),
@@ -27,15 +27,25 @@ KINDS = (
 def cat(
     location: str, *, kind: str | None = None, topic: str | None = None, since: int = 0, limit: int | None = None
 ) -> Iterator[dict[str, Any]]:
-    """The table's rows of that kind and topic, from seqno `since` on, in order of seqno, topic, offset.
+    """Yields the table's rows in order of seqno, topic and offset.
 
     Keys and values come as JSON where their text is a JSON object or array, as a string where it is other
     UTF-8, as {"base64": …} otherwise. Staging's rows come without the columns that their kind does not use.
+
+    Args:
+        location: raw or staging.
+        kind: only rows of this kind, for staging.
+        topic: only rows of this topic.
+        since: the first seqno.
+        limit: at most this many rows.
+
+    Raises:
+        UsageError: the table does not exist, or `kind` is unknown or given for raw.
     """
     table = open_table(location)
     if table is None:
-        then = _MADE_BY.get(table_name(location), "name one that is there, like raw or staging")
-        msg = f"there is no table at {location} yet: {then}"
+        hint = _CREATE_HINTS.get(table_name(location), "name one that is there, like raw or staging")
+        msg = f"there is no table at {location} yet: {hint}"
         raise UsageError(msg)
     is_raw = "ingested" in {field.name for field in table.schema().fields}
     if is_raw and kind:
@@ -45,17 +55,18 @@ def cat(
         msg = f"there is no kind {kind!r}: kinds are {', '.join(KINDS)}"
         raise UsageError(msg)
     schema = RAW_SCHEMA if is_raw else STAGING_SCHEMA
-    wanted = ds.field("seqno") >= since
+    condition = ds.field("seqno") >= since
     if kind:
-        wanted &= ds.field("kind") == kind
+        condition &= ds.field("kind") == kind
     if topic:
-        wanted &= ds.field("kafka", "topic") == topic
+        condition &= ds.field("kafka", "topic") == topic
     paths = [file.path for file in data_files(table, "seqno", above=since - 1)]
-    groups = [[path] for path in paths] if is_raw else [paths]  # raw's files are in order of seqno themselves
+    # The seqnos of raw's files do not overlap, so sorting raw file by file suffices. Staging is sorted as a whole.
+    path_groups = [[path] for path in paths] if is_raw else [paths]
     count = 0
-    for group in groups:
-        found = dataset(table, group, schema).to_table(filter=wanted) if group else schema.empty_table()
-        for batch in _sorted(found).to_batches(max_chunksize=1000):
+    for group in path_groups:
+        rows = dataset(table, group, schema).to_table(filter=condition) if group else schema.empty_table()
+        for batch in _sort_rows(rows).to_batches(max_chunksize=1000):
             for row in batch.to_pylist():
                 if limit is not None and count >= limit:
                     return
@@ -63,41 +74,44 @@ def cat(
                 yield _raw_row(row) if is_raw else _staging_row(row)
 
 
-def _sorted(rows: pa.Table) -> pa.Table:
-    place = rows["kafka"]
-    keyed = pa.table(
+def _sort_rows(rows: pa.Table) -> pa.Table:
+    """Sorts rows by seqno, topic and offset."""
+    coordinates = rows["kafka"]
+    sort_keys = pa.table(
         {
             "seqno": rows["seqno"],
-            "topic": pc.struct_field(place, "topic"),
-            "offset": pc.struct_field(place, "offset"),
+            "topic": pc.struct_field(coordinates, "topic"),
+            "offset": pc.struct_field(coordinates, "offset"),
         }
     )
-    order = pc.sort_indices(keyed, [(name, "ascending") for name in keyed.column_names])
+    order = pc.sort_indices(sort_keys, [(name, "ascending") for name in sort_keys.column_names])
     return rows.take(order)
 
 
 def _raw_row(row: dict[str, Any]) -> dict[str, Any]:
-    stamp = row["kafka"]["timestamp"]
+    timestamp = row["kafka"]["timestamp"]
     return {
         "seqno": row["seqno"],
-        "kafka": {**row["kafka"], "timestamp": stamp and round(stamp.timestamp() * 1000)},
+        "kafka": {**row["kafka"], "timestamp": timestamp and round(timestamp.timestamp() * 1000)},
         "ingested": row["ingested"],
-        "key": shown(row["key"]),
-        "value": shown(row["value"]),
-        "headers": row["headers"] and [[one["key"], shown(one["value"])] for one in row["headers"]],
+        "key": json_value(row["key"]),
+        "value": json_value(row["value"]),
+        "headers": row["headers"] and [[header["key"], json_value(header["value"])] for header in row["headers"]],
     }
 
 
 def _staging_row(row: dict[str, Any]) -> dict[str, Any]:
-    row = {key: dict(value) if key in ("offsets", "digests") and value else value for key, value in row.items()}
-    for name in ("key", "value"):
-        row[name] = shown(None if row[name] is None else row[name].encode())
-    keep = ("key", "value") if row["kind"] == "output" else ()
-    return {key: value for key, value in row.items() if value is not None or key in keep}
+    row = {
+        column: dict(value) if column in ("offsets", "digests") and value else value for column, value in row.items()
+    }
+    for column in ("key", "value"):
+        row[column] = json_value(None if row[column] is None else row[column].encode())
+    nullable = ("key", "value") if row["kind"] == "output" else ()
+    return {column: value for column, value in row.items() if value is not None or column in nullable}
 
 
-def shown(data: bytes | None) -> Any:
-    """A message's key or value as `cat` shows it."""
+def json_value(data: bytes | None) -> Any:
+    """Returns a message's key or value in the form that JSON output shows: JSON, text, or {"base64": …}."""
     if data is None:
         return None
     try:
@@ -106,20 +120,21 @@ def shown(data: bytes | None) -> Any:
         return {"base64": base64.b64encode(data).decode()}
     if text.lstrip()[:1] in ("{", "["):
         try:
-            json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+            json.loads(text, object_pairs_hook=_reject_duplicate_keys, parse_constant=_reject_constant)
         except (ValueError, RecursionError):
             return text
         return Verbatim(text if "\n" not in text and "\r" not in text else text.replace("\n", " ").replace("\r", " "))
     return text
 
 
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
         msg = "a key stands there twice"
         raise ValueError(msg)
-    return found
+    return values
 
 
-def _no_constant(name: str) -> None:
+def _reject_constant(name: str) -> None:
+    """Rejects NaN and Infinity, which Python's parser takes and JSON does not have."""
     raise ValueError(name)

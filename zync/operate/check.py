@@ -1,4 +1,4 @@
-"""`zync check --data raw`: the same raw in different cuts must give the same output."""
+"""`zync check --data raw`: tests that different cuts of the same raw give the same output."""
 
 import tempfile
 from dataclasses import dataclass
@@ -15,12 +15,22 @@ from zync.spark.session import delete_at_end
 from zync.staging.table import STAGING_SCHEMA, existing_staging
 from zync.sync.syncer import Syncer
 
-_PARTS = 3
+_CUTS = 3
+
+OutputRows = dict[tuple[str, int], tuple[str | None, str | None]]
+"""Output rows as (key, value), by (topic, offset)."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """An output row that another cut of the same raw changes: what one sync gives, and what several give."""
+    """An output row whose value depends on how raw is cut.
+
+    Attributes:
+        topic: the row's output topic.
+        offset: the row's offset in it.
+        at_once: the value that a single sync gives; None also where it gives no such row.
+        in_parts: the value that several syncs give, likewise.
+    """
 
     topic: str
     offset: int
@@ -29,26 +39,26 @@ class Difference:
 
 
 def compare_cuts(spark: SparkSession, config: Config, raw: str) -> Difference | None:
-    """The first output row that differs between one sync of `raw` and several; None where none does."""
+    """Returns the first output row that differs between a single sync of `raw` and several; None if all are equal."""
     with tempfile.TemporaryDirectory(prefix="zync-check-") as scratch:
         delete_at_end(spark, scratch)
         whole, parts = f"{scratch}/whole", f"{scratch}/parts"
         config = config.without_limit()
         Syncer(config, raw, whole, spark).sync()
         syncer = Syncer(config, raw, parts, spark)
-        for cut in _cuts(whole):
-            syncer.sync(upto=cut)
+        for seqno in _cut_seqnos(whole):
+            syncer.sync(upto=seqno)
         syncer.sync()
-        return _first_difference(_outputs(whole), _outputs(parts))
+        return _first_difference(_read_outputs(whole), _read_outputs(parts))
 
 
-def _cuts(location: str) -> list[int]:
-    """Seqnos that share out the transactions of a staging."""
-    seqnos = sorted(_rows(location, "done", ["seqno"])["seqno"].to_pylist())
-    return sorted({seqnos[len(seqnos) * part // _PARTS] for part in range(_PARTS)}) if seqnos else []
+def _cut_seqnos(location: str) -> list[int]:
+    """Returns up to `_CUTS` seqnos that divide the done transactions of a staging into equal parts."""
+    seqnos = sorted(_read_rows(location, "done", ["seqno"])["seqno"].to_pylist())
+    return sorted({seqnos[len(seqnos) * cut // _CUTS] for cut in range(_CUTS)}) if seqnos else []
 
 
-def _rows(location: str, kind: str, columns: list[str]) -> pa.Table:
+def _read_rows(location: str, kind: str, columns: list[str]) -> pa.Table:
     if not Path(location).exists():
         return pa.schema([STAGING_SCHEMA.field(name) for name in columns]).empty_table()
     table = existing_staging(location)
@@ -56,20 +66,17 @@ def _rows(location: str, kind: str, columns: list[str]) -> pa.Table:
     return dataset(table, paths, STAGING_SCHEMA).to_table(columns=columns, filter=ds.field("kind") == kind)
 
 
-def _outputs(location: str) -> dict[tuple[str, int], tuple[str | None, str | None]]:
-    rows = _rows(location, "output", ["kafka", "key", "value"])
+def _read_outputs(location: str) -> OutputRows:
+    rows = _read_rows(location, "output", ["kafka", "key", "value"])
     topics = pc.struct_field(rows["kafka"], "topic").to_pylist()
     offsets = pc.struct_field(rows["kafka"], "offset").to_pylist()
     values = zip(rows["key"].to_pylist(), rows["value"].to_pylist(), strict=True)
     return dict(zip(zip(topics, offsets, strict=True), values, strict=True))
 
 
-def _first_difference(
-    whole: dict[tuple[str, int], tuple[str | None, str | None]],
-    parts: dict[tuple[str, int], tuple[str | None, str | None]],
-) -> Difference | None:
-    for place in sorted(whole.keys() | parts.keys()):
-        one, other = whole.get(place), parts.get(place)
-        if one != other:
-            return Difference(*place, one and one[1], other and other[1])
+def _first_difference(whole: OutputRows, parts: OutputRows) -> Difference | None:
+    for coordinates in sorted(whole.keys() | parts.keys()):
+        whole_row, parts_row = whole.get(coordinates), parts.get(coordinates)
+        if whole_row != parts_row:
+            return Difference(*coordinates, whole_row and whole_row[1], parts_row and parts_row[1])
     return None

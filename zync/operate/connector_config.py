@@ -1,4 +1,4 @@
-"""A connector's config: from Kafka Connect's REST API, or from a file as it is given to Connect."""
+"""Reads a connector's config from Kafka Connect's REST API, or from a file in a format that Connect takes."""
 
 import json
 import re
@@ -16,10 +16,13 @@ _NOT_FOUND = 404
 
 
 def from_connect(url: str, name: str) -> dict[str, str]:
-    """The config of the connector of that name, as `GET <url>/connectors/<name>/config` answers.
+    """Reads a connector's config by `GET <url>/connectors/<name>/config`.
+
+    Returns:
+        The connector's properties by name, all as text.
 
     Raises:
-        UsageError: there is no such connector, or the URL is none of Connect's.
+        UsageError: the connector does not exist, or the URL is not Connect's.
         ZyncError: Connect does not answer.
     """
     if not url.startswith(("http://", "https://")):
@@ -44,10 +47,16 @@ def from_connect(url: str, name: str) -> dict[str, str]:
 
 
 def from_file(path: Path) -> dict[str, str]:
-    """The config in a file: JSON, with or without `name` and `config` around it; or Java's properties.
+    """Reads a connector's config from a file.
+
+    The file is JSON, with or without `name` and `config` around the properties; or Java properties, if its name ends
+    in `.properties`.
+
+    Returns:
+        The connector's properties by name, all as text.
 
     Raises:
-        UsageError: the file cannot be read, or is neither.
+        UsageError: the file cannot be read, or is in neither format.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -63,15 +72,21 @@ def from_file(path: Path) -> dict[str, str]:
         raise UsageError(msg) from error
 
 
-def _config(found: Any, where: str, name: str | None = None) -> dict[str, str]:
-    """The properties of what was found there, all as text."""
-    given = found.get("config", found) if isinstance(found, dict) else None
-    if not isinstance(given, dict) or any(isinstance(value, dict | list) for value in given.values()):
-        msg = f"{where} is no connector's config: an object of names and values"
+def _config(document: Any, source: str, name: str | None = None) -> dict[str, str]:
+    """Returns the properties in a parsed JSON document, all as text.
+
+    Args:
+        document: an object of properties, or {"name": …, "config": {…}}.
+        source: the document's URL or path, for the error message.
+        name: the connector's name, used if the document has none.
+    """
+    properties = document.get("config", document) if isinstance(document, dict) else None
+    if not isinstance(properties, dict) or any(isinstance(value, dict | list) for value in properties.values()):
+        msg = f"{source} is no connector's config: an object of names and values"
         raise UsageError(msg)
-    name = found.get("name") or name
-    named = {"name": str(name)} if name else {}
-    return named | {key: _text(value) for key, value in given.items() if value is not None}
+    name = document.get("name") or name
+    name_property = {"name": str(name)} if name else {}
+    return name_property | {key: _text(value) for key, value in properties.items() if value is not None}
 
 
 def _text(value: Any) -> str:
@@ -79,14 +94,17 @@ def _text(value: Any) -> str:
 
 
 def _properties(text: str) -> Iterator[tuple[str, str]]:
-    r"""The entries of a file of Java's properties: `#` and `!` begin comments, a `\` at its end continues a line."""
+    r"""Yields the (name, value) pairs of a Java properties file.
+
+    `#` and `!` begin comments; a `\` at the end of a line continues it on the next.
+    """
     text = re.sub(r"(?<!\\)((?:\\\\)*)\\\r?\n[ \t\f]*", r"\1", text)
     for line in map(str.strip, text.splitlines()):
         if line and line[0] not in "#!":
             match = re.fullmatch(r"((?:\\.|[^\\\s:=])*)\s*[:=]?\s*(.*)", line)
             if match:
-                yield _unescaped(match[1]), _unescaped(match[2])
+                yield _unescape(match[1]), _unescape(match[2])
 
 
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\(.)", lambda found: {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}.get(found[1], found[1]), text)
+def _unescape(text: str) -> str:
+    return re.sub(r"\\(.)", lambda match: {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}.get(match[1], match[1]), text)

@@ -1,8 +1,8 @@
 """Operators' decisions: records of raw's reserved topic, each about one transaction, which act at their seqno.
 
-A decision is appended at once, without Spark and without waiting for a sync; the next sync, or a replay, meets it
-where it stands. It settles its transaction if that is in flight there, or takes out what is set aside of it, and does
-nothing otherwise.
+A decision is appended to raw at once, without Spark and without waiting for a sync; the next sync, or a replay, reads
+it in the order of seqno. It settles its transaction if that is in flight at the decision's seqno, or redrives or drops
+what is set aside of it; otherwise it does nothing.
 """
 
 import getpass
@@ -36,11 +36,19 @@ def decide(
     who: str | None = None,
     since: int | None = None,
 ) -> Appended:
-    """Appends to the raw at that location that `action` was decided of each of the transactions, in one commit.
+    """Appends a decision about each of the transactions to raw, in one commit.
 
-    `txns`: their ids; or, by id, the late records that it is about. `who`: the user that runs this, if not given.
-    `since`: the head of raw when it was looked at what there is to decide about. UsageError where somebody else decided
-    about one of them after that, up to this very commit; nothing was decided then.
+    Args:
+        raw: the location of raw.
+        txns: the transactions' ids; or, by id, the late records that the decision is about.
+        action: what is decided.
+        why: the reason, for people who read it later.
+        who: the author; by default the user that runs this process.
+        since: raw's head before the caller read what there is to decide about.
+
+    Raises:
+        UsageError: the reason is empty; or another decision about one of the transactions was appended after `since`,
+            up to this very commit. Nothing is appended then.
     """
     if not why.strip():
         msg = "a decision needs a reason that people can read later: say --reason"
@@ -48,16 +56,16 @@ def decide(
     author = who or _user()
     late = txns if isinstance(txns, Mapping) else {}
     values: list[dict[str, Any]] = [{"decision": action, "txn": txn, "who": author, "why": why} for txn in txns]
-    values = [one | {"late": late[one["txn"]]} if late.get(one["txn"]) else one for one in values]
-    lines = [Line(f"decision on {one['txn']}", DECISIONS, value=json.dumps(one).encode()) for one in values]
+    values = [value | {"late": late[value["txn"]]} if late.get(value["txn"]) else value for value in values]
+    lines = [Line(f"decision on {value['txn']}", DECISIONS, value=json.dumps(value).encode()) for value in values]
 
     def plan(table: DeltaTable) -> Batch:
-        about = {one["txn"] for one in values}
-        for _, other in decisions(table, above=since) if since is not None else ():
-            if str(other.get("txn")) in about:
+        ids = {value["txn"] for value in values}
+        for _, decision in decisions(table, above=since) if since is not None else ():
+            if str(decision.get("txn")) in ids:
                 msg = (
-                    f"of transaction {other.get('txn')!r} there is a decision meanwhile ({other.get('decision')} by "
-                    f"{other.get('who')}: {other.get('why')}): nothing was decided; look again"
+                    f"of transaction {decision.get('txn')!r} there is a decision meanwhile ({decision.get('decision')} "
+                    f"by {decision.get('who')}: {decision.get('why')}): nothing was decided; look again"
                 )
                 raise UsageError(msg)
         return as_batch(lines, table)
@@ -67,11 +75,15 @@ def decide(
 
 @dataclass(frozen=True)
 class Undecided:
-    """Transactions to decide about, by id, with the late records that it is about; and those that have to wait.
+    """The transactions that an operator can decide about, and those that have to wait.
 
-    decided: what was decided about, and no sync has met yet. What becomes of what is set aside, say of a rule that
-    fails again, is not known before; what is in flight is settled by it. head: that of raw before all this was looked
-    at.
+    Attributes:
+        chosen: the transactions to decide about, by id, with the late records that the decision is about (None: it is
+            about the whole transaction).
+        in_flight_again: ids that are set aside and in flight again; a decision about them would do nothing.
+        decided: ids with a decision that no sync has read yet. Its effect is not known before the next sync: a redriven
+            rule may fail again.
+        head: raw's head before any of this was read.
     """
 
     chosen: dict[str, Ranges | None]
@@ -88,78 +100,90 @@ def undecided(
     older: timedelta | None = None,
     among: tuple[str, ...] = IN_FLIGHT,
 ) -> Undecided:
-    """The ids of `txns`, if all of them are in one of the states `among`; or, where none is named, of those in `state`.
+    """Returns the transactions to decide about: those of `txns`, or, where `txns` is empty, all in `state`.
 
-    With the late records, where it is those that are in that state; what is in quarantine comes before them.
+    A transaction that is complete and waits for its turn in commit order is left out. If an id is both in quarantine
+    and late, the quarantined transaction is decided about first.
 
-    What is whole and waits for its turn in the order of commit is not undecided. Of what is set aside and in flight
-    again a decision would do nothing: those of `state` have to wait until that is settled.
-    `older`: of those in flight, only what began at least so long ago. UsageError where one of `txns` is in no such
-    state, or in flight again, or decided about, or where it is not said which.
+    Args:
+        raw: the location of raw.
+        staging: the location of staging.
+        txns: ids, each of which must be in one of the states `among`.
+        state: the state whose transactions are meant, if `txns` is empty.
+        older: of the transactions in flight, only those that began at least so long ago.
+        among: the states that the decision is for, `IN_FLIGHT` or `SET_ASIDE`.
+
+    Raises:
+        UsageError: one of `txns` is in no such state, in flight again, or decided about; or both or neither of `txns`
+            and `state` are given.
     """
     if txns and (state or older):
         msg = "name transactions by their ids, or all of a state: not both"
         raise UsageError(msg)
     if not txns and state not in among:
-        many = f"--state {' or '.join(among)} (and --older)" if among == IN_FLIGHT else "--all (or --late)"
-        msg = f"which transactions? Name their ids, or {many}"
+        options = f"--state {' or '.join(among)} (and --older)" if among == IN_FLIGHT else "--all (or --late)"
+        msg = f"which transactions? Name their ids, or {options}"
         raise UsageError(msg)
     head = next_seqno(existing_raw(raw)) - 1
-    found = find(staging, among if state is None else [state], older)
-    chosen = _late_records(one for one in found if not one.held)
+    candidates = find(staging, among if state is None else [state], older)
+    chosen = _late_records(transaction for transaction in candidates if not transaction.held)
     if txns:
-        chosen = _named(txns, chosen, found, among)
-    flying = set() if among == IN_FLIGHT else {one.id for one in find(staging, IN_FLIGHT)}
-    about = with_decisions(found, existing_raw(raw), staging)
-    open_ = {one.id for one in about if one.decided is None}
-    waiting = {one.id: one.decided for one in about if one.id not in open_}
-    again, decided = ([txn for txn in chosen if txn in some] for some in (flying, waiting))
+        chosen = _select(txns, chosen, candidates, among)
+    in_flight = set() if among == IN_FLIGHT else {transaction.id for transaction in find(staging, IN_FLIGHT)}
+    annotated = with_decisions(candidates, existing_raw(raw), staging)
+    # Of an id with several set-aside rows some may be undecided: then the id is, too.
+    open_ids = {transaction.id for transaction in annotated if transaction.decided is None}
+    pending = {transaction.id: transaction.decided for transaction in annotated if transaction.id not in open_ids}
+    in_flight_again = [txn for txn in chosen if txn in in_flight]
+    decided = [txn for txn in chosen if txn in pending]
     if decided and txns:
         msg = (
-            f"of transaction {decided[0]!r} there is a decision on record ({waiting[decided[0]]}) that no sync has met "
+            f"of transaction {decided[0]!r} there is a decision on record ({pending[decided[0]]}) that no sync has met "
             "yet, and a second one may come to nothing: `zync sync raw staging` first, then look again"
         )
         raise UsageError(msg)
-    if again and txns:
+    if in_flight_again and txns:
+        txn = in_flight_again[0]
         msg = (
-            f"transaction {again[0]!r} is set aside, and in flight again (`zync txn show {again[0]}`): a decision does "
-            "nothing until that is settled; name others by their ids"
+            f"transaction {txn!r} is set aside, and in flight again (`zync txn show {txn}`): a decision does nothing "
+            "until that is settled; name others by their ids"
         )
         raise UsageError(msg)
-    left = {txn: late for txn, late in chosen.items() if txn not in flying and txn not in waiting}
-    return Undecided(left, again, decided, head)
+    chosen = {txn: late for txn, late in chosen.items() if txn not in in_flight and txn not in pending}
+    return Undecided(chosen, in_flight_again, decided, head)
 
 
-def _named(
-    txns: list[str], there: dict[str, Ranges | None], found: list[Transaction], among: tuple[str, ...]
+def _select(
+    txns: list[str], available: dict[str, Ranges | None], candidates: list[Transaction], among: tuple[str, ...]
 ) -> dict[str, Ranges | None]:
-    """Those of `there`, of which there are to be all that are named."""
-    gone = [txn for txn in txns if txn not in there]
-    if gone and gone[0] in {one.id for one in found}:
-        awaited = next(one.waits_for for one in found if one.id == gone[0])
+    """Returns the entries of `available` for `txns`; raises UsageError where an id has none."""
+    missing = [txn for txn in txns if txn not in available]
+    if missing and missing[0] in {transaction.id for transaction in candidates}:
+        waits_for = next(transaction.waits_for for transaction in candidates if transaction.id == missing[0])
         msg = (
-            f"transaction {gone[0]!r} is whole, and waits for its turn (order: commit): decide about what it waits "
-            f"for, {awaited or 'the first of `zync txn list` that is not whole'}"
+            f"transaction {missing[0]!r} is whole, and waits for its turn (order: commit): decide about what it waits "
+            f"for, {waits_for or 'the first of `zync txn list` that is not whole'}"
         )
         raise UsageError(msg)
-    if gone:
-        msg = f"no transaction {gone[0]!r} is {' or '.join(among)}: `zync txn list` names those that are"
+    if missing:
+        msg = f"no transaction {missing[0]!r} is {' or '.join(among)}: `zync txn list` names those that are"
         raise UsageError(msg)
-    return {txn: there[txn] for txn in txns}
+    return {txn: available[txn] for txn in txns}
 
 
-def _late_records(some: Iterable[Transaction]) -> dict[str, Ranges | None]:
-    found: dict[str, Ranges | None] = {}
-    for one in some:
-        if one.state != "late":
-            found[one.id] = None
+def _late_records(transactions: Iterable[Transaction]) -> dict[str, Ranges | None]:
+    """Returns by id the ranges of late records that a decision is about; None where it is about a whole transaction."""
+    late: dict[str, Ranges | None] = {}
+    for transaction in transactions:
+        if transaction.state != "late":
+            late[transaction.id] = None
         else:
-            found.setdefault(one.id, [{"first": first, "last": last} for first, last in one.records])
-    return found
+            late.setdefault(transaction.id, [{"first": first, "last": last} for first, last in transaction.records])
+    return late
 
 
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
+    except (KeyError, OSError):  # a container's user has no name
         return "unknown"

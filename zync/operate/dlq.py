@@ -1,91 +1,108 @@
-"""What is set aside, by rule and error. No Spark."""
+"""`zync dlq list`: groups what is set aside by rule and kind of error. No Spark."""
 
 import re
 from itertools import islice
 from typing import Any
 
+from deltalake import DeltaTable
+
 from zync.operate.txn import Transaction, find, raw_rows, with_decisions
 from zync.raw.table import existing_raw
 
 _MASK = "…"
-_PARTS = re.compile(
+_VARIABLE = re.compile(
     r"""
-    (?P<kept>\[[A-Z_][A-Z0-9_.]*\])                      # Spark's condition
-  | (?<=record\ parsing:\ ).*?(?=\.\s+Parse\ Mode:)      # which Spark does not quote
+    (?P<kept>\[[A-Z_][A-Z0-9_.]*\])                      # Spark's error condition
+  | (?<=record\ parsing:\ ).*?(?=\.\s+Parse\ Mode:)      # Spark does not quote this record
   | (?<=Malformed\ CSV\ record:\ ).*
-  | '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | `[^`]*`      # of Spark's errors what is quoted has its quotes escaped
+  | '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | `[^`]*`      # in Spark's errors quotes inside of quoted text are escaped
   | [0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}
   | (?:(?<!\w)-)?\d(?:[\d.,:eE+-]*\d)?
     """,
     re.VERBOSE | re.DOTALL,
 )
-"""What may differ from record to record in an error."""
+"""The parts of an error text that may differ from record to record."""
 _TYPE = (
     "VOID|BOOLEAN|TINYINT|SMALLINT|INT|BIGINT|FLOAT|DOUBLE|DECIMAL|STRING|CHAR|VARCHAR|BINARY|DATE|TIME|TIMESTAMP|"
     "TIMESTAMP_NTZ|TIMESTAMP_LTZ|INTERVAL|VARIANT|ARRAY|MAP|STRUCT"
 )
-_SAME = re.compile(
+_CONSTANT = re.compile(
     rf"""
     "(?:(?:{_TYPE})\b[\w\s(),<>:.]*|spark\.[\w.]+|true|false)" | '(?:mode|PERMISSIVE)' | `[A-Za-z_][\w.()\s,<>:]*`
     """,
     re.VERBOSE,
 )
-"""What is quoted, and is the same in all errors of a kind: types, properties, columns and functions."""
-_LONGEST = 60
-"""Characters of a value that is shown as an example."""
+"""Quoted text that is the same in all errors of a kind: types, properties, columns and functions."""
+_MAX_VALUE_LENGTH = 60
+"""Characters of an example's value that are shown."""
 
 
 def groups(raw: str, staging: str) -> list[dict[str, Any]]:
-    """What is set aside, by rule and kind of error, the most frequent first.
+    """Groups what is set aside by state, rule and kind of error, the most frequent first.
 
-    Each with its state, a count, how many were `decided` about since the newest sync, the `error` with the values in it
-    masked, some ids; and of the first of them, as an `example`, its error, the values that are masked, and where its
-    records are in Kafka.
+    Returns:
+        A dict for each group:
+            `state`: quarantined or late.
+            `count`: the number of its transactions.
+            `decided`: how many of them have a decision that no sync has read yet.
+            `rule`: the rule that failed, or None.
+            `error`: the error text with its values masked.
+            `example`: `id`, `error` and the masked `values` of the first transaction.
+            `ids`: the first five ids.
+            `places`: topic/partition/offset of the first five records of the example.
     """
     raw_table = existing_raw(raw)
-    found: dict[tuple[str, str | None, str], list[Transaction]] = {}
-    for one in with_decisions(find(staging, ("quarantined", "late")), raw_table, staging):
-        found.setdefault((one.state, one.rule, kind_of(one.reason or "")), []).append(one)
-    return [
-        {
-            "state": state,
-            "count": len(mine),
-            "decided": sum(one.decided is not None for one in mine),
-            "rule": rule,
-            "error": kind,
-            "example": {"id": mine[0].id, "error": mine[0].reason, "values": values_in(mine[0].reason or "")},
-            "ids": [one.id for one in mine[:5]],
-            "places": [
-                "{topic}/{partition}/{offset}".format(**row["kafka"])
-                for row in islice(raw_rows(raw_table, mine[0].records, ["seqno", "kafka"]), 5)
-            ],
-        }
-        for (state, rule, kind), mine in sorted(found.items(), key=lambda item: -len(item[1]))
-    ]
+    by_kind: dict[tuple[str, str | None, str], list[Transaction]] = {}
+    for transaction in with_decisions(find(staging, ("quarantined", "late")), raw_table, staging):
+        kind = kind_of(transaction.reason or "")
+        by_kind.setdefault((transaction.state, transaction.rule, kind), []).append(transaction)
+    most_frequent = sorted(by_kind.items(), key=lambda item: -len(item[1]))
+    return [_group(raw_table, *group, transactions) for group, transactions in most_frequent]
+
+
+def _group(
+    raw_table: DeltaTable, state: str, rule: str | None, kind: str, transactions: list[Transaction]
+) -> dict[str, Any]:
+    first = transactions[0]
+    return {
+        "state": state,
+        "count": len(transactions),
+        "decided": sum(transaction.decided is not None for transaction in transactions),
+        "rule": rule,
+        "error": kind,
+        "example": {"id": first.id, "error": first.reason, "values": values_in(first.reason or "")},
+        "ids": [transaction.id for transaction in transactions[:5]],
+        "places": [
+            "{topic}/{partition}/{offset}".format(**row["kafka"])
+            for row in islice(raw_rows(raw_table, first.records, ["seqno", "kafka"]), 5)
+        ],
+    }
 
 
 def describe(group: dict[str, Any]) -> str:
-    """A group as a line for people."""
-    by = f"rule {group['rule']}: " if group["rule"] else ""
+    """Returns a group as a line for people."""
+    rule = f"rule {group['rule']}: " if group["rule"] else ""
     ids = ", ".join([*group["ids"], _MASK] if group["count"] > len(group["ids"]) else group["ids"])
     decided = f"; decided about: {group['decided']:,}, on which the next sync acts" if group["decided"] else ""
     example = group["example"]
-    values = ", ".join(one if len(one) <= _LONGEST else one[:_LONGEST] + _MASK for one in example["values"])
-    place = group["places"][0]
-    where = place if place == example["id"] else f"{example['id']}, at {place}"
-    first = f"for example {values} in {where}" if values else f"the first at {place}"
-    return f"{group['count']:,} {group['state']}  {by}{group['error']}  (ids {ids}; {first}{decided})"
+    values = ", ".join(
+        value if len(value) <= _MAX_VALUE_LENGTH else value[:_MAX_VALUE_LENGTH] + _MASK for value in example["values"]
+    )
+    coordinates = group["places"][0]
+    record = coordinates if coordinates == example["id"] else f"{example['id']}, at {coordinates}"
+    first = f"for example {values} in {record}" if values else f"the first at {coordinates}"
+    return f"{group['count']:,} {group['state']}  {rule}{group['error']}  (ids {ids}; {first}{decided})"
 
 
 def kind_of(error: str) -> str:
-    """The error with what differs from record to record masked: values and numbers, but no types."""
-    return _PARTS.sub(lambda part: part[0] if _is_same(part) else _MASK, error)
+    """Returns the error text with values and numbers masked, as they differ from record to record; types stay."""
+    return _VARIABLE.sub(lambda part: part[0] if _is_constant(part) else _MASK, error)
 
 
 def values_in(error: str) -> list[str]:
-    """What `kind_of` masks."""
-    return [part[0] for part in _PARTS.finditer(error) if part[0] and not _is_same(part)]
+    """Returns the values that `kind_of` masks, in order."""
+    return [part[0] for part in _VARIABLE.finditer(error) if part[0] and not _is_constant(part)]
 
 
-def _is_same(part: re.Match[str]) -> bool:
-    return part["kept"] is not None or _SAME.fullmatch(part[0]) is not None
+def _is_constant(part: re.Match[str]) -> bool:
+    return part["kept"] is not None or _CONSTANT.fullmatch(part[0]) is not None

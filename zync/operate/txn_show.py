@@ -8,7 +8,7 @@ from zync.config.model import Config
 from zync.debezium.missing import Seen, missing
 from zync.errors import UsageError, ZyncError
 from zync.kafka.admin import Brokers
-from zync.operate.cat import shown
+from zync.operate.cat import json_value
 from zync.operate.json_errors import REASONS, why_no_json
 from zync.operate.txn import STATES, Transaction, all_of, raw_rows, with_decisions, with_places
 from zync.raw.table import existing_raw
@@ -120,6 +120,6 @@ def _record(row: dict[str, Any]) -> dict[str, Any]:
         "partition": place["partition"],
         "offset": place["offset"],
         "ingested": row["ingested"],
-        "key": shown(row["key"]),
-        "value": shown(row["value"]),
+        "key": json_value(row["key"]),
+        "value": json_value(row["value"]),
     }
