@@ -1,6 +1,6 @@
-"""`zync doctor`: what in a connector's config, and in Kafka's topics, will hurt transactions on their way to zync.
+"""`zync doctor`: checks a connector's config and Kafka's topics for settings that damage transactions.
 
-Each check is a function of the configs alone, so that it can be tried without a connector or a broker.
+Each check is a function of the configs alone, so that it can be tested without a connector or a broker.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,10 +17,14 @@ Severity = Literal["error", "warning", "note"]
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that was seen, and what to do about it.
+    """A setting that does harm, and its remedy.
 
-    `severity`: `error` where data is lost, wrong or never complete; `warning` where that happens under circumstances
-    that do occur; `note` where it may be as wanted. `about`: the connector, or a topic.
+    Attributes:
+        severity: `error` if data is lost, wrong or never complete; `warning` if that happens only under circumstances
+            that do occur; `note` if the setting may be intended.
+        about: the connector, or a topic.
+        seen: the setting and its effect.
+        do: the remedy.
     """
 
     severity: Severity
@@ -31,7 +35,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class TopicSettings:
-    """A topic as Kafka has it: its number of partitions, and its properties (`cleanup.policy` …) by name."""
+    """A topic's number of partitions in Kafka, and its properties (`cleanup.policy` …) by name."""
 
     partitions: int
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -40,42 +44,51 @@ class TopicSettings:
 Connector = Mapping[str, str]
 """A connector's config: its properties by name."""
 Topics = Mapping[str, TopicSettings]
+"""The settings of topics by name."""
 
 
 def diagnose(connector: Connector | None, topics: Topics | None, config: Config) -> list[Finding]:
-    """All there is to say, errors first; None for the connector or the topics where they were not looked at."""
-    found: list[Finding] = []
+    """Runs all checks and returns their findings, errors first.
+
+    Args:
+        connector: the connector's config; None: it is not checked.
+        topics: the topics that zync reads; None: they are not checked.
+        config: zync's config.
+    """
+    findings: list[Finding] = []
     if connector is not None:
-        found += (one for check in _OF_CONNECTORS for one in check(connector, config))
+        findings += (finding for check in _CONNECTOR_CHECKS for finding in check(connector, config))
     if topics is not None:
-        found += (one for check in _OF_TOPICS for one in check(topics, config))
+        findings += (finding for check in _TOPIC_CHECKS for finding in check(topics, config))
     order = ("error", "warning", "note")
-    return sorted(found, key=lambda one: order.index(one.severity))
+    return sorted(findings, key=lambda finding: order.index(finding.severity))
 
 
 def hurts(findings: list[Finding]) -> bool:
-    """Whether there is more among them than notes."""
-    return any(one.severity != "note" for one in findings)
+    """Returns whether a finding is more severe than a note."""
+    return any(finding.severity != "note" for finding in findings)
 
 
 def describe(findings: list[Finding], looked_at: str) -> str:
-    """A line for each finding; `looked_at`: what was looked at, for where there is none."""
-    lines = [f"{one.severity:7} {one.about}: {one.seen}; {one.do}" for one in findings]
+    """Returns a line for each finding; if there are none, a line that names `looked_at`, which was checked."""
+    lines = [f"{finding.severity:7} {finding.about}: {finding.seen}; {finding.do}" for finding in findings]
     return "\n".join(lines) or f"nothing in {looked_at} will hurt"
 
 
-def read_topics(config: Config, there: Mapping[str, int]) -> list[str]:
-    """Those topics that the config reads, of those that are `there`."""
-    regexes = [compile_regex(one) for one in config.topics if one.startswith("^")]
-    return sorted(one for one in there if one in config.topics or any(regex.search(one) for regex in regexes))
+def read_topics(config: Config, partition_counts: Mapping[str, int]) -> list[str]:
+    """Returns the topics that the config reads, of those in Kafka (`partition_counts`, by topic), sorted."""
+    regexes = [compile_regex(name) for name in config.topics if name.startswith("^")]
+    return sorted(
+        topic for topic in partition_counts if topic in config.topics or any(regex.search(topic) for regex in regexes)
+    )
 
 
 # ------------------------------------------------------------------------------------------------------- connectors
 
 
-def _metadata(connector: Connector, config: Config) -> Iterator[Finding]:
-    """Transactions are known by the envelope's `transaction` and by BEGIN and END, of which the connector has none."""
-    if not _on(connector, "provide.transaction.metadata"):
+def _check_transaction_metadata(connector: Connector, config: Config) -> Iterator[Finding]:
+    """Checks that rows carry transaction ids, and that BEGIN and END go to the topic that zync reads them from."""
+    if not _is_true(connector, "provide.transaction.metadata"):
         yield Finding(
             "error" if config.transactions.preset or not config.topics else "note",
             _name(connector),
@@ -87,54 +100,53 @@ def _metadata(connector: Connector, config: Config) -> Iterator[Finding]:
     prefix, topics = connector.get("topic.prefix"), config.transactions.end_topics
     if prefix is None or not topics:
         return
-    sent_to = connector.get("topic.delimiter", ".").join((prefix, connector.get("topic.transaction", "transaction")))
-    if sent_to not in topics:
+    written = connector.get("topic.delimiter", ".").join((prefix, connector.get("topic.transaction", "transaction")))
+    if written not in topics:
         several = f"connectors in the config have {', '.join(topics)}"
         read = several if config.transactions.connectors else f"topic in the config is {topics[0]}"
         yield Finding(
             "error",
             _name(connector),
-            f"it sends BEGIN and END to {sent_to}, and transactions.{read}",
+            f"it sends BEGIN and END to {written}, and transactions.{read}",
             "let both name one topic (topic.prefix, topic.delimiter and topic.transaction make the connector's)",
         )
 
 
-def _transforms(connector: Connector, _config: Config) -> Iterator[Finding]:
-    """Transforms run after the connector has counted the rows of a transaction, and see each row by itself."""
-    for name in _listed(connector, "transforms"):
-        kind = connector.get(f"transforms.{name}.type", "")
-        short = kind.rpartition(".")[2]
+def _check_transforms(connector: Connector, _config: Config) -> Iterator[Finding]:
+    """Checks the single message transforms, which see each row by itself, after END has counted it."""
+    for name in _list_property(connector, "transforms"):
+        class_name = connector.get(f"transforms.{name}.type", "").rpartition(".")[2]
         severity, seen, do = next(
-            (what for begin, what in _TRANSFORMS if short.startswith(begin)),
+            (effect for prefix, effect in _TRANSFORMS if class_name.startswith(prefix)),
             ("note", "zync does not know what it does", "see that envelopes, headers and topics stay as they are"),
         )
         if seen:
-            yield Finding(severity, _name(connector), f"transform {name} ({short}): {seen}", do)
+            yield Finding(severity, _name(connector), f"transform {name} ({class_name}): {seen}", do)
 
 
-_FLATTENS: tuple[Severity, str, str] = (
+_UNWRAPS_ENVELOPE: tuple[Severity, str, str] = (
     "error",
     "rows come without Debezium's envelope, so that zync sets them aside",
     "take it out: the preset's views have the columns `row`, `before` and `after`",
 )
-_DROPS: tuple[Severity, str, str] = (
+_DROPS_ROWS: tuple[Severity, str, str] = (
     "error",
     "it drops rows that END has counted, so that their transactions never complete",
     "take it out, and leave rows out in rules; or leave tables out by table.include.list; or name them in "
     "transactions.uncounted",
 )
-_ROUTES: tuple[Severity, str, str] = (
+_REROUTES: tuple[Severity, str, str] = (
     "warning",
     "rows go to topics of other names, and the preset reads those that begin with the connector's prefix",
     "take it out, name the new topics in transactions.tables, or see that they begin with the prefix",
 )
-_FINE: tuple[Severity, str, str] = ("note", "", "")
+_HARMLESS: tuple[Severity, str, str] = ("note", "", "")
 _TRANSFORMS: tuple[tuple[str, tuple[Severity, str, str]], ...] = (
-    ("ExtractNewRecordState", _FLATTENS),
-    ("ExtractNewDocumentState", _FLATTENS),
-    ("ExtractField$Value", _FLATTENS),
-    ("Flatten$Value", _FLATTENS),
-    ("HoistField$Value", _FLATTENS),
+    ("ExtractNewRecordState", _UNWRAPS_ENVELOPE),
+    ("ExtractNewDocumentState", _UNWRAPS_ENVELOPE),
+    ("ExtractField$Value", _UNWRAPS_ENVELOPE),
+    ("Flatten$Value", _UNWRAPS_ENVELOPE),
+    ("HoistField$Value", _UNWRAPS_ENVELOPE),
     (
         "ReplaceField$Value",
         (
@@ -143,14 +155,14 @@ _TRANSFORMS: tuple[tuple[str, tuple[Severity, str, str]], ...] = (
             "let it keep before, after, source, op, ts_ms and transaction; or take it out, and choose columns in rules",
         ),
     ),
-    ("EventRouter", _FLATTENS),
-    ("MongoEventRouter", _FLATTENS),
-    ("Filter", _DROPS),
-    ("ByLogicalTableRouter", _ROUTES),
-    ("ContentBasedRouter", _ROUTES),
-    ("RegexRouter", _ROUTES),
-    ("TimestampRouter", _ROUTES),
-    ("ExtractTopic", _ROUTES),
+    ("EventRouter", _UNWRAPS_ENVELOPE),
+    ("MongoEventRouter", _UNWRAPS_ENVELOPE),
+    ("Filter", _DROPS_ROWS),
+    ("ByLogicalTableRouter", _REROUTES),
+    ("ContentBasedRouter", _REROUTES),
+    ("RegexRouter", _REROUTES),
+    ("TimestampRouter", _REROUTES),
+    ("ExtractTopic", _REROUTES),
     (
         "DropHeaders",
         (
@@ -159,38 +171,39 @@ _TRANSFORMS: tuple[tuple[str, tuple[Severity, str, str]], ...] = (
             "let it keep __debezium.context.runId, __debezium.newkey and __debezium.oldkey",
         ),
     ),
-    ("ExtractChangedRecordState", _FINE),
-    ("PartitionRouting", _FINE),
-    ("InsertHeader", _FINE),
-    ("HeaderFrom", _FINE),
-    ("SetSchemaMetadata", _FINE),
+    ("ExtractChangedRecordState", _HARMLESS),
+    ("PartitionRouting", _HARMLESS),
+    ("InsertHeader", _HARMLESS),
+    ("HeaderFrom", _HARMLESS),
+    ("SetSchemaMetadata", _HARMLESS),
 )
-"""How the names of transforms' classes begin, and what these do to zync."""
+"""Prefixes of transforms' class names, and the severity, effect and remedy of each. The first that matches counts."""
 
 
-def _skipped(connector: Connector, _config: Config) -> Iterator[Finding]:
-    """Operations that are not sent are not counted either: transactions complete without them."""
-    given = connector.get("skipped.operations")
-    skipped = {"t"} if given is None else {one.strip() for one in given.split(",")} - {"none", ""}
+def _check_skipped_operations(connector: Connector, _config: Config) -> Iterator[Finding]:
+    """Checks for operations that the connector leaves out: END does not count them, so transactions complete."""
+    setting = connector.get("skipped.operations")
+    skipped = {"t"} if setting is None else {operation.strip() for operation in setting.split(",")} - {"none", ""}
     names = {"c": "inserts", "u": "updates", "d": "deletes"}
     if lost := [text for key, text in names.items() if key in skipped]:
         yield Finding(
             "error",
             _name(connector),
-            f"skipped.operations is {given}: {', '.join(lost)} never come, and nothing tells",
+            f"skipped.operations is {setting}: {', '.join(lost)} never come, and nothing tells",
             "set skipped.operations=none",
         )
     if "t" in skipped and "mongodb" not in connector.get("connector.class", ""):
         yield Finding(
-            "note" if given is None else "warning",
+            "note" if setting is None else "warning",
             _name(connector),
-            f"skipped.operations is {given or 't, its default'}: TRUNCATE does not come, so that tables keep the rows",
+            f"skipped.operations is {setting or 't, its default'}: TRUNCATE does not come, so that tables keep the "
+            "rows",
             "set skipped.operations=none if tables are truncated",
         )
 
 
-def _idempotence(connector: Connector, _config: Config) -> Iterator[Finding]:
-    """Connect's worker turns the idempotence of its producers off, unless it or the connector says otherwise."""
+def _check_producer(connector: Connector, _config: Config) -> Iterator[Finding]:
+    """Checks acks and idempotence of the producer: Connect's worker turns idempotence off by default."""
     acks = connector.get("producer.override.acks", "all")
     if acks not in ("all", "-1"):
         yield Finding(
@@ -200,7 +213,7 @@ def _idempotence(connector: Connector, _config: Config) -> Iterator[Finding]:
             "set producer.override.acks=all",
         )
     exactly_once = connector.get("exactly.once.support", "").lower() == "required"
-    if not exactly_once and not _on(connector, "producer.override.enable.idempotence"):
+    if not exactly_once and not _is_true(connector, "producer.override.enable.idempotence"):
         yield Finding(
             "warning",
             _name(connector),
@@ -211,10 +224,11 @@ def _idempotence(connector: Connector, _config: Config) -> Iterator[Finding]:
         )
 
 
-def _tolerance(connector: Connector, _config: Config) -> Iterator[Finding]:
-    """Rows that the connector, or Connect, leaves out where it meets an error."""
-    for name, given in (("errors.tolerance", ("all",)), ("event.processing.failure.handling.mode", ("warn", "skip"))):
-        if connector.get(name, "").lower() in given:
+def _check_error_tolerance(connector: Connector, _config: Config) -> Iterator[Finding]:
+    """Checks for settings by which the connector, or Connect, drops rows that cause an error."""
+    lossy_modes = (("errors.tolerance", ("all",)), ("event.processing.failure.handling.mode", ("warn", "skip")))
+    for name, modes in lossy_modes:
+        if connector.get(name, "").lower() in modes:
             yield Finding(
                 "error",
                 _name(connector),
@@ -223,11 +237,12 @@ def _tolerance(connector: Connector, _config: Config) -> Iterator[Finding]:
             )
 
 
-def _types(connector: Connector, config: Config) -> Iterator[Finding]:
-    """Numbers and times as a rule gets them, which in JSON without a schema has to see what they are."""
-    plain, kind = config.formats.value == "json", connector.get("connector.class", "").lower()
+def _check_types(connector: Connector, config: Config) -> Iterator[Finding]:
+    """Checks how numbers and times are encoded: JSON without a schema does not tell a rule their type."""
+    plain_json = config.formats.value == "json"
+    connector_class = connector.get("connector.class", "").lower()
     decimals = connector.get("decimal.handling.mode", "precise")
-    if decimals == "precise" and plain:
+    if decimals == "precise" and plain_json:
         yield Finding(
             "warning",
             _name(connector),
@@ -235,7 +250,7 @@ def _types(connector: Connector, config: Config) -> Iterator[Finding]:
             "nothing says where the point is",
             "set decimal.handling.mode=string, or send Avro, or JSON with schemas (formats: {value: connect-json})",
         )
-    elif decimals == "precise" and "postgres" in kind:
+    elif decimals == "precise" and "postgres" in connector_class:
         yield Finding(
             "note",
             _name(connector),
@@ -247,9 +262,10 @@ def _types(connector: Connector, config: Config) -> Iterator[Finding]:
             "warning",
             _name(connector),
             "decimal.handling.mode is double: decimals are rounded",
-            "set decimal.handling.mode=string" + ("" if plain else " or precise"),
+            "set decimal.handling.mode=string" + ("" if plain_json else " or precise"),
         )
-    if ("mysql" in kind or "mariadb" in kind) and connector.get("bigint.unsigned.handling.mode", "long") == "long":
+    unsigned = connector.get("bigint.unsigned.handling.mode", "long")
+    if ("mysql" in connector_class or "mariadb" in connector_class) and unsigned == "long":
         yield Finding(
             "note",
             _name(connector),
@@ -270,9 +286,9 @@ def _types(connector: Connector, config: Config) -> Iterator[Finding]:
             "warning",
             _name(connector),
             "time.precision.mode is connect: microseconds are cut off",
-            "set time.precision.mode=" + ("isostring" if plain else "adaptive"),
+            "set time.precision.mode=" + ("isostring" if plain_json else "adaptive"),
         )
-    elif times != "isostring" and plain:
+    elif times != "isostring" and plain_json:
         yield Finding(
             "note",
             _name(connector),
@@ -282,8 +298,8 @@ def _types(connector: Connector, config: Config) -> Iterator[Finding]:
         )
 
 
-def _heartbeats(connector: Connector, _config: Config) -> Iterator[Finding]:
-    """A connector that has nothing to send has nothing to confirm either."""
+def _check_heartbeats(connector: Connector, _config: Config) -> Iterator[Finding]:
+    """Checks that heartbeats are on: without them an idle connector confirms no position to its database."""
     if connector.get("heartbeat.interval.ms", "0") == "0":
         postgres = "postgres" in connector.get("connector.class", "").lower()
         yield Finding(
@@ -295,8 +311,8 @@ def _heartbeats(connector: Connector, _config: Config) -> Iterator[Finding]:
         )
 
 
-def _left_out(connector: Connector, _config: Config) -> Iterator[Finding]:
-    """Large values of PostgreSQL that an update did not touch, by the tables' REPLICA IDENTITY."""
+def _check_toast_values(connector: Connector, _config: Config) -> Iterator[Finding]:
+    """Notes that PostgreSQL leaves unchanged large (TOAST) values out, unless REPLICA IDENTITY is FULL."""
     if (
         "postgres" in connector.get("connector.class", "").lower()
         and "replica.identity.autoset.values" not in connector
@@ -310,8 +326,8 @@ def _left_out(connector: Connector, _config: Config) -> Iterator[Finding]:
         )
 
 
-def _tombstones(connector: Connector, _config: Config) -> Iterator[Finding]:
-    """Tombstones are for compaction, which topics that zync reads should not have."""
+def _check_tombstones(connector: Connector, _config: Config) -> Iterator[Finding]:
+    """Notes tombstones: they serve compaction, which topics that zync reads should not have."""
     if connector.get("tombstones.on.delete", "true").lower() == "true":
         yield Finding(
             "note",
@@ -321,16 +337,16 @@ def _tombstones(connector: Connector, _config: Config) -> Iterator[Finding]:
         )
 
 
-_OF_CONNECTORS: tuple[Callable[[Connector, Config], Iterator[Finding]], ...] = (
-    _metadata,
-    _transforms,
-    _skipped,
-    _idempotence,
-    _tolerance,
-    _types,
-    _heartbeats,
-    _left_out,
-    _tombstones,
+_CONNECTOR_CHECKS: tuple[Callable[[Connector, Config], Iterator[Finding]], ...] = (
+    _check_transaction_metadata,
+    _check_transforms,
+    _check_skipped_operations,
+    _check_producer,
+    _check_error_tolerance,
+    _check_types,
+    _check_heartbeats,
+    _check_toast_values,
+    _check_tombstones,
 )
 
 
@@ -338,19 +354,19 @@ def _name(connector: Connector) -> str:
     return f"connector {connector['name']}" if "name" in connector else "connector"
 
 
-def _on(connector: Connector, name: str) -> bool:
+def _is_true(connector: Connector, name: str) -> bool:
     return connector.get(name, "false").strip().lower() == "true"
 
 
-def _listed(connector: Connector, name: str) -> list[str]:
-    return [one.strip() for one in connector.get(name, "").split(",") if one.strip()]
+def _list_property(connector: Connector, name: str) -> list[str]:
+    return [item.strip() for item in connector.get(name, "").split(",") if item.strip()]
 
 
 # ----------------------------------------------------------------------------------------------------------- topics
 
 
-def _missing(topics: Topics, config: Config) -> Iterator[Finding]:
-    """Topics that the config names and Kafka does not have."""
+def _check_missing_topics(topics: Topics, config: Config) -> Iterator[Finding]:
+    """Checks that Kafka has the topics that the config names."""
     for name in config.topics:
         if not name.startswith("^") and name not in topics:
             yield Finding(
@@ -361,25 +377,25 @@ def _missing(topics: Topics, config: Config) -> Iterator[Finding]:
             )
 
 
-def _order(topics: Topics, config: Config) -> Iterator[Finding]:
-    """The order of commits is that of END in the topic of BEGIN and END, if it has one partition."""
-    said = config.transactions
-    there = topics.get(said.topic or "")
-    if said.order == "commit" and there is not None and there.partitions > 1:
+def _check_commit_order(topics: Topics, config: Config) -> Iterator[Finding]:
+    """Checks that the topic of BEGIN and END has a single partition, where commit order is the order of END in it."""
+    name = config.transactions.topic
+    settings = topics.get(name or "")
+    if config.transactions.order == "commit" and settings is not None and settings.partitions > 1:
         yield Finding(
             "error",
-            f"topic {said.topic}",
-            f"it has {there.partitions} partitions, between which Kafka keeps no order, and the config has order: "
+            f"topic {name}",
+            f"it has {settings.partitions} partitions, between which Kafka keeps no order, and the config has order: "
             "commit",
             "make it with one partition, or take order: completion",
         )
 
 
-def _kept(topics: Topics, config: Config) -> Iterator[Finding]:
-    """Records that Kafka takes away before zync has read all of their transactions."""
-    wanted = config.transactions.expire_after
-    for name, one in topics.items():
-        policy = one.properties.get("cleanup.policy", "delete")
+def _check_retention(topics: Topics, config: Config) -> Iterator[Finding]:
+    """Checks that Kafka neither compacts nor deletes records before zync has read all of their transactions."""
+    expire_after = config.transactions.expire_after
+    for name, settings in topics.items():
+        policy = settings.properties.get("cleanup.policy", "delete")
         if "compact" in policy:
             yield Finding(
                 "error",
@@ -388,20 +404,24 @@ def _kept(topics: Topics, config: Config) -> Iterator[Finding]:
                 "transactions which were not read by then never complete",
                 "set cleanup.policy=delete",
             )
-        kept = int(one.properties.get("retention.ms", "-1"))
-        if "delete" in policy and 0 <= kept < wanted / timedelta(milliseconds=1):
+        retention_ms = int(settings.properties.get("retention.ms", "-1"))
+        if "delete" in policy and 0 <= retention_ms < expire_after / timedelta(milliseconds=1):
             yield Finding(
                 "warning",
                 f"topic {name}",
-                f"retention.ms keeps records for {duration_text(timedelta(milliseconds=kept))}, and a transaction may "
-                f"be in flight for {duration_text(wanted)} (expire_after)",
+                f"retention.ms keeps records for {duration_text(timedelta(milliseconds=retention_ms))}, and a "
+                f"transaction may be in flight for {duration_text(expire_after)} (expire_after)",
                 "set retention.ms to that at least, and as long as sync-from may be down",
             )
 
 
-_OF_TOPICS: tuple[Callable[[Topics, Config], Iterator[Finding]], ...] = (_missing, _order, _kept)
+_TOPIC_CHECKS: tuple[Callable[[Topics, Config], Iterator[Finding]], ...] = (
+    _check_missing_topics,
+    _check_commit_order,
+    _check_retention,
+)
 
 
 def as_dict(findings: list[Finding]) -> dict[str, Any]:
-    """The findings for programs."""
-    return {"ok": not hurts(findings), "findings": [vars(one) for one in findings]}
+    """Returns the findings for JSON output; `ok` is whether none is more severe than a note."""
+    return {"ok": not hurts(findings), "findings": [vars(finding) for finding in findings]}

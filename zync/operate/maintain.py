@@ -1,7 +1,7 @@
-"""`zync maintain`: a table's small files made into large ones, what nobody needs deleted, its log kept short.
+"""`zync maintain`: compacts a table's small files, deletes unneeded ones and shortens its log.
 
-Writers and readers go on meanwhile, and it may be killed at any moment (`zync.rewrite`). delta-rs's own compaction puts
-files together by size, and what readers look for would lie everywhere: here neighbours become one file.
+Writers and readers go on meanwhile, and the process may be killed at any moment (`zync.operate.rewrite`). delta-rs's
+own compaction bins files by size, which scatters the rows that a reader looks for; here neighbours become one file.
 """
 
 import contextlib
@@ -29,20 +29,30 @@ from zync.text import amount
 from zync.transactions.needed import needed_from
 
 LEAST_RETAIN = timedelta(days=1)
-"""Younger files may be of a sync under way, which are no part of the table yet."""
+"""Younger files may belong to a running sync that has not committed them yet."""
 
 TARGET = 128 * 1024 * 1024
-"""Bytes of a file that is as large as it should be."""
+"""Bytes of a full-size file."""
 
 RETAIN = timedelta(days=7)
-"""How long files that are no part of a table any more are kept, where nobody says."""
+"""How long files that are no longer part of a table are kept by default."""
 
 
 @dataclass
 class Maintained:
-    """What was done, or would be. Files before and after; of those that were compacted how many, and into how many.
+    """What `maintain` did, or, with `dry_run`, would do.
 
-    trimmed: records that were taken away of raw, which has all from seqno `start` on; `untrimmed` says why none were.
+    Attributes:
+        files: number of the table's files before.
+        files_after: number of its files after.
+        trimmed: number of records that were trimmed from raw.
+        start: raw has all records from this seqno on.
+        untrimmed: why no records were trimmed, if they should have been.
+        compacted: number of files that were compacted.
+        into: number of files that these became.
+        deleted: number of files that were deleted by vacuum.
+        dry_run: whether nothing was changed.
+        seconds: duration of each step by its name.
     """
 
     files: int
@@ -59,10 +69,12 @@ class Maintained:
 
 @dataclass(frozen=True)
 class Trimming:
-    """Which records raw is to keep: those ingested within `retain`, and what may be needed still.
+    """Which records raw keeps: those ingested within `retain`, and those that a staging may still need.
 
-    stagings: that were made of it, beside those in its folder. remember: for how many records an id that is settled is
-    remembered, as the config says.
+    Attributes:
+        retain: how long records are kept at least.
+        stagings: locations of stagings that were made of raw and are not in its folder.
+        remember: for how many records the id of a settled transaction is remembered (`transactions.remember`).
     """
 
     retain: timedelta
@@ -82,12 +94,18 @@ def maintain(
 ) -> Maintained:
     """Maintains the raw or staging at `location`.
 
-    `retain`: how long files that are no longer part of it are kept, for those who still read them. `trimming`: which
-    of raw's records are taken away, if any.
+    Args:
+        location: the table.
+        compact: merge small files into large ones.
+        vacuum: delete files that are no longer part of the table.
+        retain: how long vacuum keeps such files for those who still read them; a day at least.
+        trimming: which records raw keeps; None: all of them.
+        dry_run: change nothing, and return what would be done.
+        on_compacted: called after each compacted group of files with its number and the number of groups.
 
     Raises:
-        UsageError: it is no table of zync's, or what is said to be a staging of it is none.
-        OwnedError: another maintains it. What was done until then stays done.
+        UsageError: the location has no table of zync's, or a staging in `trimming` was not made of this raw.
+        OwnedError: another process maintains the table. The steps that were committed before stay.
     """
     table = open_table(location)
     if table is None:
@@ -98,104 +116,109 @@ def maintain(
         msg = f"{location} is a staging: --staging says which ones were made of a raw"
         raise UsageError(msg)
     count = len(table.file_uris())
-    done = Maintained(files=count, files_after=count, start=first_seqno(table) if raw else 1, dry_run=dry_run)
+    result = Maintained(files=count, files_after=count, start=first_seqno(table) if raw else 1, dry_run=dry_run)
     with _alone(location):
         if trimming and raw:
-            _timed(done, "trim", lambda: _trim(table, done, trimming))
+            _timed(result, "trim", lambda: _trim(table, result, trimming))
         if compact:
-            _timed(done, "compact", lambda: _compact(table, done, on_compacted, "seqno" if raw else "sync"))
+            _timed(result, "compact", lambda: _compact(table, result, on_compacted, "seqno" if raw else "sync"))
         if vacuum:
-            _timed(done, "vacuum", lambda: _vacuum(table, done, max(retain, LEAST_RETAIN)))
+            _timed(result, "vacuum", lambda: _vacuum(table, result, max(retain, LEAST_RETAIN)))
         if not dry_run:
-            _timed(done, "log", lambda: _shorten_log(table))
+            _timed(result, "log", lambda: _shorten_log(table))
     if not dry_run:
-        done.files_after = len(table.file_uris())
-    return done
+        result.files_after = len(table.file_uris())
+    return result
 
 
-def _timed(done: Maintained, what: str, work: Callable[[], None]) -> None:
+def _timed(result: Maintained, step: str, work: Callable[[], None]) -> None:
+    """Runs a step and stores its duration in the result."""
     started = time.monotonic()
     work()
-    done.seconds[what] = round(time.monotonic() - started, 3)
+    result.seconds[step] = round(time.monotonic() - started, 3)
 
 
 @contextlib.contextmanager
 def _alone(location: str) -> Iterator[None]:
-    """Holds a lock that only `maintain` takes. An object store has none: there the commit's own check decides."""
+    """Holds a lock that only `maintain` takes. An object store has no locks; the check at commit decides there."""
     if not is_local(location):
         yield
         return
     path = Path(location)
-    with locked(path.parent / f".{path.name}.maintain.lock", wait=0) as ours:
-        if not ours:
+    with locked(path.parent / f".{path.name}.maintain.lock", wait=0) as acquired:
+        if not acquired:
             msg = f"another zync maintains {location}. Nothing was changed"
             raise OwnedError(msg)
         yield
 
 
 def groups(files: list[DataFile], target: int = TARGET) -> list[list[DataFile]]:
-    """Neighbours among `files` that are to become one file of at most `target` bytes; at least two each."""
-    found: list[list[DataFile]] = [[]]
+    """Groups neighbours among `files` that are to become a file of at most `target` bytes; two files each at least."""
+    file_groups: list[list[DataFile]] = [[]]
     size = 0
     for file in files:
-        large = file.size > target // 2
-        if large or size + file.size > target:
-            found.append([])
+        is_large = file.size > target // 2
+        if is_large or size + file.size > target:
+            file_groups.append([])
             size = 0
-        if not large:
-            found[-1].append(file)
+        if not is_large:
+            file_groups[-1].append(file)
             size += file.size
-    return [one for one in found if len(one) > 1]
+    return [group for group in file_groups if len(group) > 1]
 
 
-def _trim(table: DeltaTable, done: Maintained, said: Trimming) -> None:
-    """Takes away raw's records that nobody needs and that are older than said."""
-    made_of_it = stagings(table, list(said.stagings))
-    if not made_of_it:
-        done.untrimmed = "no staging in its folder was made of it, so nobody has read it: name others with --staging"
+def _trim(table: DeltaTable, result: Maintained, trimming: Trimming) -> None:
+    """Trims raw's records that are older than `trimming.retain` and that no staging needs."""
+    made_of_raw = stagings(table, list(trimming.stagings))
+    if not made_of_raw:
+        result.untrimmed = "no staging in its folder was made of it, so nobody has read it: name others with --staging"
         return
-    young = first_since(table, datetime.now(UTC) - said.retain)
-    needed, why, whose = min((*needed_from(one, said.remember), one.table_uri.rstrip("/")) for one in made_of_it)
-    if min(young, needed) <= done.start:
-        done.untrimmed = (
-            f"{whose} may need those from seqno {needed:,} on again ({why}), and those from {young:,} on are younger "
-            "than --retain"
+    retained_from = first_since(table, datetime.now(UTC) - trimming.retain)
+    needed, reason, location = min(
+        (*needed_from(staging, trimming.remember), staging.table_uri.rstrip("/")) for staging in made_of_raw
+    )
+    if min(retained_from, needed) <= result.start:
+        result.untrimmed = (
+            f"{location} may need those from seqno {needed:,} on again ({reason}), and those from {retained_from:,} on "
+            "are younger than --retain"
         )
         return
-    planned = plan(table, made_of_it, min(young, needed))
-    done.start, done.trimmed = planned.start, planned.trimmed
-    done.files_after -= len(planned.files) - planned.files_after
-    if not done.dry_run:
-        done.trimmed = trim(table, planned)
+    planned = plan(table, made_of_raw, min(retained_from, needed))
+    result.start, result.trimmed = planned.start, planned.trimmed
+    result.files_after -= len(planned.files) - planned.files_after
+    if not result.dry_run:
+        result.trimmed = trim(table, planned)
 
 
-def _compact(table: DeltaTable, done: Maintained, on_compacted: Callable[[int, int], None], column: str) -> None:
-    """Makes one file of each group of neighbours, each in a commit of its own.
+def _compact(table: DeltaTable, result: Maintained, on_compacted: Callable[[int, int], None], column: str) -> None:
+    """Merges each group of neighbouring files into a single file, in a commit for each group.
 
-    Neighbours by seqno in raw, by sync in staging: what readers look for stays together, and in order. What is kept of
-    before raw's start stays apart, to go with the next trimming.
+    Raw's files are neighbours by seqno, staging's by sync: so rows that are read together stay together, and in order.
+    Records that trimming keeps before raw's start stay in files of their own, to be dropped by the next trimming.
     """
-    files, start = data_files(table, column), done.start if column == "seqno" else 0
-    before, after = ([one for one in files if (one.lowest < start) is early] for early in (True, False))
-    planned = groups(after) if done.dry_run and done.trimmed else groups(before) + groups(after)
+    files, start = data_files(table, column), result.start if column == "seqno" else 0
+    before = [file for file in files if file.lowest < start]
+    after = [file for file in files if file.lowest >= start]
+    planned = groups(after) if result.dry_run and result.trimmed else groups(before) + groups(after)
     for number, group in enumerate(planned, 1):
-        done.compacted, done.into = done.compacted + len(group), number
-        done.files_after -= len(group) - 1
-        if not done.dry_run:
+        result.compacted, result.into = result.compacted + len(group), number
+        result.files_after -= len(group) - 1
+        if not result.dry_run:
             rewrite(table, group)
             on_compacted(number, len(planned))
 
 
-def _vacuum(table: DeltaTable, done: Maintained, retain: timedelta) -> None:
+def _vacuum(table: DeltaTable, result: Maintained, retain: timedelta) -> None:
     hours = math.ceil(retain / timedelta(hours=1))
     try:
         refresh(table)
-        if retain > REMEMBERED and not done.dry_run:  # or checkpoints forget earlier what was removed when
+        if retain > REMEMBERED and not result.dry_run:  # otherwise checkpoints drop the removals before `retain` ends
             table.alter.set_table_properties({"delta.deletedFileRetentionDuration": f"interval {hours} hours"})
-        gone = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
-        there = {one.path for one in table_files(table).get_file_info(FileSelector("", recursive=True))}
-        done.deleted = len(there.intersection(map(unquote, gone)))  # delta-rs names those, too, that were so before
-        if done.deleted and not done.dry_run:
+        expired = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
+        existing = {file.path for file in table_files(table).get_file_info(FileSelector("", recursive=True))}
+        # delta-rs also lists files that an earlier vacuum deleted.
+        result.deleted = len(existing.intersection(map(unquote, expired)))
+        if result.deleted and not result.dry_run:
             table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
     except (DeltaError, OSError) as error:
         msg = f"{table.table_uri} cannot be vacuumed: {first_line(error)}"
@@ -203,7 +226,7 @@ def _vacuum(table: DeltaTable, done: Maintained, retain: timedelta) -> None:
 
 
 def _shorten_log(table: DeltaTable) -> None:
-    """Leaves a checkpoint, and takes away what the log keeps of longer ago than the table says, 30 days by default."""
+    """Writes a checkpoint, and deletes log entries older than the table's log retention, by default 30 days."""
     try:
         refresh(table)
         table.create_checkpoint()
@@ -213,14 +236,16 @@ def _shorten_log(table: DeltaTable) -> None:
         raise ZyncError(msg) from error
 
 
-def describe(done: Maintained) -> str:
-    """What was done as a line for people."""
-    would = "would be " if done.dry_run else ""
+def describe(result: Maintained) -> str:
+    """Returns what was done as a line for people."""
+    would = "would be " if result.dry_run else ""
     trimmed = (
-        f"; {amount(done.trimmed, 'record')} before seqno {done.start:,} {would}taken away" if done.trimmed else ""
+        f"; {amount(result.trimmed, 'record')} before seqno {result.start:,} {would}taken away"
+        if result.trimmed
+        else ""
     )
-    if done.untrimmed:
-        trimmed = f"; no records taken away: {done.untrimmed}"
-    compacted = f"{done.compacted:,} {would}compacted into {done.into:,}" if done.compacted else "none to compact"
-    deleted = f"{done.deleted:,} that nobody needs {would}deleted"
-    return f"{amount(done.files, 'file')} in the table, {compacted}; {deleted}{trimmed}"
+    if result.untrimmed:
+        trimmed = f"; no records taken away: {result.untrimmed}"
+    compacted = f"{result.compacted:,} {would}compacted into {result.into:,}" if result.compacted else "none to compact"
+    deleted = f"{result.deleted:,} that nobody needs {would}deleted"
+    return f"{amount(result.files, 'file')} in the table, {compacted}; {deleted}{trimmed}"
