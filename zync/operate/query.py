@@ -1,4 +1,4 @@
-"""`zync query`: Spark SQL over raw, staging and the decoded views."""
+"""`zync query`: runs Spark SQL over raw, staging, the decoded views or the delivered tables."""
 
 from collections import Counter
 from typing import Any
@@ -26,20 +26,23 @@ from zync.transactions.done import understand
 
 
 def query(spark: SparkSession, config: Config, text: str) -> DataFrame:
-    """The result of one SELECT. Tables `raw` and `staging`; `records` and each topic's view, as rules see them.
+    """Runs a SELECT over raw, staging and the views that rules see, and returns its result.
 
-    In the decoded views `seqno` is the transaction's where it is settled, null otherwise.
-    UsageError where the text is not one query.
+    The tables are `raw` and `staging`; the views are `records` and that of each topic. In the views `seqno` is that of
+    the record's transaction if it is settled, and null otherwise; `record_seqno` is the record's own.
+
+    Raises:
+        UsageError: the text is not a single query, or Spark cannot analyze it.
     """
     raw = _bind(spark, "raw", config, RAW_COLUMNS)
     _bind(spark, "staging", config, spark_schema(STAGING_SCHEMA))
     if config.topics:
         decoded = Decoder(spark, config, understand(spark, config)).decode(raw)
         structs = [column for column in decoded.columns if column.startswith("as_")]
-        same = [column for column in VIEW_COLUMNS if "seqno" not in column]
+        columns = [column for column in VIEW_COLUMNS if "seqno" not in column]
         members = spark.sql(statement("operate/members", settled_kinds=", ".join(map(literal, SETTLED_KINDS))))
         records = decoded.join(members, decoded["seqno"] == members["member"], "left").selectExpr(
-            "settled_at AS seqno", "seqno AS record_seqno", *same, *structs
+            "settled_at AS seqno", "seqno AS record_seqno", *columns, *structs
         )
         bind_views(records, config, [text])
         bind_lookups(spark, config)
@@ -47,9 +50,11 @@ def query(spark: SparkSession, config: Config, text: str) -> DataFrame:
 
 
 def query_tables(spark: SparkSession, config: Config, text: str) -> DataFrame:
-    """The result of one SELECT over the delivered tables, at the versions that the newest snapshot names.
+    """Runs a SELECT over the delivered tables, at the versions in the newest snapshot, and returns its result.
 
-    UsageError where the text is not one query, or nothing was delivered yet; ZyncError where a table is gone.
+    Raises:
+        UsageError: the text is not a single query, or nothing was delivered yet.
+        ZyncError: a table cannot be read at its version.
     """
     folder = locate(snapshots.FOLDER, config.lake)
     for topic, version in snapshots.at(f"{folder}/{snapshots.NAME}", None).versions.items():
@@ -63,6 +68,7 @@ def query_tables(spark: SparkSession, config: Config, text: str) -> DataFrame:
 
 
 def _run(spark: SparkSession, text: str) -> DataFrame:
+    """Runs the text, which must be a query: `parseQuery` rejects other statements."""
     try:
         spark._jsparkSession.sessionState().sqlParser().parseQuery(text.strip().rstrip(";"))  # noqa: SLF001
         return spark.sql(text.strip().rstrip(";"))
@@ -72,6 +78,7 @@ def _run(spark: SparkSession, text: str) -> DataFrame:
 
 
 def _bind(spark: SparkSession, table_name: str, config: Config, columns: str | StructType) -> DataFrame:
+    """Makes a temporary view of a table's rows; the view is empty if the table does not exist."""
     table = open_table(locate(table_name, config.lake))
     files = [file.uri for file in data_files(table, "seqno")] if table else []
     rows = read_parquet(spark, files, columns)
@@ -80,19 +87,30 @@ def _bind(spark: SparkSession, table_name: str, config: Config, columns: str | S
 
 
 def rows_of(result: DataFrame) -> list[str]:
-    """The result's rows, each as a JSON object. Raises as `table_of`, and UsageError where columns are called alike."""
-    if alike := [one for one, count in Counter(map(str.lower, result.columns)).items() if count > 1]:
-        msg = f"{alike[0]!r} is the name of several columns: give each its own (AS) for --json"
+    """Returns the result's rows, each as the text of a JSON object.
+
+    Raises:
+        UsageError: several columns have the same name, or the query fails on a value.
+        ZyncError: the query fails for another reason.
+    """
+    duplicates = [column for column, count in Counter(map(str.lower, result.columns)).items() if count > 1]
+    if duplicates:
+        msg = f"{duplicates[0]!r} is the name of several columns: give each its own (AS) for --json"
         raise UsageError(msg)
     return [row[0] for row in _collect(result, as_json([*map(name, result.columns)]))]
 
 
 def table_of(result: DataFrame) -> str:
-    """The result as a table for people. UsageError where the query fails on a value; ZyncError where it fails else."""
+    """Returns the result as a table for people.
+
+    Raises:
+        UsageError: the query fails on a value.
+        ZyncError: the query fails for another reason.
+    """
     rows: list[list[Any]] = [result.columns]
-    apart = result.toDF(*map(str, range(len(result.columns))))  # they may be called alike
-    cast = [f"CAST({name(column)} AS STRING)" for column in apart.columns]
-    rows += [["null" if value is None else value for value in row] for row in _collect(apart, *cast)]
+    numbered = result.toDF(*map(str, range(len(result.columns))))  # several columns may have the same name
+    texts = [f"CAST({name(column)} AS STRING)" for column in numbered.columns]
+    rows += [["null" if value is None else value for value in row] for row in _collect(numbered, *texts)]
     widths = [max(len(row[index]) for row in rows) for index in range(len(result.columns))]
     lines = ["  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
@@ -102,11 +120,11 @@ def _collect(result: DataFrame, *columns: str) -> list[Row]:
     try:
         return result.selectExpr(*columns).collect()
     except spark_errors() as error:
-        said = message_of(error)
-        if "FILE_NOT_EXIST" in said:
-            said = (
-                f"a file of a table is gone ({said.partition('. ')[0]}): if somebody vacuumed a delivered table, "
+        error_text = message_of(error)
+        if "FILE_NOT_EXIST" in error_text:
+            error_text = (
+                f"a file of a table is gone ({error_text.partition('. ')[0]}): if somebody vacuumed a delivered table, "
                 "`zync sync-to tables staging` names newer versions; `zync verify` tells of raw and staging"
             )
-        msg = f"the query failed: {said}"
+        msg = f"the query failed: {error_text}"
         raise (ZyncError if is_of_surroundings(error) else UsageError)(msg) from error

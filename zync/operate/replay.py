@@ -1,4 +1,4 @@
-"""`zync replay`: staging made anew from raw."""
+"""`zync replay`: makes a staging anew from raw."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,14 +21,21 @@ from zync.sync.syncer import Syncer
 from zync.transactions.summary import REVISITING
 
 _STEP = 2_000_000
-"""Records of raw that one sync of a replay takes."""
+"""Records of raw that a sync of a replay reads at most."""
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a replay made. `different`: what of the config is not as it was in the staging compared with.
+    """The result of a replay.
 
-    start: from there on raw has all records.
+    Attributes:
+        cursor: the new staging's cursor.
+        head: its head.
+        syncs: number of syncs.
+        transactions: number of transactions that went out.
+        outputs: number of output rows by topic.
+        different: names of the digests (config, rules, lookups) that differ from the other staging's.
+        start: the seqno from which on raw has all records.
     """
 
     cursor: int
@@ -49,9 +56,19 @@ def replay(
     beside: str,
     on_sync: Callable[[Outcome], None],
 ) -> Replayed:
-    """Makes the staging `into` anew from raw, up to seqno `upto`; compares digests with those of staging `beside`.
+    """Makes a staging anew from raw.
 
-    UsageError where `into` is a staging already.
+    Args:
+        spark: the session to run in.
+        config: the config to sync by; its limit on what is quarantined is not applied.
+        raw: the location of raw.
+        into: the location of the new staging.
+        upto: the last seqno to read; None: raw's head.
+        beside: the location of a staging to compare digests with.
+        on_sync: called with the outcome of each sync.
+
+    Raises:
+        UsageError: `into` exists already.
     """
     if open_table(into) is not None:
         msg = f"{into} is there already: a replay makes a staging anew, name one that is not there"
@@ -61,49 +78,52 @@ def replay(
     last = last if upto is None else min(upto, last)
     outputs: dict[str, int] = {}
     trimmed = first_seqno(raw_table) - 1
-    cuts = [*_before_revisits(raw_table), last]
+    cuts = [*_revisit_cuts(raw_table), last]
     syncs = transactions = head = cursor = 0
     with owned(into):
-        syncer = Syncer(config.without_limit(), raw, into, spark)  # as syncs are larger than they were
+        # The limit is a share of a sync, and a replay's syncs are larger than the original ones.
+        syncer = Syncer(config.without_limit(), raw, into, spark)
         while head < last:
-            step = max(head + _STEP, trimmed)
-            outcome = syncer.sync(upto=min(step, next(cut for cut in cuts if cut > head), last))
+            step_end = max(head + _STEP, trimmed)
+            outcome = syncer.sync(upto=min(step_end, next(cut for cut in cuts if cut > head), last))
             on_sync(outcome)
             syncs, transactions = syncs + 1, transactions + outcome.transactions
             head, cursor = outcome.head, outcome.cursor
             for topic, count in outcome.outputs.items():
                 outputs[topic] = outputs.get(topic, 0) + count
-    return Replayed(cursor, head, syncs, transactions, outputs, _different(into, beside), trimmed + 1)
+    return Replayed(cursor, head, syncs, transactions, outputs, _different_digests(into, beside), trimmed + 1)
 
 
-def _before_revisits(raw: DeltaTable) -> list[int]:
-    """Where a sync has to end, for what an operator redrove or dropped to be set aside in staging before that.
+def _revisit_cuts(raw: DeltaTable) -> list[int]:
+    """Returns the seqnos at which a sync has to end, because a redrive or drop follows.
 
-    Decisions that follow each other need one such end, up to the second about one id.
+    A redrive or drop finds only what an earlier sync has set aside in staging. Consecutive decisions share a cut, until
+    an id occurs for the second time.
     """
-    cuts, last, together = [], 0, set[str]()
-    for seqno, one in decisions(raw):
-        if one.get("decision") in REVISITING:
-            txn = str(one.get("txn"))
-            if seqno != last + 1 or txn in together:
+    cuts, last, ids = [], 0, set[str]()
+    for seqno, decision in decisions(raw):
+        if decision.get("decision") in REVISITING:
+            txn = str(decision.get("txn"))
+            if seqno != last + 1 or txn in ids:
                 cuts.append(seqno - 1)
-                together.clear()
+                ids.clear()
             last = seqno
-            together.add(txn)
+            ids.add(txn)
     return cuts
 
 
-def _different(one: str, other: str) -> list[str]:
-    """Names of digests that the syncs of two stagings do not all share."""
-    tables = [open_table(one), open_table(other)]
+def _different_digests(*stagings: str) -> list[str]:
+    """Returns the names of digests that are not the same in all syncs of the stagings; none if a staging is missing."""
+    tables = [open_table(staging) for staging in stagings]
     if any(table is None for table in tables):
         return []
-    found = [digests for table in tables if table is not None for digests in _digests(table)]
-    return sorted(name for name in {*chain(*found)} if len({digests.get(name) for digests in found}) > 1)
+    digests_by_sync = [digests for table in tables if table is not None for digests in _digests(table)]
+    names = {*chain(*digests_by_sync)}
+    return sorted(name for name in names if len({digests.get(name) for digests in digests_by_sync}) > 1)
 
 
 def _digests(table: DeltaTable) -> list[dict[str, str]]:
-    """Those of each sync."""
-    rows = dataset(table, [one.path for one in data_files(table, "sync")], STAGING_SCHEMA)
+    """Returns the digests of each sync, by name."""
+    rows = dataset(table, [file.path for file in data_files(table, "sync")], STAGING_SCHEMA)
     cursors = rows.to_table(columns=["digests"], filter=ds.field("kind") == "cursor")
-    return [dict(one) for one in cursors["digests"].to_pylist()]
+    return [dict(digests) for digests in cursors["digests"].to_pylist()]

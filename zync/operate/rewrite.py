@@ -1,7 +1,7 @@
-"""Files of a table replaced by one that is written here, in one commit by delta-rs, whoever writes or reads meanwhile.
+"""Replaces files of a table by a new file, in a single commit of delta-rs, while others write and read.
 
-Those that are replaced stay until they are vacuumed. Killed at any moment, this leaves a file at most that nobody sees,
-to be vacuumed as well.
+The replaced files stay until they are vacuumed. A process killed at any moment leaves at most a file that is not part
+of the table; vacuum deletes that, too.
 """
 
 import contextlib
@@ -22,15 +22,20 @@ from zync.lake.table import NO_HOOKS, commit_properties, first_line, refresh
 from zync.raw.table import RAW_SCHEMA
 from zync.staging.table import STAGING_SCHEMA
 
-_AT_ONCE = 64 * 1024 * 1024
+_BUFFER_SIZE = 64 * 1024 * 1024
+"""Bytes of Arrow data that are collected before they are written as a row group."""
 
 
 def is_raw(table: DeltaTable) -> bool:
-    """Whether it is a raw, or else a staging; UsageError where it is neither, or has more than zync gave it."""
-    fields = {one.name: one.type for one in table.schema().fields}
-    plain = table.protocol().min_reader_version == 1 and not table.metadata().partition_columns
+    """Returns whether the table is a raw (True) or a staging (False).
+
+    Raises:
+        UsageError: the table is neither, or has columns, partitions or Delta features that zync does not give it.
+    """
+    types = {field.name: field.type for field in table.schema().fields}
+    is_plain = table.protocol().min_reader_version == 1 and not table.metadata().partition_columns
     for schema, raw in ((STAGING_SCHEMA, False), (RAW_SCHEMA, True)):
-        if plain and fields == {one.name: one.type for one in Schema.from_arrow(schema).fields}:
+        if is_plain and types == {field.name: field.type for field in Schema.from_arrow(schema).fields}:
             return raw
     msg = f"{table.table_uri} is neither a raw nor a staging as zync makes them"
     raise UsageError(msg)
@@ -41,67 +46,75 @@ def rewrite(
     files: list[DataFile],
     *,
     keep: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
-    gone: list[DataFile] | None = None,
+    dropped: list[DataFile] | None = None,
     transactions: Callable[[DeltaTable], dict[str, int]] = lambda _table: {},
 ) -> int:
-    """Has one file stand for those, with their rows in that order, and returns how many rows that is.
+    """Replaces files of a table by a single file with their rows, in the same order.
 
-    keep: what of each batch of rows stays; without it all do, and readers are told that no data changed.
-    gone: files of which nothing stays.
-    transactions: the `txn` actions of the commit, by the version of the table that it is made on.
+    Args:
+        table: the raw or staging.
+        files: the files to replace.
+        keep: filters each batch of rows. Without it all rows stay, and the commit says that no data changed.
+        dropped: further files to remove, of which no row stays.
+        transactions: returns the commit's `txn` actions for the version of the table that it builds on.
 
-    Raises OwnedError where the files are the table's no more, as where another rewrites it.
+    Returns:
+        The number of rows in the new file.
+
+    Raises:
+        OwnedError: a file is no longer part of the table, because another process rewrote it.
     """
     raw = is_raw(table)
-    add = _written(table, files, keep, RAW_SCHEMA if raw else STAGING_SCHEMA, ("seqno",) if raw else ("seqno", "sync"))
+    columns = ("seqno",) if raw else ("seqno", "sync")
+    add = _write_file(table, files, keep, RAW_SCHEMA if raw else STAGING_SCHEMA, columns)
     rows = int(json.loads(add.stats)["numRecords"])
-    needless = not rows
+    is_unused = not rows
     try:
-        _replace(table, files + (gone or []), [add] if rows else [], transactions, data_change=keep is not None)
+        _replace(table, files + (dropped or []), [add] if rows else [], transactions, data_change=keep is not None)
     except OwnedError:
-        needless = True
+        is_unused = True
         raise
-    finally:  # what may have landed stays
-        if needless:
+    finally:  # after any other error the commit may have landed, so the file stays
+        if is_unused:
             with contextlib.suppress(OSError):
                 table_files(table).delete_file(add.path)
     return rows
 
 
-def _written(
+def _write_file(
     table: DeltaTable,
     group: list[DataFile],
     keep: Callable[[pa.RecordBatch], pa.RecordBatch] | None,
     schema: pa.Schema,
-    statistics: tuple[str, ...],
+    columns: tuple[str, ...],
 ) -> AddAction:
-    """Writes the rows; returns what the log is to say of the file."""
+    """Writes the rows of the group to a new file and returns its add action, with statistics of `columns`."""
     path, files = f"rewritten-{uuid.uuid4().hex}.zstd.parquet", table_files(table)
-    read = 0
+    rows_read = 0
     with files.open_output_stream(path) as target, pq.ParquetWriter(target, schema, compression="zstd") as writer:
-        waiting, size = list[pa.RecordBatch](), 0
+        buffer, size = list[pa.RecordBatch](), 0
         for batch in _batches(table, group, schema):
-            read += batch.num_rows
-            waiting.append(keep(batch) if keep else batch)
-            size += waiting[-1].nbytes
-            if size >= _AT_ONCE:
-                writer.write_table(pa.Table.from_batches(waiting))
-                waiting, size = [], 0
-        if waiting:
-            writer.write_table(pa.Table.from_batches(waiting))
-    if read != sum(one.rows for one in group):
+            rows_read += batch.num_rows
+            buffer.append(keep(batch) if keep else batch)
+            size += buffer[-1].nbytes
+            if size >= _BUFFER_SIZE:
+                writer.write_table(pa.Table.from_batches(buffer))
+                buffer, size = [], 0
+        if buffer:
+            writer.write_table(pa.Table.from_batches(buffer))
+    if rows_read != sum(file.rows for file in group):
         files.delete_file(path)
         msg = f"{table.table_uri}: {len(group)} files have other rows than the log says: `zync verify` names them"
         raise ZyncError(msg)
     with files.open_input_file(path) as source:
-        found = file_statistics(pq.ParquetFile(source).metadata, statistics)
+        statistics = file_statistics(pq.ParquetFile(source).metadata, columns)
     now = int(time.time() * 1000)
-    return AddAction(path, files.get_file_info(path).size, {}, now, keep is not None, json.dumps(found))
+    return AddAction(path, files.get_file_info(path).size, {}, now, keep is not None, json.dumps(statistics))
 
 
 def _batches(table: DeltaTable, group: list[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for one in group:
-        yield from dataset(table, [one.path], schema).to_batches()
+    for file in group:
+        yield from dataset(table, [file.path], schema).to_batches()
 
 
 def _replace(
@@ -112,16 +125,20 @@ def _replace(
     *,
     data_change: bool,
 ) -> None:
-    """Commits. Where another commit came first, it is looked whether the files are still there, and tried again."""
+    """Commits the removal of the group and the added files.
+
+    If another commit came first, this checks that the group is still part of the table, and commits again. The nonce
+    tells whether a commit that returned an error has landed.
+    """
     now = int(time.time() * 1000)
-    removes = [RemoveAction(one.logged, data_change, now, one.size, {}) for one in group]
+    removes = [RemoveAction(file.logged, data_change, now, file.size, {}) for file in group]
     nonce = uuid.uuid4().hex
     while True:
         live = set(pa.table(table.get_add_actions())["path"].to_pylist())
-        if not live.issuperset(one.logged for one in group):
+        if not live.issuperset(file.logged for file in group):
             msg = f"another maintains {table.table_uri}: its files are not what they were. What was done stays done"
             raise OwnedError(msg)
-        is_raw(table)
+        is_raw(table)  # raises if the table's schema or features changed meanwhile
         version = table.version()
         try:
             table.create_write_transaction(
@@ -133,11 +150,11 @@ def _replace(
             )
         except (DeltaError, OSError) as error:
             refresh(table)
-            since = table.version() - version
-            if not since:
+            new_commits = table.version() - version
+            if not new_commits:
                 msg = f"{table.table_uri} cannot be maintained: {first_line(error)}"
                 raise CommitRefusedError(msg) from error
-            if not any(one.get("nonce") == nonce for one in table.history(since)):
+            if not any(commit.get("nonce") == nonce for commit in table.history(new_commits)):
                 continue
         refresh(table)
         return

@@ -112,7 +112,7 @@ def trim(raw: DeltaTable, planned: Plan) -> int:
         raw,
         [one for one in planned.files if planned.touches(one)],
         keep=planned.keep,
-        gone=[one for one in planned.files if not planned.touches(one)],
+        dropped=[one for one in planned.files if not planned.touches(one)],
         transactions=lambda table: {START: planned.start, TRIMMED: table.version() + 1},
     )
     return sum(one.rows for one in planned.files) - stay
