@@ -81,7 +81,7 @@ def replay(
     cuts = [*_revisit_cuts(raw_table), last]
     syncs = transactions = head = cursor = 0
     with owned(into):
-        # The limit is a share of a sync, and a replay's syncs are larger than the original ones.
+        # The limit is for a single sync, and a replay's syncs are larger than the original ones.
         syncer = Syncer(config.without_limit(), raw, into, spark)
         while head < last:
             step_end = max(head + _STEP, trimmed)

@@ -1,10 +1,11 @@
-"""`zync status`: how far raw and staging are, what is in flight and set aside. Without starting Spark."""
+"""`zync status`: the progress of raw, staging and deliveries, and what is in flight or set aside. No Spark."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+from deltalake import DeltaTable
 
 from zync.config.model import Config
 from zync.deliver.kafka.progress_topic import ProgressTopic
@@ -23,13 +24,24 @@ from zync.staging.table import STAGING_SCHEMA
 from zync.text import amount
 
 ASIDE = ("late", "duplicate", "quarantined", "discarded", "ignored")
+"""Kinds of rows about records that are set aside, in the order in which they are listed."""
 
 
 @dataclass(frozen=True)
 class Status:
-    """What `zync status` tells; None where there is no such table yet, or no broker is configured or answers.
+    """The state of both tables, of the deliveries, and raw's lag.
 
-    set_aside: records, ever, by kind. undecided: transactions (and records by themselves) that `zync dlq` is to decide.
+    Attributes:
+        raw: head, start, Delta version and positions; None if the table does not exist.
+        staging: newest sync, cursor, head, distance to raw and output offsets; None if the table does not exist.
+        in_flight: counts of transactions in flight, expired and held, and the oldest of them.
+        set_aside: number of records that were ever set aside, by kind.
+        undecided: number of transactions (and records without one) that await a decision by `zync dlq`, by kind.
+        gaps: ranges of offsets that were lost; `to` is exclusive.
+        delivered: the newest delivered sync and its distance to staging, by kind of delivery.
+        delivered_unknown: why the delivery to Kafka could not be read, if so.
+        lag: offsets that raw is behind Kafka, by topic; None if no broker is configured, or none answered.
+        lag_unknown: why the lag could not be read, if so.
     """
 
     raw: dict[str, Any] | None = None
@@ -45,64 +57,66 @@ class Status:
 
 
 def status(raw: str, staging: str, config: Config) -> Status:
-    """The state of both tables, and how far raw is behind Kafka where `config` names a broker."""
+    """Reads the status of raw, staging and the deliveries, and raw's lag if `config` names a broker."""
     raw_table, staging_table = open_table(raw), open_table(staging)
-    at = positions(raw_table) if raw_table else None
-    known = read_known(staging_table, 0)
-    aside = _set_aside(staging_table) if staging_table else {}
-    lag, why = _lag(at, config) if at else (None, None)
-    own_kafka = "bootstrap.servers" in config.kafka_delivery.properties
-    to_kafka, why_not = _kafka(known, config) if own_kafka or not why else (None, None)
-    delivered = {"tables": _tables(config), "kafka": to_kafka}
+    stored = positions(raw_table) if raw_table else None
+    bookkeeping = read_known(staging_table, 0)
+    set_aside = _count_set_aside(staging_table) if staging_table else {}
+    lag, lag_error = _lag(stored, config) if stored else (None, None)
+    # If the input's broker did not answer, the same broker is not asked again for the delivery's progress.
+    has_own_kafka = "bootstrap.servers" in config.kafka_delivery.properties
+    kafka_sync, kafka_error = _kafka_progress(bookkeeping, config) if has_own_kafka or not lag_error else (None, None)
+    syncs = {"tables": _tables_progress(config), "kafka": kafka_sync}
+    newest_sync = bookkeeping.cursor.sync
     return Status(
         raw=None
-        if at is None or raw_table is None
+        if stored is None or raw_table is None
         else {
-            "head": at.seqno - 1,
+            "head": stored.seqno - 1,
             "start": first_seqno(raw_table),
             "version": raw_table.version(),
-            "positions": {str(source): offset for source, offset in at.next.items()},
+            "positions": {str(source): offset for source, offset in stored.next.items()},
         },
-        staging=_staging(known, next_seqno(raw_table) - 1 if raw_table else None) if staging_table else None,
-        in_flight=_in_flight(known),
-        set_aside=aside,
-        undecided=_undecided(staging_table) if aside.keys() & {"quarantined", "late"} else {},
+        staging=_staging(bookkeeping, next_seqno(raw_table) - 1 if raw_table else None) if staging_table else None,
+        in_flight=_in_flight(bookkeeping),
+        set_aside=set_aside,
+        undecided=_count_undecided(staging_table) if set_aside.keys() & {"quarantined", "late"} else {},
         gaps=[
-            {"topic": one.source.topic, "partition": one.source.partition, "from": one.start, "to": one.end}
-            for one in (at.gaps if at else ())
+            {"topic": gap.source.topic, "partition": gap.source.partition, "from": gap.start, "to": gap.end}
+            for gap in (stored.gaps if stored else ())
         ],
-        delivered={to: {"sync": sync, "behind": known.cursor.sync - sync} for to, sync in delivered.items() if sync},
-        delivered_unknown=why_not,
+        delivered={kind: {"sync": sync, "behind": newest_sync - sync} for kind, sync in syncs.items() if sync},
+        delivered_unknown=kafka_error,
         lag=lag,
-        lag_unknown=why,
+        lag_unknown=lag_error,
     )
 
 
-def _tables(config: Config) -> int | None:
-    """The sync through which the delivered tables are."""
-    found = snapshots.newest(f"{locate(snapshots.FOLDER, config.lake)}/{snapshots.NAME}")
-    return found.sync if found else None
+def _tables_progress(config: Config) -> int | None:
+    """Returns the newest sync in the delivered tables."""
+    snapshot = snapshots.newest(f"{locate(snapshots.FOLDER, config.lake)}/{snapshots.NAME}")
+    return snapshot.sync if snapshot else None
 
 
-def _kafka(known: Known, config: Config) -> tuple[int | None, str | None]:
-    """The sync through which, in part at least, all is in the Kafka that the config says to deliver to; or why not."""
-    said, properties = config.deliver.kafka, config.kafka_to_deliver_to
-    if said is None or not properties.get("bootstrap.servers"):
+def _kafka_progress(bookkeeping: Known, config: Config) -> tuple[int | None, str | None]:
+    """Returns the newest sync of which at least a part was delivered to Kafka; or the error's text."""
+    delivery, properties = config.deliver.kafka, config.kafka_to_deliver_to
+    if delivery is None or not properties.get("bootstrap.servers"):
         return None, None
 
     try:
         brokers = Brokers(properties)
-        if said.progress_topic not in brokers.topics():
+        if delivery.progress_topic not in brokers.topics():
             return None, None
-        name = said.name_of(known.cursor.raw_id)
-        found = ProgressTopic(properties, said.progress_topic, name, brokers).read(final=False)
+        name = delivery.name_of(bookkeeping.cursor.raw_id)
+        progress = ProgressTopic(properties, delivery.progress_topic, name, brokers).read(final=False)
     except ZyncError as error:
         return None, config.as_written(str(error))
-    return (found.sync if found else None), None
+    return (progress.sync if progress else None), None
 
 
-def _staging(known: Known, raw_head: int | None) -> dict[str, Any]:
-    cursor = known.cursor
+def _staging(bookkeeping: Known, raw_head: int | None) -> dict[str, Any]:
+    cursor = bookkeeping.cursor
     return {
         "sync": cursor.sync,
         "cursor": cursor.seqno,
@@ -112,98 +126,99 @@ def _staging(known: Known, raw_head: int | None) -> dict[str, Any]:
     }
 
 
-def _in_flight(known: Known) -> dict[str, Any]:
-    kinds = known.in_flight["kind"]
-    oldest = known.in_flight.sort_by("seqno").slice(0, 1).to_pylist()
-    found: dict[str, Any] = {
-        "count": pc.sum(pc.equal(kinds, "pending")).as_py() or 0,
-        "expired": pc.sum(pc.equal(kinds, "expired")).as_py() or 0,
+def _in_flight(bookkeeping: Known) -> dict[str, Any]:
+    in_flight = bookkeeping.in_flight
+    summary: dict[str, Any] = {
+        "count": pc.sum(pc.equal(in_flight["kind"], "pending")).as_py() or 0,
+        "expired": pc.sum(pc.equal(in_flight["kind"], "expired")).as_py() or 0,
     }
-    if oldest:
-        one = oldest[0]
-        found["oldest"] = {"txn": one["txn"], "seqno": one["seqno"], "since": one["since"], "records": one["count"]}
-    waiting = pc.sum(held(known.in_flight)).as_py()
-    if waiting and (awaited := waited_for(known.in_flight)):
-        found["held"] = {"count": waiting, "waits_for": awaited}
-    return found
+    for row in in_flight.sort_by("seqno").slice(0, 1).to_pylist():
+        summary["oldest"] = {"txn": row["txn"], "seqno": row["seqno"], "since": row["since"], "records": row["count"]}
+    held_count = pc.sum(held(in_flight)).as_py()
+    if held_count and (waits_for := waited_for(in_flight)):
+        summary["held"] = {"count": held_count, "waits_for": waits_for}
+    return summary
 
 
-def _set_aside(table: Any) -> dict[str, int]:
-    """Records set aside, ever, by kind."""
+def _count_set_aside(table: DeltaTable) -> dict[str, int]:
+    """Counts the records that were ever set aside, by kind."""
     paths = [file.path for file in data_files(table, "seqno")]
     if not paths:
         return {}
     rows = dataset(table, paths, STAGING_SCHEMA).to_table(
         columns=["kind", "count"], filter=ds.field("kind").isin(list(ASIDE))
     )
-    counted = rows.group_by("kind").aggregate([("count", "sum")]).to_pylist()
-    return {one["kind"]: one["count_sum"] for one in sorted(counted, key=lambda one: ASIDE.index(one["kind"]))}
+    counts = {row["kind"]: row["count_sum"] for row in rows.group_by("kind").aggregate([("count", "sum")]).to_pylist()}
+    return {kind: counts[kind] for kind in ASIDE if kind in counts}
 
 
-def _undecided(table: Any) -> dict[str, int]:
-    found = read_set_aside(table)
-    return {"quarantined": sum(map(len, found.quarantined.values())), "late": len(found.late)}
+def _count_undecided(table: Any) -> dict[str, int]:
+    """Counts the set-aside transactions that await a decision, by kind."""
+    set_aside = read_set_aside(table)
+    return {"quarantined": sum(map(len, set_aside.quarantined.values())), "late": len(set_aside.late)}
 
 
-def _lag(at: Positions, config: Config) -> tuple[dict[str, int] | None, str | None]:
-    """Offsets between raw's positions and the ends of Kafka's partitions, by topic."""
+def _lag(stored: Positions, config: Config) -> tuple[dict[str, int] | None, str | None]:
+    """Returns the offsets between raw's positions and the ends of Kafka's partitions by topic; or the error's text."""
     if not config.kafka.get("bootstrap.servers"):
         return None, None
 
     try:
         brokers = Brokers(config.kafka)
-        there = brokers.topics()
+        kafka_topics = brokers.topics()
         regexes = [topic for topic in config.topics if topic.startswith("^")]
-        named = [topic for topic in config.topics if topic in there]
-        known = [topic for topic in {source.topic for source in at.next} if topic in there]
-        wanted = brokers.matching({*regexes, *named, *known})
-        sources = [Source(topic, partition) for topic, count in wanted.items() for partition in range(count)]
+        configured = [topic for topic in config.topics if topic in kafka_topics]
+        already_read = [topic for topic in {source.topic for source in stored.next} if topic in kafka_topics]
+        partition_counts = brokers.matching({*regexes, *configured, *already_read})
+        sources = [Source(topic, partition) for topic, count in partition_counts.items() for partition in range(count)]
         bounds = brokers.bounds(sources)
     except ZyncError as error:
         return None, config.as_written(str(error))
     lag: dict[str, int] = {}
-    for source, one in sorted(bounds.items()):
-        behind = max(0, one.stable - at.next.get(source, one.earliest))
+    for source, limits in sorted(bounds.items()):
+        behind = max(0, limits.stable - stored.next.get(source, limits.earliest))
         lag[source.topic] = lag.get(source.topic, 0) + behind
     return lag, None
 
 
 def describe(status: Status) -> str:
-    """The status as lines for people."""
+    """Returns the status as lines for people."""
     lines = []
     if status.raw is None:
         lines.append("raw       none yet: `zync sync-from kafka raw` makes it")
     else:
         start = f", from seqno {status.raw['start']:,} on" if status.raw["start"] > 1 else ""
         lines.append(f"raw       head {status.raw['head']:,}, version {status.raw['version']}{start}")
-        lines += [f"          {source} next offset {at:,}" for source, at in status.raw["positions"].items()]
+        lines += [f"          {source} next offset {offset:,}" for source, offset in status.raw["positions"].items()]
     if status.staging is None:
         lines.append("staging   none yet: `zync sync raw staging` makes it")
     else:
-        one = status.staging
-        behind = "" if not one["behind_raw"] else f", {amount(one['behind_raw'], 'record')} behind raw"
-        lines.append(f"staging   sync {one['sync']}, cursor {one['cursor']:,}, head {one['head']:,}{behind}")
-        lines += [f"          {topic} next offset {at:,}" for topic, at in one["offsets"].items()]
-    flying = status.in_flight
-    oldest = flying.get("oldest")
+        staging = status.staging
+        behind = "" if not staging["behind_raw"] else f", {amount(staging['behind_raw'], 'record')} behind raw"
+        lines.append(
+            f"staging   sync {staging['sync']}, cursor {staging['cursor']:,}, head {staging['head']:,}{behind}"
+        )
+        lines += [f"          {topic} next offset {offset:,}" for topic, offset in staging["offsets"].items()]
+    in_flight = status.in_flight
+    oldest = in_flight.get("oldest")
     since = f"; oldest {oldest['txn']}, seqno {oldest['seqno']:,}, since {oldest['since']:%F %T}" if oldest else ""
-    lines.append(f"in flight {flying['count']:,}, expired {flying['expired']:,}{since}")
-    if waiting := flying.get("held"):
-        lines.append(f"          {waiting['count']:,} whole, behind {waiting['waits_for']} (order: commit)")
-    aside = ", ".join(f"{kind} {amount(count, 'record')}" for kind, count in status.set_aside.items())
+    lines.append(f"in flight {in_flight['count']:,}, expired {in_flight['expired']:,}{since}")
+    if held_back := in_flight.get("held"):
+        lines.append(f"          {held_back['count']:,} whole, behind {held_back['waits_for']} (order: commit)")
+    set_aside = ", ".join(f"{kind} {amount(count, 'record')}" for kind, count in status.set_aside.items())
     undecided = ", ".join(f"{amount(count, 'transaction')} {kind}" for kind, count in status.undecided.items() if count)
     to_decide = f"; to decide about (`zync dlq list`): {undecided or 'none'}" if status.undecided else ""
-    lines.append(f"set aside {aside or 'none'}{to_decide}")
+    lines.append(f"set aside {set_aside or 'none'}{to_decide}")
     gaps = ", ".join(
-        f"{one['topic']}/{one['partition']} offsets {one['from']} to {one['to'] - 1}"
-        if one["to"] > one["from"]
-        else f"{one['topic']}/{one['partition']} went back from offset {one['from']} to {one['to']}"
-        for one in status.gaps
+        f"{gap['topic']}/{gap['partition']} offsets {gap['from']} to {gap['to'] - 1}"
+        if gap["to"] > gap["from"]
+        else f"{gap['topic']}/{gap['partition']} went back from offset {gap['from']} to {gap['to']}"
+        for gap in status.gaps
     )
     lines.append(f"gaps      {gaps or 'none'}")
-    for to, one in status.delivered.items():
-        behind = f", {amount(one['behind'], 'sync')} behind staging" if one["behind"] else ""
-        lines.append(f"to {to:6} through sync {one['sync']:,}{behind}")
+    for kind, progress in status.delivered.items():
+        behind = f", {amount(progress['behind'], 'sync')} behind staging" if progress["behind"] else ""
+        lines.append(f"to {kind:6} through sync {progress['sync']:,}{behind}")
     if status.delivered_unknown:
         lines.append(f"to kafka  unknown: {status.delivered_unknown}")
     if status.lag is not None:
@@ -215,5 +230,5 @@ def describe(status: Status) -> str:
 
 
 def as_dict(status: Status) -> dict[str, Any]:
-    """The status for programs."""
+    """Returns the status for JSON output, without empty `…_unknown` fields."""
     return {key: value for key, value in asdict(status).items() if value or not key.endswith("_unknown")}

@@ -1,4 +1,4 @@
-"""What `zync check` says of a config beside its Kafka, its raw and its own names: warnings, and without Spark."""
+"""Warnings of `zync check` that compare a config with its Kafka, its raw and the names in it. No Spark."""
 
 import json
 import re
@@ -15,34 +15,36 @@ from zync.lake.table import open_table
 from zync.raw.table import RAW_SCHEMA
 from zync.text import amount, listed
 
-_SAMPLE = 1000
-"""So many records are looked at, of each of raw's newest files."""
-_FILES = 3
+_SAMPLE_FILES = 3
+"""Number of raw's newest files that are sampled."""
+_SAMPLE_RECORDS = 1000
+"""Number of records that are sampled from each of them."""
 
-_TEXT = r"""(?:'([^']*)'|"([^"]*)")"""
-_NAMED = (
-    re.compile(rf"(?i)(?<![:.\w])topic\s*(?:<=>|==?|<>|!=)\s*{_TEXT}"),
-    re.compile(rf"(?i){_TEXT}\s*(?:<=>|==?|<>|!=)\s*topic(?![:.\w])"),
+_STRING = r"""(?:'([^']*)'|"([^"]*)")"""
+_COMPARISONS = (
+    re.compile(rf"(?i)(?<![:.\w])topic\s*(?:<=>|==?|<>|!=)\s*{_STRING}"),
+    re.compile(rf"(?i){_STRING}\s*(?:<=>|==?|<>|!=)\s*topic(?![:.\w])"),
 )
+"""Comparisons of `topic` with a string literal, on either side."""
 _IN = re.compile(r"(?i)(?<![:.\w])topic\s+(?:not\s+)?in\s*\(([^()]*)\)")
 _PATH = re.compile(r"""\s*(key|value)\s*:((?:\.?[A-Za-z_]\w*|\['[^']*'\]|\["[^"]*"\]|\[\d+\])+)\s*(?:::\s*\w+\s*)?""")
-"""An expression that is nothing but a path into JSON, cast or not: others may find an id in another place."""
+"""An expression that is only a path into JSON, cast or not. Any other expression may compute an id without the path."""
 _STEP = re.compile(r"""\.?([A-Za-z_]\w*)|\['([^']*)'\]|\["([^"]*)"\]|\[(\d+)\]""")
 
 
 def warnings(config: Config) -> list[str]:
-    """All that can be known: of topics that Kafka does not have, of names in `done`, of ids that no record has."""
-    found = [*_missing_topics(config), *_names_in_done(config), *_ids_that_no_record_has(config)]
-    return [config.as_written(one) for one in found]
+    """Returns warnings of topics missing in Kafka, of unknown topics in `done`, and of ids that no record has."""
+    texts = [*_missing_topics(config), *_unknown_topics_in_done(config), *_ids_without_records(config)]
+    return [config.as_written(text) for text in texts]
 
 
 def _missing_topics(config: Config) -> Iterator[str]:
-    """Topics that Kafka does not have; none where no Kafka is named, or none answers within a second."""
+    """Warns of topics that Kafka does not have. Yields nothing if no broker is named, or none answers in a second."""
     if not config.kafka.get("bootstrap.servers"):
         return
     try:
         brokers = Brokers(config.kafka)
-        there = brokers.topics(patient=False)
+        kafka_topics = brokers.topics(patient=False)
     except RefusedError as error:
         yield str(error)
         return
@@ -50,94 +52,97 @@ def _missing_topics(config: Config) -> Iterator[str]:
         return
     for name in config.topics:
         if name.startswith("^"):
-            if not any(map(compile_regex(name).search, there)):
+            if not any(map(compile_regex(name).search, kafka_topics)):
                 yield f"topics: Kafka at {brokers.servers} has no topic that {name} finds"
-        elif name not in there:
-            known = listed(sorted(there), 10) or "none"
-            ends = "`zync sync-from` ends on that" if name in config.sources else "its view is empty until it comes"
-            yield f"topics: Kafka at {brokers.servers} has no topic {name!r} (it has {known}): {ends}"
+        elif name not in kafka_topics:
+            known = listed(sorted(kafka_topics), 10) or "none"
+            effect = "`zync sync-from` ends on that" if name in config.sources else "its view is empty until it comes"
+            yield f"topics: Kafka at {brokers.servers} has no topic {name!r} (it has {known}): {effect}"
 
 
-def _names_in_done(config: Config) -> Iterator[str]:
-    """Names that `done` compares `topic` with, and that no topic has."""
+def _unknown_topics_in_done(config: Config) -> Iterator[str]:
+    """Warns of names that `done` compares `topic` with, and that are not topics of the config."""
     text = config.transactions.done
-    named = [one or other for pattern in _NAMED for one, other in pattern.findall(text)]
-    named += [one or other for inside in _IN.findall(text) for one, other in re.findall(_TEXT, inside)]
-    views = {one.as_: name for name, one in config.topics.items() if one.as_}
-    for name in dict.fromkeys(named):
-        if any(compile_regex(one).search(name) if one.startswith("^") else one == name for one in config.topics):
+    names = [single or double for pattern in _COMPARISONS for single, double in pattern.findall(text)]
+    names += [single or double for items in _IN.findall(text) for single, double in re.findall(_STRING, items)]
+    topics_by_view = {topic.as_: name for name, topic in config.topics.items() if topic.as_}
+    for name in dict.fromkeys(names):
+        if any(
+            compile_regex(topic).search(name) if topic.startswith("^") else topic == name for topic in config.topics
+        ):
             continue
-        if name in views:
+        if name in topics_by_view:
             yield (
-                f"done compares topic with {name!r}, which is the name of a view: the topic is {views[name]!r}, so "
-                "that this never holds"
+                f"done compares topic with {name!r}, which is the name of a view: the topic is "
+                f"{topics_by_view[name]!r}, so that this never holds"
             )
         else:
             yield f"done compares topic with {name!r}, which is no topic of the config, so that this never holds"
 
 
-def _ids_that_no_record_has(config: Config) -> Iterator[str]:
-    """Ids that are a path into JSON which none of raw's newest records has."""
-    paths = {name: match for name, one in config.topics.items() if (match := _plain_path(one, config))}
+def _ids_without_records(config: Config) -> Iterator[str]:
+    """Warns of ids that are a path into JSON which none of raw's newest records has."""
+    paths = {name: match for name, topic in config.topics.items() if (match := _id_path(topic, config))}
     if not paths:
         return
-    samples = _sampled(config)
+    samples = _sample_records(config)
     for name, match in paths.items():
-        part = match[1]
+        part, path = match[1], match[2]
         regex = compile_regex(name) if name.startswith("^") else None
-        mine = [
+        objects = [
             value
             for topic, records in samples.items()
             if (regex.search(topic) and topic not in config.topics if regex else topic == name)
-            for value in (_parsed(record[part]) for record in records)
+            for value in (_parse(record[part]) for record in records)
             if isinstance(value, dict)
         ]
-        if mine and all(_at(value, match[2]) is None for value in mine):
-            fields = listed(sorted({str(key) for value in mine for key in value}), 10) or "none"
+        if objects and all(_value_at(value, path) is None for value in objects):
+            fields = listed(sorted({str(field) for value in objects for field in value}), 10) or "none"
             yield (
-                f"topics.{name}.id: none of the newest {amount(len(mine), 'record')} in raw has {part}:{match[2]} "
-                f"(their fields are {fields}), so that each is {_WITHOUT_ID[config.topics[name].null_id]}"
+                f"topics.{name}.id: none of the newest {amount(len(objects), 'record')} in raw has {part}:{path} "
+                f"(their fields are {fields}), so that each is {_NULL_ID_EFFECTS[config.topics[name].null_id]}"
             )
 
 
-_WITHOUT_ID = {"single": "a transaction by itself", "quarantine": "set aside"}
+_NULL_ID_EFFECTS = {"single": "a transaction by itself", "quarantine": "set aside"}
 
 
-def _plain_path(topic: Topic, config: Config) -> re.Match[str] | None:
+def _id_path(topic: Topic, config: Config) -> re.Match[str] | None:
+    """Returns the topic's id as a match of `_PATH`; None if it is no such path, or not into plain JSON."""
     match = _PATH.fullmatch(topic.id)
     if match is None or topic.envelope or topic.compression != "none":
         return None
     return match if config.format(topic, "key" if match[1] == "key" else "value") == "json" else None
 
 
-def _sampled(config: Config) -> Mapping[str, list[dict[str, Any]]]:
-    """Keys and values of some of raw's newest records, by topic; none where there is no raw."""
+def _sample_records(config: Config) -> Mapping[str, list[dict[str, Any]]]:
+    """Returns keys and values of records in raw's newest files by topic; none if raw does not exist."""
     try:
         table = open_table(locate("raw", config.lake))
-        found: dict[str, list[dict[str, Any]]] = {}
+        samples: dict[str, list[dict[str, Any]]] = {}
         if table is None:
-            return found
-        for file in data_files(table, "seqno")[-_FILES:]:
-            rows = dataset(table, [file.path], RAW_SCHEMA).head(_SAMPLE, columns=["kafka", "key", "value"])
+            return samples
+        for file in data_files(table, "seqno")[-_SAMPLE_FILES:]:
+            rows = dataset(table, [file.path], RAW_SCHEMA).head(_SAMPLE_RECORDS, columns=["kafka", "key", "value"])
             for row in rows.to_pylist():
-                found.setdefault(row["kafka"]["topic"], []).append(row)
-    except (ZyncError, OSError):  # what cannot be read is for `verify` to tell
+                samples.setdefault(row["kafka"]["topic"], []).append(row)
+    except (ZyncError, OSError):  # `zync verify` reports files that cannot be read
         return {}
-    return found
+    return samples
 
 
-def _parsed(text: bytes | None) -> Any:
+def _parse(text: bytes | None) -> Any:
     try:
         return json.loads(text) if text else None
     except (ValueError, RecursionError):
         return None
 
 
-def _at(value: Any, path: str) -> Any:
-    """What is there in the JSON value, as a path of Spark's finds it: names in their case, items by number."""
-    for name, quoted, double, number in _STEP.findall(path):
-        if number:
-            value = value[int(number)] if isinstance(value, list) and int(number) < len(value) else None
+def _value_at(value: Any, path: str) -> Any:
+    """Returns the JSON value at a path, or None, by Spark's rules: fields are case-sensitive, items by index."""
+    for name, single_quoted, double_quoted, index in _STEP.findall(path):
+        if index:
+            value = value[int(index)] if isinstance(value, list) and int(index) < len(value) else None
         else:
-            value = value.get(name or quoted or double) if isinstance(value, dict) else None
+            value = value.get(name or single_quoted or double_quoted) if isinstance(value, dict) else None
     return value
