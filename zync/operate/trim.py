@@ -1,11 +1,11 @@
-"""Raw's records that nobody will ask for again are taken away, oldest first.
+"""Trims raw: removes the oldest records, which no sync and no operator will ask for again.
 
-A sync asks for records after its cursor and for those of transactions in flight; with a preset also for those of
-transactions settled within `remember`, when more comes of them. An operator asks for those of what is set aside. What
-is older than all this, in every staging that was made of raw, may go.
+A sync reads the records after its cursor and those of transactions in flight; with a preset also those of transactions
+settled within `remember`, if more records of them come. An operator asks for the records of what is set aside. Records
+older than all of these, in every staging that was made of raw, can be removed.
 
-Before raw's new start the records of transactions stay that have records after it, too; so whatever is in raw is
-there whole, and a staging made anew has the same transactions from there on.
+Records before raw's new start stay if their transaction also has records after it. So raw has every transaction whole,
+and a staging made anew has the same transactions from there on.
 """
 
 import contextlib
@@ -32,15 +32,20 @@ from zync.staging.set_aside import REVISITS
 from zync.staging.table import existing_staging
 from zync.transactions.needed import _RANGES, _ranges, _rows
 
-_BESIDE = ["late", "duplicate", "ignored"]
-"""Kinds of rows that are about one more record of a transaction that was settled before."""
+_FOLLOW_UPS = ["late", "duplicate", "ignored"]
+"""Kinds of rows about a further record of a transaction that was settled before."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Where raw is to start; the files that have records before that, `before` as many; and which of these stay.
+    """Which records of raw are trimmed.
 
-    The latter as ranges, sorted: each `first`, and the highest `last` of it and all before it.
+    Attributes:
+        start: raw's new start; all records from this seqno on stay.
+        files: the files that have records before the start.
+        before: the number of records before the start.
+        first: the first seqnos of the ranges of records that stay although they are before the start, sorted.
+        last: for each range the highest last seqno of it and all ranges before it.
     """
 
     start: int
@@ -50,109 +55,121 @@ class Plan:
     last: np.ndarray
 
     def touches(self, file: DataFile) -> bool:
-        """Whether something of the file may stay."""
-        begun = np.searchsorted(self.first, file.highest, side="right")
-        return file.highest >= self.start or bool(begun and self.last[begun - 1] >= file.lowest)
+        """Returns whether a record of the file may stay."""
+        range_count = np.searchsorted(self.first, file.highest, side="right")  # ranges that begin in the file or before
+        reaches_file = bool(range_count and self.last[range_count - 1] >= file.lowest)
+        return file.highest >= self.start or reaches_file
 
     def keep(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Those of the rows that stay."""
-        numbers = rows["seqno"].to_numpy()
-        begun = np.searchsorted(self.first, numbers, side="right")
-        stays = np.concatenate([[-1], self.last])[begun] >= numbers
-        return rows.filter(pa.array(stays | (numbers >= self.start)))
+        """Returns the rows that stay."""
+        seqnos = rows["seqno"].to_numpy()
+        range_counts = np.searchsorted(self.first, seqnos, side="right")  # ranges that begin at each seqno or before
+        is_in_range = np.concatenate([[-1], self.last])[range_counts] >= seqnos
+        return rows.filter(pa.array(is_in_range | (seqnos >= self.start)))
 
     @property
     def kept(self) -> int:
-        """How many records before the start stay."""
-        begin = np.maximum(self.first, np.concatenate([[0], self.last[:-1] + 1]))
-        return int(np.maximum(np.minimum(self.last, self.start - 1) - begin + 1, 0).sum())
+        """Number of records before the start that stay."""
+        first = np.maximum(self.first, np.concatenate([[0], self.last[:-1] + 1]))
+        return int(np.maximum(np.minimum(self.last, self.start - 1) - first + 1, 0).sum())
 
     @property
     def trimmed(self) -> int:
-        """How many records go."""
+        """Number of records that are removed."""
         return self.before - self.kept
 
     @property
     def files_after(self) -> int:
-        """How many files there are for those: what stays of them becomes one."""
-        return int(sum(one.rows for one in self.files) > self.trimmed)
+        """Number of files that replace `files`: a single file with the records that stay, if there are any."""
+        return int(sum(file.rows for file in self.files) > self.trimmed)
 
 
-def stagings(raw: DeltaTable, named: list[str]) -> list[DeltaTable]:
-    """Those in raw's folder that were made of it, and those that are `named`: UsageError where one was not."""
-    mine = str(raw.metadata().id)
-    found = {}
-    for location in named:
+def stagings(raw: DeltaTable, locations: list[str]) -> list[DeltaTable]:
+    """Returns the stagings that were made of raw: those in its folder, and those at `locations`.
+
+    Raises:
+        UsageError: a staging at `locations` does not exist, or was made of another raw.
+    """
+    raw_id = str(raw.metadata().id)
+    made_of_raw = {}
+    for location in locations:
         table = existing_staging(location)
-        if read_cursor(table).raw_id != mine:
+        if read_cursor(table).raw_id != raw_id:
             msg = f"{location} was not made of {raw.table_uri}"
             raise UsageError(msg)
-        found[table.table_uri] = table
+        made_of_raw[table.table_uri] = table
     folder = locate(raw.table_uri, "").rstrip("/").rpartition("/")[0]
-    for one in folder_files(folder).get_file_info(FileSelector("")):
-        with contextlib.suppress(UsageError):  # it is no table, or none of zync's
-            other = open_table(f"{folder}/{one.base_name}")
-            if other and not is_raw(other) and read_cursor(other).raw_id == mine:
-                found[other.table_uri] = other
-    return list(found.values())
+    for entry in folder_files(folder).get_file_info(FileSelector("")):
+        with contextlib.suppress(UsageError):  # the entry is not a table, or not a table of zync's
+            other = open_table(f"{folder}/{entry.base_name}")
+            if other and not is_raw(other) and read_cursor(other).raw_id == raw_id:
+                made_of_raw[other.table_uri] = other
+    return list(made_of_raw.values())
 
 
-def plan(raw: DeltaTable, made_of_it: list[DeltaTable], start: int) -> Plan:
-    """What goes, and what stays, where raw is to start with the record of that seqno."""
-    files = [one for one in data_files(raw, "seqno") if one.lowest < start]
-    count = sum(one.rows if one.highest < start else _count_before(raw, one, start) for one in files)
-    kept = pa.concat_tables([_reaching(one, start) for one in made_of_it]).sort_by("first")
+def plan(raw: DeltaTable, made_of_raw: list[DeltaTable], start: int) -> Plan:
+    """Plans what is removed and what stays if raw is to start with the seqno `start`.
+
+    Args:
+        raw: the raw table.
+        made_of_raw: all stagings that were made of it.
+        start: the seqno from which on all records stay.
+    """
+    files = [file for file in data_files(raw, "seqno") if file.lowest < start]
+    count = sum(file.rows if file.highest < start else _count_before(raw, file, start) for file in files)
+    kept = pa.concat_tables([_crossing_ranges(staging, start) for staging in made_of_raw]).sort_by("first")
     last = np.maximum.accumulate(kept["last"].to_numpy())
     return Plan(start, files, count, kept["first"].to_numpy(), last)
 
 
 def trim(raw: DeltaTable, planned: Plan) -> int:
-    """Takes away what the plan says, in one commit, and returns how many records that were."""
-    stay = rewrite(
+    """Removes records as planned, in a single commit, and returns their number."""
+    rows_kept = rewrite(
         raw,
-        [one for one in planned.files if planned.touches(one)],
+        [file for file in planned.files if planned.touches(file)],
         keep=planned.keep,
-        dropped=[one for one in planned.files if not planned.touches(one)],
+        dropped=[file for file in planned.files if not planned.touches(file)],
         transactions=lambda table: {START: planned.start, TRIMMED: table.version() + 1},
     )
-    return sum(one.rows for one in planned.files) - stay
+    return sum(file.rows for file in planned.files) - rows_kept
 
 
 def first_since(raw: DeltaTable, moment: datetime) -> int:
-    """The seqno of the first record that was ingested then or later; the next one that raw will have, if none was."""
+    """Returns the seqno of the first record ingested at `moment` or later; if there is none, raw's next seqno."""
     files = data_files(raw, "seqno")
-    at = bisect_left(files, moment, key=lambda one: _column(raw, one, "ingested")[-1].as_py())
-    if at == len(files):
+    index = bisect_left(files, moment, key=lambda file: _column(raw, file, "ingested")[-1].as_py())
+    if index == len(files):
         return next_seqno(raw)
-    ingested = _column(raw, files[at], "ingested").to_pylist()
-    return int(_column(raw, files[at], "seqno")[bisect_left(ingested, moment)].as_py())
+    ingested = _column(raw, files[index], "ingested").to_pylist()
+    return int(_column(raw, files[index], "seqno")[bisect_left(ingested, moment)].as_py())
 
 
-def _reaching(staging: DeltaTable, start: int) -> pa.Table:
-    """Which records before `start` (first, last) are of transactions that have some from there on.
+def _crossing_ranges(staging: DeltaTable, start: int) -> pa.Table:
+    """Returns the ranges (first, last) before `start` of transactions that also have records from `start` on.
 
-    So has one of which a record came late, or again; and what was set aside till somebody decided about it.
+    Such a record may also have come late or as a duplicate, or may have been set aside until a decision about it.
     """
-    found, beside = [_RANGES.empty_table()], set[str]()
+    tables, ids = [_RANGES.empty_table()], set[str]()
     for rows in _rows(staging, ds.field("seqno") >= start, start - 1):
-        found.append(_ranges(rows))
-        for row in rows.filter(_is_beside(rows)).to_pylist():
-            found.append(pa.Table.from_pylist(json.loads(row["state"] or "{}").get(REVISITS, []), _RANGES))
-            beside.add(row["txn"])
-    if beside:
-        before = (ds.field("seqno") < start) & ds.field("txn").isin(pa.array(beside, pa.string()))
-        found += map(_ranges, _rows(staging, before, 0))
-    ranges = pa.concat_tables(found)
+        tables.append(_ranges(rows))
+        for row in rows.filter(_is_follow_up(rows)).to_pylist():
+            tables.append(pa.Table.from_pylist(json.loads(row["state"] or "{}").get(REVISITS, []), _RANGES))
+            ids.add(row["txn"])
+    if ids:
+        earlier = (ds.field("seqno") < start) & ds.field("txn").isin(pa.array(ids, pa.string()))
+        tables += map(_ranges, _rows(staging, earlier, 0))
+    ranges = pa.concat_tables(tables)
     return ranges.filter(pc.less(ranges["first"], start))
 
 
-def _is_beside(rows: pa.RecordBatch) -> pa.Array:
-    """Which of them are about a transaction that was settled or set aside before."""
-    decided = pc.and_(pc.is_valid(rows["state"]), pc.invert(pc.is_in(rows["kind"], pa.array(IN_FLIGHT_KINDS))))
-    return pc.or_(pc.is_in(rows["kind"], pa.array(_BESIDE)), decided)
+def _is_follow_up(rows: pa.RecordBatch) -> pa.Array:
+    """Returns for each row whether it is about a transaction that was settled or set aside before."""
+    is_decided = pc.and_(pc.is_valid(rows["state"]), pc.invert(pc.is_in(rows["kind"], pa.array(IN_FLIGHT_KINDS))))
+    return pc.or_(pc.is_in(rows["kind"], pa.array(_FOLLOW_UPS)), is_decided)
 
 
 def _count_before(raw: DeltaTable, file: DataFile, seqno: int) -> int:
+    """Counts the file's records before a seqno."""
     return int(pc.sum(pc.less(_column(raw, file, "seqno"), seqno)).as_py())
 
 

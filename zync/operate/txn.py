@@ -1,4 +1,4 @@
-"""Transactions that are not simply done, listed, with where their records are and what was decided. No Spark."""
+"""Reads transactions that are not simply done, where their records are, and what was decided. No Spark."""
 
 import json
 import re
@@ -32,27 +32,39 @@ STATES = {
     "released": "released",
     "discarded": "discarded",
 }
-"""States of a transaction by the names that commands use, and the kinds of rows that staging has for them."""
+"""The kinds of staging's rows, by the names of states that commands use."""
 _IN_FLIGHT, _QUARANTINED = ("release", "discard"), ("redrive", "drop")
 _DECIDED_BY = {"in-flight": _IN_FLIGHT, "expired": _IN_FLIGHT, "quarantined": _QUARANTINED, "late": ("late",)}
-"""What a decision about one in that state says; of what came late, that it is about that."""
+"""The decisions that apply to a state; `late` stands for any decision about late records."""
+
+Range = tuple[int, int]
+"""The first and the last seqno of consecutive records."""
 
 
 @dataclass(frozen=True)
 class Transaction:
-    """A transaction that is not simply done. `id` is its place in Kafka where it has no other.
+    """A transaction that is not simply done.
 
-    seqno: of its first record in flight, or of what settled it. records: seqnos as (first, last). since: when its
-    first record was ingested. topics: where its records are, counted. held: it is whole, and waits for its turn in the
-    order of commit; waits_for: the id of the first before it that is not whole. so_far: the values of `done`'s
-    aggregates as they stand in its text, where they are kept. decided: what was decided about it, where no sync has met
-    that yet.
+    Attributes:
+        id: the transaction id; of a record without one, its topic/partition/offset.
+        state: a key of `STATES`, or `done`.
+        seqno: of its first record in flight, or of what settled it.
+        records: the seqnos of its records as ranges.
+        count: number of its records.
+        since: when its first record was ingested, if known.
+        reason: why it is set aside.
+        rule: the rule that failed.
+        topics: number of its records by topic.
+        held: it is complete, and waits for its turn in commit order.
+        waits_for: the id of the first transaction before it that is not complete.
+        so_far: the values of the aggregates in `done`, in the order of its text, if they are kept.
+        decided: a decision about it that no sync has read yet.
     """
 
     id: str
     state: str
     seqno: int
-    records: tuple[tuple[int, int], ...]
+    records: tuple[Range, ...]
     count: int
     since: datetime | None = None
     reason: str | None = None
@@ -73,143 +85,164 @@ def transactions(
     topic: str | None = None,
     limit: int | None = None,
 ) -> list[Transaction]:
-    """Those of that state (all that are not done, if none is named), oldest first.
+    """Lists transactions that are not simply done, oldest first.
 
-    `older`: whose first record was ingested at least so long ago. `topic`: with a record in that topic.
+    Args:
+        raw: the location of raw.
+        staging: the location of staging.
+        state: only those in this state, a key of `STATES`.
+        older: only those whose first record was ingested at least so long ago.
+        topic: only those with a record in this topic.
+        limit: at most this many.
+
+    Raises:
+        UsageError: the state is unknown, or a table does not exist.
     """
     if state is not None and state not in STATES:
         msg = f"there is no state {state!r}: states are {', '.join(STATES)}"
         raise UsageError(msg)
     raw_table = existing_raw(raw)
-    found = with_decisions(find(staging, [state] if state else STATES, older), raw_table, staging)
+    result = with_decisions(find(staging, [state] if state else STATES, older), raw_table, staging)
     if older is None and topic is None:
-        return with_places(found[:limit], raw_table)
-    found = with_places(found, raw_table)
+        return with_topics(result[:limit], raw_table)
+    result = with_topics(result, raw_table)
     now = datetime.now(UTC)
-    found = [one for one in found if older is None or (one.since is not None and now - one.since >= older)]
-    return [one for one in found if topic is None or topic in one.topics][:limit]
+    if older is not None:
+        result = [
+            transaction for transaction in result if transaction.since is not None and now - transaction.since >= older
+        ]
+    return [transaction for transaction in result if topic is None or topic in transaction.topics][:limit]
 
 
 def find(staging: str, states: Collection[str], older: timedelta | None = None) -> list[Transaction]:
-    """Those in one of these states, oldest first, as staging alone has them: `topics` is empty.
+    """Returns the transactions in these states, oldest first, by staging alone: their `topics` are empty.
 
-    `older`: without those in flight that began later. Of the others staging does not know when they began.
+    `older` leaves out those in flight that began later. Of other transactions staging does not store the beginning.
     """
-    found = sorted(all_of(existing_staging(staging), states), key=lambda one: one.seqno)
+    result = sorted(read_transactions(existing_staging(staging), states), key=lambda transaction: transaction.seqno)
     now = datetime.now(UTC)
-    return [one for one in found if older is None or one.since is None or now - one.since >= older]
+    return [
+        transaction
+        for transaction in result
+        if older is None or transaction.since is None or now - transaction.since >= older
+    ]
 
 
-def all_of(table: DeltaTable, states: Collection[str], txn: str | None = None) -> Iterator[Transaction]:
-    """Those in one of the states; where an id is given, those of that id alone, done or not."""
-    names = {kind: name for name, kind in STATES.items()}
-    wanted = {STATES[state] for state in states}
-    kinds = wanted & {"released", "discarded"} | ({"done"} if txn is not None else set())
-    settled = ds.field("kind").isin(pa.array(kinds, pa.string()))
+def read_transactions(table: DeltaTable, states: Collection[str], txn: str | None = None) -> Iterator[Transaction]:
+    """Yields the transactions in these states; if an id is given, only that transaction's, also if it is done."""
+    state_names = {kind: name for name, kind in STATES.items()}
+    kinds = {STATES[state] for state in states}
+    settled_kinds = kinds & {"released", "discarded"} | ({"done"} if txn is not None else set())
+    settled = ds.field("kind").isin(pa.array(settled_kinds, pa.string()))
     in_flight = read_known(table, 0).in_flight
-    awaited = waited_for(in_flight)
+    waits_for = waited_for(in_flight)
     if txn is not None:
-        in_flight, settled = in_flight.filter(pc.equal(in_flight["txn"], txn)), settled & _is(txn)
+        in_flight, settled = in_flight.filter(pc.equal(in_flight["txn"], txn)), settled & _has_id(txn)
     for row in [*in_flight.to_pylist(), *_rows(table, settled)]:
-        if row["kind"] in wanted | kinds:
-            one = _transaction(row, names.get(row["kind"], row["kind"]))
-            yield replace(one, waits_for=awaited) if one.held else one
-    if wanted & {"quarantined", "late"}:
-        aside = read_set_aside(table, None if txn is None else {txn})
-        for state, rows in (("quarantined", chain(*aside.quarantined.values())), ("late", aside.late.values())):
-            yield from (_transaction(row, state) for row in rows if state in wanted)
+        if row["kind"] in kinds | settled_kinds:
+            transaction = _transaction(row, state_names.get(row["kind"], row["kind"]))
+            yield replace(transaction, waits_for=waits_for) if transaction.held else transaction
+    if kinds & {"quarantined", "late"}:
+        set_aside = read_set_aside(table, None if txn is None else {txn})
+        by_state = (("quarantined", chain(*set_aside.quarantined.values())), ("late", set_aside.late.values()))
+        for state, rows in by_state:
+            yield from (_transaction(row, state) for row in rows if state in kinds)
 
 
-def _is(txn: str) -> ds.Expression:
-    """Rows with that id; of records by themselves, that with this place in Kafka."""
-    mine = ds.field("txn") == txn
-    if place := re.fullmatch(r"(.+)/(\d{1,18})/(\d{1,18})", txn, re.DOTALL):
+def _has_id(txn: str) -> ds.Expression:
+    """Filters rows by id; rows of records without an id by topic/partition/offset."""
+    has_id = ds.field("txn") == txn
+    if match := re.fullmatch(r"(.+)/(\d{1,18})/(\d{1,18})", txn, re.DOTALL):
         topic, partition, offset = (ds.field("kafka", name) for name in ("topic", "partition", "offset"))
-        there = (topic == place[1]) & (partition == int(place[2])) & (offset == int(place[3]))
-        mine |= ds.field("txn").is_null() & there
-    return mine
+        is_record = (topic == match[1]) & (partition == int(match[2])) & (offset == int(match[3]))
+        has_id |= ds.field("txn").is_null() & is_record
+    return has_id
 
 
-def _rows(table: DeltaTable, wanted: ds.Expression) -> list[dict[str, Any]]:
+def _rows(table: DeltaTable, condition: ds.Expression) -> list[dict[str, Any]]:
     paths = [file.path for file in data_files(table, "seqno")]
     if not paths:
         return []
     columns = ["kind", "seqno", "txn", "kafka", "records", "count", "reason", "rule", "since", "state"]
-    rows = dataset(table, paths, STAGING_SCHEMA).to_table(columns=columns, filter=wanted)
+    rows = dataset(table, paths, STAGING_SCHEMA).to_table(columns=columns, filter=condition)
     return rows.sort_by("seqno").to_pylist()  # type: ignore[no-any-return]
 
 
 def _transaction(row: dict[str, Any], state: str) -> Transaction:
-    kept = json.loads(row["state"] or "{}")
-    ranges = sorted({(one["first"], one["last"]) for one in [*row["records"], *kept.get(REVISITS, [])]})
-    reason, rule = row["reason"], row.get("rule")
+    row_state = json.loads(row["state"] or "{}")
+    ranges = {(range_["first"], range_["last"]) for range_ in [*row["records"], *row_state.get(REVISITS, [])]}
     return Transaction(
         id_of(row),
         state,
         row["seqno"],
-        tuple(ranges),
+        tuple(sorted(ranges)),
         row["count"],
         row["since"],
-        reason,
-        rule,
-        held=bool(kept.get("held")),
-        so_far=tuple(value for name, value in kept.get("done", {}).items() if name.startswith("p")),
+        row["reason"],
+        row.get("rule"),
+        held=bool(row_state.get("held")),
+        so_far=tuple(value for name, value in row_state.get("done", {}).items() if name.startswith("p")),
     )
 
 
-def with_places(some: list[Transaction], raw: DeltaTable) -> list[Transaction]:
-    """With what raw says of their records: in which topics they are, and when the first was ingested."""
-    lengths = [sum(last - first + 1 for first, last in one.records) for one in some]
-    owners = np.repeat(np.arange(len(some)), lengths)
-    seqnos = np.fromiter((seqno for one in some for seqno in _seqnos(one.records)), np.int64, len(owners))
-    topics: list[Counter[str]] = [Counter() for _ in some]
-    since = [one.since for one in some]
+def with_topics(transaction_list: list[Transaction], raw: DeltaTable) -> list[Transaction]:
+    """Adds to transactions what raw has of their records: the topics, and when the first was ingested."""
+    lengths = [sum(last - first + 1 for first, last in transaction.records) for transaction in transaction_list]
+    owners = np.repeat(np.arange(len(transaction_list)), lengths)  # for each seqno the index of its transaction
+    seqnos = np.fromiter(
+        (seqno for transaction in transaction_list for seqno in _seqnos(transaction.records)), np.int64, len(owners)
+    )
+    topics: list[Counter[str]] = [Counter() for _ in transaction_list]
+    since = [transaction.since for transaction in transaction_list]
     for file in data_files(raw, "seqno", above=int(seqnos.min()) - 1, upto=int(seqnos.max())) if len(seqnos) else ():
-        mine = np.flatnonzero((seqnos >= file.lowest) & (seqnos <= file.highest))
-        if not len(mine):
+        indices = np.flatnonzero((seqnos >= file.lowest) & (seqnos <= file.highest))
+        if not len(indices):
             continue
         rows = dataset(raw, [file.path], RAW_SCHEMA).to_table(columns=["seqno", "kafka", "ingested"]).sort_by("seqno")
-        there = rows["seqno"].to_numpy()
-        mine = mine[np.isin(seqnos[mine], there)]  # zync maintain may have taken others away
-        rows = rows.take(np.searchsorted(there, seqnos[mine]))
+        file_seqnos = rows["seqno"].to_numpy()
+        indices = indices[np.isin(seqnos[indices], file_seqnos)]  # `zync maintain` may have trimmed the others
+        rows = rows.take(np.searchsorted(file_seqnos, seqnos[indices]))
         names = pc.struct_field(rows["kafka"].combine_chunks(), "topic").to_pylist()
-        for owner, name, ingested in zip(owners[mine].tolist(), names, rows["ingested"].to_pylist(), strict=True):
+        for owner, name, ingested in zip(owners[indices].tolist(), names, rows["ingested"].to_pylist(), strict=True):
             topics[owner][name] += 1
             since[owner] = since[owner] or ingested
-    return [replace(one, since=at, topics=dict(where)) for one, at, where in zip(some, since, topics, strict=True)]
+    return [
+        replace(transaction, since=ingested, topics=dict(counts))
+        for transaction, ingested, counts in zip(transaction_list, since, topics, strict=True)
+    ]
 
 
-def with_decisions(some: list[Transaction], raw: DeltaTable, staging: str) -> list[Transaction]:
-    """With what was decided about them behind what the newest sync has seen.
+def with_decisions(transaction_list: list[Transaction], raw: DeltaTable, staging: str) -> list[Transaction]:
+    """Adds to transactions the decisions about them that the newest sync has not read.
 
-    Of several of one id and state all are to be among them, in order: the first is decided about first.
+    If several transactions have the same id and state, the first decision is about the first of them, and so on: so
+    all of them have to be in the list, in order.
     """
-    said: dict[tuple[str, str], list[str]] = {}
-    for _, one in decisions(raw, above=read_cursor(existing_staging(staging)).head):
-        about = "late" if one.get("late") else str(one.get("decision"))
-        text = f"{one.get('decision')} by {one.get('who')}: {one.get('why')}"
-        said.setdefault((about, str(one.get("txn"))), []).append(text)
-    found = []
-    for each in some:
-        mine = [said[about, each.id] for about in _DECIDED_BY.get(each.state, ()) if said.get((about, each.id))]
-        found.append(replace(each, decided=mine[0].pop(0) if mine else None))
-    return found
+    texts: dict[tuple[str, str], list[str]] = {}
+    for _, decision in decisions(raw, above=read_cursor(existing_staging(staging)).head):
+        action = "late" if decision.get("late") else str(decision.get("decision"))
+        text = f"{decision.get('decision')} by {decision.get('who')}: {decision.get('why')}"
+        texts.setdefault((action, str(decision.get("txn"))), []).append(text)
+    decided = []
+    for transaction in transaction_list:
+        actions = _DECIDED_BY.get(transaction.state, ())
+        pending = [texts[action, transaction.id] for action in actions if texts.get((action, transaction.id))]
+        decided.append(replace(transaction, decided=pending[0].pop(0) if pending else None))
+    return decided
 
 
-def raw_rows(
-    raw: DeltaTable, ranges: tuple[tuple[int, int], ...], columns: list[str] | None = None
-) -> Iterator[dict[str, Any]]:
-    """Raw's rows with those seqnos, in order; only files that can hold some are read."""
+def raw_rows(raw: DeltaTable, ranges: tuple[Range, ...], columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
+    """Yields raw's rows in ranges of seqnos, in order. Only files that can hold such rows are read."""
     for file in data_files(raw, "seqno", above=min(ranges)[0] - 1, upto=max(ranges)[1]) if ranges else ():
-        mine = [(first, last) for first, last in ranges if first <= file.highest and last >= file.lowest]
-        if mine:
-            seqnos = pa.array(list(_seqnos(tuple(mine))), pa.int64())
+        in_file = tuple((first, last) for first, last in ranges if first <= file.highest and last >= file.lowest)
+        if in_file:
+            seqnos = pa.array(list(_seqnos(in_file)), pa.int64())
             rows = dataset(raw, [file.path], RAW_SCHEMA).to_table(
-                columns=columns, filter=(ds.field("seqno") >= mine[0][0]) & (ds.field("seqno") <= mine[-1][1])
+                columns=columns, filter=(ds.field("seqno") >= in_file[0][0]) & (ds.field("seqno") <= in_file[-1][1])
             )
             yield from rows.filter(pc.is_in(rows["seqno"], seqnos)).sort_by("seqno").to_pylist()
 
 
-def _seqnos(ranges: tuple[tuple[int, int], ...]) -> Iterator[int]:
+def _seqnos(ranges: tuple[Range, ...]) -> Iterator[int]:
     for first, last in ranges:
         yield from range(first, last + 1)

@@ -1,4 +1,4 @@
-"""All that is known of one transaction: its records, and what it waits for. No Spark."""
+"""Shows a transaction: its records, and what it waits for. No Spark."""
 
 import json
 from collections import Counter
@@ -10,58 +10,69 @@ from zync.errors import UsageError, ZyncError
 from zync.kafka.admin import Brokers
 from zync.operate.cat import json_value
 from zync.operate.json_errors import REASONS, why_no_json
-from zync.operate.txn import STATES, Transaction, all_of, raw_rows, with_decisions, with_places
+from zync.operate.txn import STATES, Transaction, raw_rows, read_transactions, with_decisions, with_topics
 from zync.raw.table import existing_raw
 from zync.staging.table import existing_staging
 from zync.text import amount, printable
 
 
 def show(raw: str, staging: str, txn: str, config: Config) -> dict[str, Any]:
-    """All that is known of one transaction: its state, its records in order, and what it waits for.
+    """Reads the state of a transaction, its records in order, and what it waits for.
 
-    UsageError where staging knows of no such transaction that is not done.
+    Args:
+        raw: the location of raw.
+        staging: the location of staging.
+        txn: the transaction's id; of a record without one, its topic/partition/offset.
+        config: the config of the pipeline.
+
+    Raises:
+        UsageError: staging has no transaction of this id.
     """
     raw_table, table = existing_raw(raw), existing_staging(staging)
-    mine = with_decisions([*all_of(table, STATES, txn)], raw_table, staging)
-    if not mine:
+    with_id = with_decisions([*read_transactions(table, STATES, txn)], raw_table, staging)
+    if not with_id:
         msg = f"no transaction {txn!r} is in flight, set aside, or settled in {staging}: `zync txn list` names some"
         raise UsageError(msg)
-    newest = max(mine, key=lambda one: (one.state != "late", one.seqno))
+    newest = max(with_id, key=lambda transaction: (transaction.state != "late", transaction.seqno))
     records = [*raw_rows(raw_table, newest.records)]
-    (one,) = with_places([newest], raw_table)
-    waits_for = _missing(records, one, config)
+    (transaction,) = with_topics([newest], raw_table)
+    missing_texts = _missing(records, transaction, config)
+    if missing_texts and not transaction.held:
+        missing_texts += _compacted_topics(records, config)
     return {
-        "txn": one.id,
-        "state": one.state,
-        "seqno": one.seqno,
-        "since": one.since,
-        "reason": one.reason,
-        "rule": one.rule,
-        "decided": one.decided,
-        "waits_for": one.waits_for,
-        "missing": [*waits_for, *(_compacted(records, config) if waits_for and not one.held else [])],
+        "txn": transaction.id,
+        "state": transaction.state,
+        "seqno": transaction.seqno,
+        "since": transaction.since,
+        "reason": transaction.reason,
+        "rule": transaction.rule,
+        "decided": transaction.decided,
+        "waits_for": transaction.waits_for,
+        "missing": missing_texts,
         "partitions": dict(Counter(f"{row['kafka']['topic']}/{row['kafka']['partition']}" for row in records)),
         "late": [
             {**_record(row), "reason": other.reason}
-            for other in mine
+            for other in with_id
             if other.state == "late" and other is not newest
             for row in raw_rows(raw_table, other.records)
         ],
-        "records": [{**_record(row), "why": _why(row, one)} for row in records],
+        "records": [{**_record(row), "why": _json_error(row, transaction)} for row in records],
     }
 
 
-def describe(one: dict[str, Any]) -> str:
-    """What `show` found, as lines for people."""
-    lines = [f"transaction {one['txn']}: {one['state']} since {one['since']}, {amount(len(one['records']), 'record')}"]
-    if one["reason"]:
-        lines.append(f"  because {one['reason']}" + (f" (rule {one['rule']})" if one["rule"] else ""))
-    if one["decided"]:
-        lines.append(f"  decided: {one['decided']}; the next sync acts on it")
-    lines += [f"  missing: {text}" for text in one["missing"]]
-    lines += [f"  {place}: {amount(count, 'record')}" for place, count in one["partitions"].items()]
-    lines += [f"  {_line(record)}" for record in one["records"]]
-    lines += [f"  late ({record['reason']}): {_line(record)}" for record in one["late"]]
+def describe(transaction: dict[str, Any]) -> str:
+    """Returns the result of `show` as lines for people."""
+    total = amount(len(transaction["records"]), "record")
+    lines = [f"transaction {transaction['txn']}: {transaction['state']} since {transaction['since']}, {total}"]
+    if transaction["reason"]:
+        rule = f" (rule {transaction['rule']})" if transaction["rule"] else ""
+        lines.append(f"  because {transaction['reason']}{rule}")
+    if transaction["decided"]:
+        lines.append(f"  decided: {transaction['decided']}; the next sync acts on it")
+    lines += [f"  missing: {text}" for text in transaction["missing"]]
+    lines += [f"  {partition}: {amount(count, 'record')}" for partition, count in transaction["partitions"].items()]
+    lines += [f"  {_line(record)}" for record in transaction["records"]]
+    lines += [f"  late ({record['reason']}): {_line(record)}" for record in transaction["late"]]
     return "\n".join(map(printable, lines))
 
 
@@ -70,36 +81,41 @@ def _line(record: dict[str, Any]) -> str:
     return "{seqno} {topic}/{partition}/{offset} {value}".format(**record) + why
 
 
-def _why(row: dict[str, Any], one: Transaction) -> str | None:
-    """What is wrong with this record, where its transaction was set aside for one that is no JSON."""
-    said = any(reason in (one.reason or "") for reason in REASONS)
-    return why_no_json(row["value"]) if said and row["value"] is not None else None
+def _json_error(row: dict[str, Any], transaction: Transaction) -> str | None:
+    """Returns why the record's value is not JSON, if that is why its transaction was set aside."""
+    is_not_json = any(reason in (transaction.reason or "") for reason in REASONS)
+    return why_no_json(row["value"]) if is_not_json and row["value"] is not None else None
 
 
-def _missing(records: list[dict[str, Any]], one: Transaction, config: Config) -> list[str]:
-    if one.state not in ("in-flight", "expired"):
+def _missing(records: list[dict[str, Any]], transaction: Transaction, config: Config) -> list[str]:
+    """Returns what a transaction in flight waits for, as texts for people."""
+    if transaction.state not in ("in-flight", "expired"):
         return []
-    if one.held:
-        awaited = f", first of all for {one.waits_for}: see `zync txn show {one.waits_for}`" if one.waits_for else ""
-        return [f"it is whole: it waits for transactions that were committed before it (order: commit){awaited}"]
-    said = config.transactions
-    if said.preset == "debezium":
-        return missing([_debezium_record(row) for row in records], said.end_topics, said.uncounted)
-    by_now = f", whose aggregates are {', '.join(map(json.dumps, one.so_far))} by now" if one.so_far else ""
-    return [f"it does not hold that {config.transactions.done}{by_now}"]
+    if transaction.held:
+        waits_for = transaction.waits_for
+        first = f", first of all for {waits_for}: see `zync txn show {waits_for}`" if waits_for else ""
+        return [f"it is whole: it waits for transactions that were committed before it (order: commit){first}"]
+    settings = config.transactions
+    if settings.preset == "debezium":
+        return missing([_debezium_record(row) for row in records], settings.end_topics, settings.uncounted)
+    values = ", ".join(map(json.dumps, transaction.so_far))
+    aggregates = f", whose aggregates are {values} by now" if transaction.so_far else ""
+    return [f"it does not hold that {settings.done}{aggregates}"]
 
 
-def _compacted(records: list[dict[str, Any]], config: Config) -> list[str]:
-    """The topics of these records that Kafka compacts, if it is asked and answers: what is missing may be gone."""
+def _compacted_topics(records: list[dict[str, Any]], config: Config) -> list[str]:
+    """Warns of the records' topics that Kafka compacts, as missing rows may be gone. None if no broker answers."""
     if not config.kafka.get("bootstrap.servers"):
         return []
     try:
         brokers = Brokers(config.kafka)
-        there = brokers.topics(patient=False)
-        found = brokers.compacted({row["kafka"]["topic"] for row in records} & there.keys())
+        kafka_topics = brokers.topics(patient=False)
+        compacted = brokers.compacted({row["kafka"]["topic"] for row in records} & kafka_topics.keys())
     except ZyncError:
         return []
-    return [f"topic {name} is compacted: rows of it may have been taken away before they were read" for name in found]
+    return [
+        f"topic {topic} is compacted: rows of it may have been taken away before they were read" for topic in compacted
+    ]
 
 
 def _debezium_record(row: dict[str, Any]) -> Seen:
@@ -108,17 +124,18 @@ def _debezium_record(row: dict[str, Any]) -> Seen:
     except (ValueError, RecursionError):
         value = None
     value = value if isinstance(value, dict) else {}
-    run = next((h["value"] for h in row["headers"] or () if h["key"] == "__debezium.context.runId"), None) or b""
-    return Seen(row["kafka"]["topic"], value, run.decode(errors="replace"))
+    run_ids = (header["value"] for header in row["headers"] or () if header["key"] == "__debezium.context.runId")
+    run_id = next(run_ids, None) or b""
+    return Seen(row["kafka"]["topic"], value, run_id.decode(errors="replace"))
 
 
 def _record(row: dict[str, Any]) -> dict[str, Any]:
-    place = row["kafka"]
+    coordinates = row["kafka"]
     return {
         "seqno": row["seqno"],
-        "topic": place["topic"],
-        "partition": place["partition"],
-        "offset": place["offset"],
+        "topic": coordinates["topic"],
+        "partition": coordinates["partition"],
+        "offset": coordinates["offset"],
         "ingested": row["ingested"],
         "key": json_value(row["key"]),
         "value": json_value(row["value"]),
