@@ -1,4 +1,4 @@
-"""`zync verify`: proves of raw and staging, as they are, what zync promises; or says what is damaged, and where."""
+"""`zync verify`: checks that raw and staging hold what zync promises, and names the places of damage."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,59 +11,73 @@ from zync.config.model import Config
 from zync.lake.files import data_files, table_files
 from zync.lake.table import first_line
 from zync.operate.verify.claim import Claim
-from zync.operate.verify.raw import against_kafka, of_raw
-from zync.operate.verify.staging import made_of, of_staging
+from zync.operate.verify.raw import kafka_claim, raw_claims
+from zync.operate.verify.staging import same_raw_claim, staging_claims
 from zync.raw.table import existing_raw
 from zync.staging.table import SYNC, existing_staging
 
 
 def verify(raw: str, staging: str | None, config: Config, *, every_version: bool, kafka: bool) -> list[Claim]:
-    """The claims about both tables (raw alone, if `staging` is None); those with violations do not hold."""
+    """Checks all claims about raw and staging. A claim with violations does not hold.
+
+    Args:
+        raw: the location of raw.
+        staging: the location of staging; None: only raw is checked.
+        config: the config of the pipeline.
+        every_version: also check the earlier versions of staging that can still be read.
+        kafka: also compare raw's positions with the brokers'.
+    """
     table = existing_raw(raw)
-    claims = [*of_raw(table)]
+    claims = [*raw_claims(table)]
     if kafka:
-        claims.append(against_kafka(table, config))
+        claims.append(kafka_claim(table, config))
     if staging is not None:
         newest = existing_staging(staging)
-        read: dict[str, Any] = {}
-        kept = Claim("versions of staging before this one are as they must be")
-        for old in _kept(newest, kept) if every_version else ():
-            kept.count += 1
-            if old.transaction_version(SYNC) is not None:
-                claims += _named(f"version {old.version()}: ", of_staging(old, config, read))
-        claims += [kept] if every_version else []
-        claims += [*of_staging(newest, config, read), made_of(newest, table)]
+        rows_by_path: dict[str, Any] = {}
+        versions_claim = Claim("versions of staging before this one are as they must be")
+        for version in _earlier_versions(newest, versions_claim) if every_version else ():
+            versions_claim.count += 1
+            if version.transaction_version(SYNC) is not None:
+                prefix = f"version {version.version()}: "
+                claims += _violated(prefix, staging_claims(version, config, rows_by_path))
+        claims += [versions_claim] if every_version else []
+        claims += [*staging_claims(newest, config, rows_by_path), same_raw_claim(newest, table)]
     return claims
 
 
-def _kept(newest: DeltaTable, claim: Claim) -> Iterator[DeltaTable]:
-    """The versions before that one which can be read still: `zync maintain` takes log entries and files away.
+def _earlier_versions(newest: DeltaTable, claim: Claim) -> Iterator[DeltaTable]:
+    """Yields the earlier versions of a table that can still be read. `zync maintain` deletes log entries and files.
 
-    `claim` is broken where one has no log entry though an earlier one has, and says how many have not all their files.
+    Args:
+        newest: the table's newest version.
+        claim: gets a violation for a missing log entry after an existing one; its text is extended by the number of
+            versions that do not have all their files.
     """
-    readable, vacuumed = False, 0
-    now = {file.path for file in data_files(newest, "seqno")}
-    files, there = table_files(newest), dict[str, bool]()
+    is_readable, vacuumed = False, 0
+    newest_paths = {file.path for file in data_files(newest, "seqno")}
+    files, path_exists = table_files(newest), dict[str, bool]()
     for version in range(newest.version()):
         try:
-            old = DeltaTable(newest.table_uri, version=version)
+            earlier = DeltaTable(newest.table_uri, version=version)
         except DeltaError as error:
-            if readable:
-                claim.broken(f"version {version}: {first_line(error)}")
+            if is_readable:
+                claim.add_violation(f"version {version}: {first_line(error)}")
             continue
-        readable = True
-        gone = {file.path for file in data_files(old, "seqno")} - now
-        asked = sorted(gone - there.keys())
-        there |= {path: one.type == FileType.File for path, one in zip(asked, files.get_file_info(asked), strict=True)}
-        if all(there[path] for path in gone):
-            yield old
+        is_readable = True
+        replaced = {file.path for file in data_files(earlier, "seqno")} - newest_paths
+        unchecked = sorted(replaced - path_exists.keys())
+        infos = files.get_file_info(unchecked)
+        path_exists |= {path: info.type == FileType.File for path, info in zip(unchecked, infos, strict=True)}
+        if all(path_exists[path] for path in replaced):
+            yield earlier
         else:
             vacuumed += 1
     if vacuumed:
         claim.text += f" (of {vacuumed:,} others files were taken away that are not needed now)"
 
 
-def _named(prefix: str, claims: Iterator[Claim]) -> Iterator[Claim]:
+def _violated(prefix: str, claims: Iterator[Claim]) -> Iterator[Claim]:
+    """Yields the claims that do not hold, with a prefix before their text."""
     for claim in claims:
         if claim.violations:
             claim.text = prefix + claim.text
@@ -71,11 +85,11 @@ def _named(prefix: str, claims: Iterator[Claim]) -> Iterator[Claim]:
 
 
 def describe(claims: list[Claim]) -> str:
-    """What was proved, and what not, as lines for people."""
+    """Returns the claims and their violations as lines for people."""
     lines = []
-    for one in claims:
-        lines.append(f"{'FAILED' if one.violations else 'ok    '} {one.text}: {one.count:,}")
-        lines += [f"         {where}" for where in one.violations]
-        if one.more:
-            lines.append(f"         and {one.more:,} more")
+    for claim in claims:
+        lines.append(f"{'FAILED' if claim.violations else 'ok    '} {claim.text}: {claim.count:,}")
+        lines += [f"         {violation}" for violation in claim.violations]
+        if claim.more:
+            lines.append(f"         and {claim.more:,} more")
     return "\n".join(lines)

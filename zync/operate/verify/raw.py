@@ -1,4 +1,4 @@
-"""What must hold of raw: by itself, and beside Kafka."""
+"""Claims about raw: by itself, and compared with Kafka."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,113 +12,132 @@ from zync.kafka.admin import Brokers
 from zync.kafka.epochs import cut_off
 from zync.kafka.partition import Source, made_anew
 from zync.lake.files import data_files
-from zync.operate.verify.claim import Claim, files_of, read_file, sound
+from zync.operate.verify.claim import Claim, check_file, files_claim, read_file
 from zync.raw.table import RAW_SCHEMA, Positions, first_seqno, positions, stored_id, stored_last
 
 _COLUMNS = ["seqno", "kafka", "ingested"]
 
 
-def of_raw(table: DeltaTable) -> Iterator[Claim]:
-    """The claims about raw as it is."""
-    stored, files = positions(table), files_of(table)
+def raw_claims(table: DeltaTable) -> Iterator[Claim]:
+    """Checks the newest version of raw, file by file, and yields the claims."""
+    stored, files = positions(table), files_claim(table)
     start = first_seqno(table)
     seqnos = Claim("seqno rises by one" + (f" from {start:,} on, where raw was trimmed" if start > 1 else ""))
     offsets = Claim("offsets rise within each partition")
     clock = Claim("ingested never falls")
-    agree = Claim("stored positions are beyond the rows")
-    expected, newest = start, None
-    last: dict[tuple[Source, int], int] = {}
-    before = 0
-    back = _went_back(stored)
+    stored_positions = Claim("stored positions are beyond the rows")
+    next_seqno, last_ingested = start, None
+    last_offsets: dict[tuple[Source, int], int] = {}
+    last_kept = 0
+    resets = _offset_resets(stored)
     for file in data_files(table, "seqno"):
         rows = read_file(table, file, _COLUMNS, RAW_SCHEMA)
-        if not sound(files, file, rows) or not len(rows):
+        if not check_file(files, file, rows) or not len(rows):
             continue
-        numbers = rows["seqno"].to_numpy()
-        early = int((numbers < start).sum())  # kept: of transactions that reach over the start
-        if (np.diff(numbers[:early]) <= 0).any() or (early and numbers[0] <= before):
-            seqnos.broken(f"{file.path}: seqnos do not rise")
-        before = numbers[early - 1] if early else before
-        wanted = np.concatenate([numbers[:early], np.arange(expected, expected + len(numbers) - early)])
-        for index in np.flatnonzero(numbers != wanted)[:1]:
-            seqnos.broken(f"{file.path}: {numbers[index]} stands where {wanted[index]} should")
-        seqnos.count += len(numbers)
-        expected = max(expected, int(numbers[-1]) + 1)
-        stamps = rows["ingested"].cast(pa.int64()).to_numpy()
-        clock.count += len(stamps)
-        if (np.diff(stamps) < 0).any() or (newest is not None and stamps[0] < newest):
-            clock.broken(file.path)
-        newest = stamps[-1]
-        offsets.count += len(numbers)
-        for source, mine, its_seqnos in _by_partition(rows["kafka"].combine_chunks(), numbers):
-            turns = np.searchsorted(back.get(source, []), its_seqnos, side="right")  # how often reading had gone back
-            for turn in map(int, np.unique(turns)):
-                one = mine[turns == turn]
-                if (np.diff(one) <= 0).any() or one[0] <= last.get((source, turn), -1):
-                    offsets.broken(f"{file.path}: {source}, offsets {one[0]} to {one[-1]}")
-                last[source, turn] = int(one[-1])
-    if expected != stored.seqno:
-        seqnos.broken(f"the log's next seqno is {stored.seqno}, the rows' is {expected}")
-    for source in dict.fromkeys(source for source, _ in last):
-        agree.count += 1
-        offset = last.get((source, len(back.get(source, []))), -1)
+        file_seqnos = rows["seqno"].to_numpy()
+        # Trimming keeps records before the start if their transaction has records after it.
+        kept = int((file_seqnos < start).sum())
+        if (np.diff(file_seqnos[:kept]) <= 0).any() or (kept and file_seqnos[0] <= last_kept):
+            seqnos.add_violation(f"{file.path}: seqnos do not rise")
+        last_kept = file_seqnos[kept - 1] if kept else last_kept
+        expected = np.concatenate([file_seqnos[:kept], np.arange(next_seqno, next_seqno + len(file_seqnos) - kept)])
+        for index in np.flatnonzero(file_seqnos != expected)[:1]:
+            seqnos.add_violation(f"{file.path}: {file_seqnos[index]} stands where {expected[index]} should")
+        seqnos.count += len(file_seqnos)
+        next_seqno = max(next_seqno, int(file_seqnos[-1]) + 1)
+        ingested = rows["ingested"].cast(pa.int64()).to_numpy()
+        clock.count += len(ingested)
+        if (np.diff(ingested) < 0).any() or (last_ingested is not None and ingested[0] < last_ingested):
+            clock.add_violation(file.path)
+        last_ingested = ingested[-1]
+        offsets.count += len(file_seqnos)
+        for source, source_offsets, source_seqnos in _by_partition(rows["kafka"].combine_chunks(), file_seqnos):
+            reset_counts = np.searchsorted(resets.get(source, []), source_seqnos, side="right")
+            for reset_count in map(int, np.unique(reset_counts)):
+                run = source_offsets[reset_counts == reset_count]  # offsets that were read between two resets
+                if (np.diff(run) <= 0).any() or run[0] <= last_offsets.get((source, reset_count), -1):
+                    offsets.add_violation(f"{file.path}: {source}, offsets {run[0]} to {run[-1]}")
+                last_offsets[source, reset_count] = int(run[-1])
+    if next_seqno != stored.seqno:
+        seqnos.add_violation(f"the log's next seqno is {stored.seqno}, the rows' is {next_seqno}")
+    for source in dict.fromkeys(source for source, _ in last_offsets):
+        stored_positions.count += 1
+        offset = last_offsets.get((source, len(resets.get(source, []))), -1)
         if stored.next.get(source, -1) <= offset:
-            agree.broken(f"{source}: position {stored.next.get(source)}, but a row of offset {offset}")
-    yield from (files, seqnos, offsets, clock, agree)
+            stored_positions.add_violation(
+                f"{source}: position {stored.next.get(source)}, but a row of offset {offset}"
+            )
+    yield from (files, seqnos, offsets, clock, stored_positions)
 
 
-def _went_back(stored: Positions) -> dict[Source, list[int]]:
-    """The seqnos from which on offsets of a partition begin anew, as it was made anew or read again."""
-    back: dict[Source, list[int]] = {}
+def _offset_resets(stored: Positions) -> dict[Source, list[int]]:
+    """Returns for each partition the seqnos from which its offsets began at a lower offset again.
+
+    That happens if the topic was made anew, or if an operator had it read again.
+    """
+    resets: dict[Source, list[int]] = {}
     for gap in sorted(stored.gaps, key=lambda gap: gap.seqno):
         if gap.end < gap.start:
-            back.setdefault(gap.source, []).append(gap.seqno)
-    return back
+            resets.setdefault(gap.source, []).append(gap.seqno)
+    return resets
 
 
-def _by_partition(places: Any, seqnos: Any) -> Iterator[tuple[Source, Any, Any]]:
-    """The offsets of each partition, and their seqnos."""
-    topics, partitions = places.field("topic").dictionary_encode(), places.field("partition").to_numpy()
-    offsets, codes = places.field("offset").to_numpy(), topics.indices.to_numpy()
+def _by_partition(coordinates: Any, seqnos: Any) -> Iterator[tuple[Source, Any, Any]]:
+    """Yields each partition with the offsets of its records and their seqnos, as arrays.
+
+    Args:
+        coordinates: the column `kafka`, an Arrow struct array.
+        seqnos: the column `seqno`, a NumPy array.
+    """
+    topics, partitions = coordinates.field("topic").dictionary_encode(), coordinates.field("partition").to_numpy()
+    offsets, codes = coordinates.field("offset").to_numpy(), topics.indices.to_numpy()
     for code, topic in enumerate(topics.dictionary.to_pylist()):
         for partition in np.unique(partitions[codes == code]):
-            mine = (codes == code) & (partitions == partition)
-            yield Source(topic, int(partition)), offsets[mine], seqnos[mine]
+            in_partition = (codes == code) & (partitions == partition)
+            yield Source(topic, int(partition)), offsets[in_partition], seqnos[in_partition]
 
 
-def against_kafka(table: DeltaTable, config: Config) -> Claim:
-    """Whether the brokers of the config have what raw says it has read and will read next."""
+def kafka_claim(table: DeltaTable, config: Config) -> Claim:
+    """Checks that raw's positions are within what the config's brokers have, and that the topics are the same.
+
+    A topic's id tells whether it was made anew. The leader epoch of the last record read tells whether Kafka cut
+    records off that raw has read.
+    """
     brokers = Brokers(config.kafka)
-    there = brokers.topics()
+    kafka_topics = brokers.topics()
     stored = positions(table).next
-    gone = sorted({source.topic for source in stored} - {RESERVED_TOPIC, *there})
-    but = f", but for what is not there any more: {', '.join(gone)}" if gone else ""
-    claim = Claim(f"positions are within what Kafka has{but}")
-    ids = brokers.topic_ids({source.topic for source in stored if source.topic in there})
-    asked = []
+    deleted = sorted({source.topic for source in stored} - {RESERVED_TOPIC, *kafka_topics})
+    exception = f", but for what is not there any more: {', '.join(deleted)}" if deleted else ""
+    claim = Claim(f"positions are within what Kafka has{exception}")
+    topic_ids = brokers.topic_ids({source.topic for source in stored if source.topic in kafka_topics})
+    existing = []
     for source in stored:
-        if source.partition < there.get(source.topic, 0):
-            asked.append(source)
-        elif source.topic in there:
-            claim.broken(f"{source}: the topic was made anew since raw read it, without such a partition")
-    for source, bounds in brokers.bounds(asked).items():
+        if source.partition < kafka_topics.get(source.topic, 0):
+            existing.append(source)
+        elif source.topic in kafka_topics:
+            claim.add_violation(f"{source}: the topic was made anew since raw read it, without such a partition")
+    for source, bounds in brokers.bounds(existing).items():
         claim.count += 1
         if not bounds.earliest <= stored[source] <= bounds.stable:
-            claim.broken(
+            claim.add_violation(
                 f"{source}: raw's next offset is {stored[source]}, Kafka has {bounds.earliest} to {bounds.stable}"
             )
-    same = []
-    for source in asked:
-        if made_anew(stored_id(table, source), ids.get(source.topic)):
-            claim.broken(f"{source}: the topic was made anew since raw read it")
+    same_topic = []
+    for source in existing:
+        if made_anew(stored_id(table, source), topic_ids.get(source.topic)):
+            claim.add_violation(f"{source}: the topic was made anew since raw read it")
         else:
-            same.append(source)
-    read = {source: last for source in same if (last := stored_last(table, source, stored[source])) is not None}
-    for source, end in sorted(cut_off(config.kafka, read).items()):
-        offset, epoch = read[source]
-        known = f"only below offset {end}" if end is not None else "nowhere"
-        claim.broken(
+            same_topic.append(source)
+    last_records = {}
+    for source in same_topic:
+        last_record = stored_last(table, source, stored[source])
+        if last_record is not None:
+            last_records[source] = last_record
+    for source, end in sorted(cut_off(config.kafka, last_records).items()):
+        offset, epoch = last_records[source]
+        extent = f"only below offset {end}" if end is not None else "nowhere"
+        claim.add_violation(
             f"{source}: raw has records up to offset {offset}, the last of leader epoch {epoch}, which Kafka has "
-            f"{known}: other records may be at offsets that raw has read"
+            f"{extent}: other records may be at offsets that raw has read"
         )
     return claim

@@ -1,4 +1,4 @@
-"""What must hold of staging: of each version by itself, and beside raw."""
+"""Claims about staging: each version by itself, and compared with raw."""
 
 import json
 from collections import Counter
@@ -14,7 +14,7 @@ from zync.config.model import Config
 from zync.errors import ZyncError
 from zync.lake.files import data_files
 from zync.lake.table import first_line
-from zync.operate.verify.claim import Claim, files_of, read_file, sound
+from zync.operate.verify.claim import Claim, check_file, files_claim, read_file
 from zync.raw.table import next_seqno
 from zync.staging.bookkeeping import IN_FLIGHT_KINDS, SETTLED_KINDS, Known, advance, read_cursor
 from zync.staging.set_aside import REVISITS, seqnos
@@ -23,142 +23,164 @@ from zync.staging.table import STAGING_SCHEMA, SYNC
 _COLUMNS = ["kind", "seqno", "sync", "kafka", "txn", "records", "state", "head"]
 
 
-def of_staging(table: DeltaTable, config: Config, read: dict[str, Any]) -> Iterator[Claim]:
-    """The claims about one version of staging. `read`: its files' rows by path, kept from version to version."""
-    files, there = files_of(table), data_files(table, "seqno")
-    for gone in read.keys() - {file.path for file in there}:
-        del read[gone]
-    for file in there:
-        if file.path not in read:
-            read[file.path] = read_file(table, file, _COLUMNS, STAGING_SCHEMA)
-    readable = [read[file.path] for file in there if sound(files, file, read[file.path])]
-    yield files
+def staging_claims(table: DeltaTable, config: Config, rows_by_path: dict[str, Any]) -> Iterator[Claim]:
+    """Checks a version of staging and yields the claims.
+
+    Args:
+        table: the version.
+        config: the config of the pipeline.
+        rows_by_path: a cache of the files' rows. This adds the version's files and drops all others.
+    """
+    claim, files = files_claim(table), data_files(table, "seqno")
+    for path in rows_by_path.keys() - {file.path for file in files}:
+        del rows_by_path[path]
+    for file in files:
+        if file.path not in rows_by_path:
+            rows_by_path[file.path] = read_file(table, file, _COLUMNS, STAGING_SCHEMA)
+    readable = [rows_by_path[file.path] for file in files if check_file(claim, file, rows_by_path[file.path])]
+    yield claim
     rows = pa.concat_tables([STAGING_SCHEMA.empty_table().select(_COLUMNS), *readable])
-    yield _syncs(table, rows)
+    yield _check_syncs(table, rows)
     try:
         cursor = read_cursor(table)
     except (ZyncError, OSError, pa.ArrowException) as error:
         yield Claim("staging's bookkeeping can be read", 0, [first_line(error)])
         return
-    in_flight = _in_flight(rows.filter(pc.greater_equal(rows["sync"], cursor.full)))
+    in_flight = _read_in_flight(rows.filter(pc.greater_equal(rows["sync"], cursor.full)))
     settled = rows.filter(pc.is_in(rows["kind"], pa.array([*SETTLED_KINDS, "late", "duplicate", "ignored", "trimmed"])))
-    yield _flying_once(rows)
-    yield _settled_once(settled, in_flight, cursor.head)
-    yield _once(rows, config.transactions.remember)
-    yield _revisited_once(rows)
-    yield _outputs(rows, cursor.offsets)
-    holding = [one["seqno"] for one in in_flight.to_pylist() if one["kind"] == "pending"]
+    yield _check_in_flight_rows(rows)
+    yield _check_records(settled, in_flight, cursor.head)
+    yield _check_settled_once(rows, config.transactions.remember)
+    yield _check_revisits(rows)
+    yield _check_outputs(rows, cursor.offsets)
+    pending = [row["seqno"] for row in in_flight.to_pylist() if row["kind"] == "pending"]
     claim = Claim("the cursor is before the first record in flight", 1)
-    wanted = min(holding) - 1 if holding else cursor.head
-    if cursor.seqno != wanted:
-        claim.broken(f"sync {cursor.sync}: the cursor is {cursor.seqno}, by what is in flight it is {wanted}")
+    expected = min(pending) - 1 if pending else cursor.head
+    if cursor.seqno != expected:
+        claim.add_violation(f"sync {cursor.sync}: the cursor is {cursor.seqno}, by what is in flight it is {expected}")
     yield claim
 
 
-def _in_flight(rows: pa.Table) -> pa.Table:
-    """What is in flight by the rows of the syncs since the last that wrote all of it; other columns are null."""
+def _read_in_flight(rows: pa.Table) -> pa.Table:
+    """Returns what is in flight, computed from the rows of all syncs since the last that wrote it in full.
+
+    Columns that `rows` does not have are null.
+    """
     for name in Known().in_flight.column_names:
         if name not in rows.column_names:
             rows = rows.append_column(name, pa.nulls(len(rows), STAGING_SCHEMA.field(name).type))
     return advance(Known(), rows).in_flight
 
 
-def _syncs(table: DeltaTable, rows: pa.Table) -> Claim:
-    numbers = sorted(rows.filter(pc.equal(rows["kind"], "cursor"))["sync"].to_pylist())
-    claim = Claim("each sync has one cursor row", len(numbers))
+def _check_syncs(table: DeltaTable, rows: pa.Table) -> Claim:
+    """Checks that the cursor rows are of the syncs 1, 2, 3 … up to the last in the log."""
+    syncs = sorted(rows.filter(pc.equal(rows["kind"], "cursor"))["sync"].to_pylist())
+    claim = Claim("each sync has one cursor row", len(syncs))
     last = table.transaction_version(SYNC)
-    if numbers != list(range(1, (last or 0) + 1)):
-        claim.broken(f"the log's last sync is {last}, the cursor rows are of {numbers[:3]} … {numbers[-3:]}")
+    if syncs != list(range(1, (last or 0) + 1)):
+        claim.add_violation(f"the log's last sync is {last}, the cursor rows are of {syncs[:3]} … {syncs[-3:]}")
     return claim
 
 
-def _flying_once(rows: pa.Table) -> Claim:
-    flying = rows.filter(pc.is_in(rows["kind"], pa.array(IN_FLIGHT_KINDS)))
-    claim = Claim("each sync says of a transaction in flight once that it is", flying.num_rows)
-    times = flying.group_by(["sync", "txn"]).aggregate([([], "count_all")])
-    for one in times.filter(pc.greater(times["count_all"], 1)).to_pylist():
-        claim.broken(f"sync {one['sync']} says it of transaction {one['txn']} {one['count_all']} times")
+def _check_in_flight_rows(rows: pa.Table) -> Claim:
+    """Checks that no sync has several rows for the same transaction in flight."""
+    in_flight = rows.filter(pc.is_in(rows["kind"], pa.array(IN_FLIGHT_KINDS)))
+    claim = Claim("each sync says of a transaction in flight once that it is", in_flight.num_rows)
+    counts = in_flight.group_by(["sync", "txn"]).aggregate([([], "count_all")])
+    for row in counts.filter(pc.greater(counts["count_all"], 1)).to_pylist():
+        claim.add_violation(f"sync {row['sync']} says it of transaction {row['txn']} {row['count_all']} times")
     return claim
 
 
-def _settled_once(settled: pa.Table, in_flight: pa.Table, head: int) -> Claim:
-    """Every record up to head belongs to one settled row, or is in flight."""
+def _check_records(settled: pa.Table, in_flight: pa.Table, head: int) -> Claim:
+    """Checks that every record up to head belongs to exactly one row: a settled one, or one in flight."""
     claim = Claim("each record up to head is settled once, or in flight", head)
-    steps = np.zeros(head + 2, dtype=np.int32)
-    for part in (settled["records"], in_flight["records"]):
-        ranges = part.combine_chunks().flatten()
+    steps = np.zeros(head + 2, dtype=np.int32)  # +1 where a range begins, -1 after its end; the sum is the row count
+    for records in (settled["records"], in_flight["records"]):
+        ranges = records.combine_chunks().flatten()
         np.add.at(steps, ranges.field("first").to_numpy(), 1)
         np.add.at(steps, ranges.field("last").to_numpy() + 1, -1)
-    times = np.cumsum(steps)[: head + 1]
-    for seqno in np.flatnonzero(times[1:] != 1) + 1:
-        claim.broken(f"seqno {seqno} is settled or in flight {times[seqno]} times")
+    counts = np.cumsum(steps)[: head + 1]
+    for seqno in np.flatnonzero(counts[1:] != 1) + 1:
+        claim.add_violation(f"seqno {seqno} is settled or in flight {counts[seqno]} times")
     return claim
 
 
-def _once(rows: pa.Table, remember: int) -> Claim:
-    """No id is settled twice while it is remembered."""
+def _check_settled_once(rows: pa.Table, remember: int) -> Claim:
+    """Checks that no transaction is settled again while its id is remembered."""
     settled = rows.filter(pc.and_(pc.is_in(rows["kind"], pa.array(SETTLED_KINDS)), pc.is_valid(rows["txn"])))
-    settled = settled.filter(pc.is_null(settled["state"]))  # others are about what was set aside
+    settled = settled.filter(pc.is_null(settled["state"]))  # rows with a state are about what was set aside
     claim = Claim("each transaction is settled once", settled.num_rows)
-    again = settled.group_by("txn").aggregate([("seqno", "count")])
-    for txn in again.filter(pc.greater(again["seqno_count"], 1))["txn"].to_pylist():
-        seqnos = sorted(settled.filter(pc.equal(settled["txn"], txn))["seqno"].to_pylist())
-        if any(later - earlier <= remember for earlier, later in zip(seqnos, seqnos[1:], strict=False)):
-            claim.broken(f"transaction {txn} is settled at seqnos {', '.join(map(str, seqnos))}")
+    counts = settled.group_by("txn").aggregate([("seqno", "count")])
+    for txn in counts.filter(pc.greater(counts["seqno_count"], 1))["txn"].to_pylist():
+        settled_at = sorted(settled.filter(pc.equal(settled["txn"], txn))["seqno"].to_pylist())
+        if any(later - earlier <= remember for earlier, later in zip(settled_at, settled_at[1:], strict=False)):
+            claim.add_violation(f"transaction {txn} is settled at seqnos {', '.join(map(str, settled_at))}")
     return claim
 
 
-def _revisited_once(rows: pa.Table) -> Claim:
-    """Each record that was redriven or dropped had been set aside, and is so no more."""
+def _check_revisits(rows: pa.Table) -> Claim:
+    """Checks that each record that was redriven or dropped was set aside before, and is not any more."""
     claim = Claim("what was set aside is redriven or dropped once at most")
-    aside: Counter[int] = Counter()
-    set_aside = pc.is_in(rows["kind"], pa.array(["quarantined", "late"]))
-    decided = pc.and_(pc.is_in(rows["kind"], pa.array(["done", "discarded"])), pc.is_valid(rows["state"]))
-    for row in rows.filter(pc.or_(set_aside, decided)).sort_by("seqno").to_pylist():
+    set_aside_counts: Counter[int] = Counter()
+    is_set_aside = pc.is_in(rows["kind"], pa.array(["quarantined", "late"]))
+    is_decided = pc.and_(pc.is_in(rows["kind"], pa.array(["done", "discarded"])), pc.is_valid(rows["state"]))
+    for row in rows.filter(pc.or_(is_set_aside, is_decided)).sort_by("seqno").to_pylist():
         revisits = json.loads(row["state"])[REVISITS] if row["state"] else None
         claim.count += revisits is not None
-        if revisits is not None and any(aside[seqno] != 1 for seqno in seqnos(revisits)):
-            claim.broken(f"seqno {row['seqno']} is about records that were not set aside")
+        if revisits is not None and any(set_aside_counts[seqno] != 1 for seqno in seqnos(revisits)):
+            claim.add_violation(f"seqno {row['seqno']} is about records that were not set aside")
         if revisits is not None and row["kind"] != "quarantined":
-            aside.subtract(seqnos(revisits))
+            set_aside_counts.subtract(seqnos(revisits))
         elif revisits is None:
-            aside.update(seqnos(row["records"]))
+            set_aside_counts.update(seqnos(row["records"]))
     return claim
 
 
-def _outputs(rows: pa.Table, next_offsets: dict[str, int]) -> Claim:
-    """Offsets of each output topic are 0, 1, 2 … in order of transaction; each transaction with output is done."""
-    out = rows.filter(pc.equal(rows["kind"], "output"))
-    claim = Claim("output offsets rise by one, in order of transaction, and each transaction is done", out.num_rows)
+def _check_outputs(rows: pa.Table, next_offsets: dict[str, int]) -> Claim:
+    """Checks that output offsets are 0, 1, 2 … in order of transaction, and that each of these transactions is done.
+
+    Args:
+        rows: the rows of staging.
+        next_offsets: the cursor's next offset of each output topic.
+    """
+    outputs = rows.filter(pc.equal(rows["kind"], "output"))
+    claim = Claim("output offsets rise by one, in order of transaction, and each transaction is done", outputs.num_rows)
     done = rows.filter(pc.is_in(rows["kind"], pa.array(["done", "released"])))["seqno"].unique()
-    strange = out.filter(pc.invert(pc.is_in(out["seqno"], done)))["seqno"].unique().to_pylist()
-    for seqno in strange:
-        claim.broken(f"output of seqno {seqno}, which is no transaction that is done")
-    place = out["kafka"].combine_chunks()
-    table = pa.table({"topic": place.field("topic"), "offset": place.field("offset"), "seqno": out["seqno"]})
-    table = table.append_column("turn", pc.coalesce(out["head"], out["seqno"]))
+    not_done = outputs.filter(pc.invert(pc.is_in(outputs["seqno"], done)))["seqno"].unique().to_pylist()
+    for seqno in not_done:
+        claim.add_violation(f"output of seqno {seqno}, which is no transaction that is done")
+    coordinates = outputs["kafka"].combine_chunks()
+    table = pa.table(
+        {"topic": coordinates.field("topic"), "offset": coordinates.field("offset"), "seqno": outputs["seqno"]}
+    )
+    table = table.append_column("turn", pc.coalesce(outputs["head"], outputs["seqno"]))
     for topic in sorted({*table["topic"].unique().to_pylist(), *next_offsets}):
-        mine = table.filter(pc.equal(table["topic"], topic)).sort_by("offset")
-        offsets = mine["offset"].to_numpy()
+        topic_rows = table.filter(pc.equal(table["topic"], topic)).sort_by("offset")
+        offsets = topic_rows["offset"].to_numpy()
         for index in np.flatnonzero(offsets != np.arange(len(offsets)))[:1]:
-            claim.broken(f"{topic}: offset {offsets[index]} stands where {index} should")
-        later, seqnos = np.diff(mine["turn"].to_numpy()), np.diff(mine["seqno"].to_numpy())
-        for index in np.flatnonzero((later < 0) | ((later == 0) & (seqnos < 0)))[:1]:
-            claim.broken(f"{topic}: the order of transactions is not kept after offset {mine['offset'][index]}")
-        if len(offsets) != next_offsets.get(topic, 0):
-            claim.broken(f"{topic}: {len(offsets)} rows, but the cursor's next offset is {next_offsets.get(topic, 0)}")
+            claim.add_violation(f"{topic}: offset {offsets[index]} stands where {index} should")
+        turn_steps, seqno_steps = np.diff(topic_rows["turn"].to_numpy()), np.diff(topic_rows["seqno"].to_numpy())
+        for index in np.flatnonzero((turn_steps < 0) | ((turn_steps == 0) & (seqno_steps < 0)))[:1]:
+            offset = topic_rows["offset"][index]
+            claim.add_violation(f"{topic}: the order of transactions is not kept after offset {offset}")
+        next_offset = next_offsets.get(topic, 0)
+        if len(offsets) != next_offset:
+            claim.add_violation(f"{topic}: {len(offsets)} rows, but the cursor's next offset is {next_offset}")
     return claim
 
 
-def made_of(staging: DeltaTable, raw: DeltaTable) -> Claim:
-    """Whether that raw is the one that staging was made of."""
+def same_raw_claim(staging: DeltaTable, raw: DeltaTable) -> Claim:
+    """Checks that staging was made of this raw, and that raw has all records up to staging's head."""
     claim = Claim("staging was made of this raw, which has all records that it knows of", 1)
     try:
         cursor = read_cursor(staging)
-    except (ZyncError, OSError, pa.ArrowException):  # which is a claim of its own
+    except (ZyncError, OSError, pa.ArrowException):  # `staging_claims` reports that as a claim of its own
         return claim
     if cursor.raw_id not in (None, str(raw.metadata().id)):
-        claim.broken(f"it was made of the raw with table id {cursor.raw_id}, and this is {raw.metadata().id}")
+        claim.add_violation(f"it was made of the raw with table id {cursor.raw_id}, and this is {raw.metadata().id}")
     if cursor.head >= next_seqno(raw):
-        claim.broken(f"it has seen records up to seqno {cursor.head:,}, and raw's last is {next_seqno(raw) - 1:,}")
+        claim.add_violation(
+            f"it has seen records up to seqno {cursor.head:,}, and raw's last is {next_seqno(raw) - 1:,}"
+        )
     return claim
