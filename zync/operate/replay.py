@@ -21,7 +21,7 @@ from zync.sync.syncer import Syncer
 from zync.transactions.summary import REVISITING
 
 _STEP = 2_000_000
-"""Records of raw that a sync of a replay reads at most."""
+"""Records of raw that each sync of a replay reads; the first also passes over those that were trimmed."""
 
 
 @dataclass(frozen=True)
