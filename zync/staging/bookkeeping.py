@@ -1,4 +1,4 @@
-"""What staging knows: how far it got, which transactions are settled, which are in flight. Read without Spark."""
+"""Reads staging's bookkeeping without Spark: the cursor, the settled transactions and those in flight."""
 
 from dataclasses import dataclass, field
 
@@ -19,22 +19,32 @@ _SETTLED = pa.schema([STAGING_SCHEMA.field("txn"), STAGING_SCHEMA.field("seqno")
 _IN_FLIGHT = pa.schema(
     [STAGING_SCHEMA.field(name) for name in ("kind", "txn", "seqno", "records", "count", "since", "state", "reason")]
 )
-
-
-_GATHERED = pa.schema([STAGING_SCHEMA.field("txn"), ("completes_at", pa.int64()), STAGING_SCHEMA.field("records")])
+_SETTLED_RECORDS = pa.schema(
+    [STAGING_SCHEMA.field("txn"), ("completes_at", pa.int64()), STAGING_SCHEMA.field("records")]
+)
 
 IN_FLIGHT_COLUMNS = (
     "kind string, txn string, seqno bigint, records array<struct<first: bigint, last: bigint>>, count bigint, "
     "since timestamp, state string, reason string"
 )
-"""The columns of `Known.in_flight`, for Spark."""
+"""The columns of `Known.in_flight` as a Spark schema."""
 
 
 @dataclass(frozen=True)
 class Cursor:
-    """The newest cursor row: `seqno` is the cursor; all zero before the first sync.
+    """The newest cursor row of staging; all zero before the first sync.
 
-    `columns`: what outputs have, on record (zync/rules/schema.py).
+    Attributes:
+        seqno: The cursor: every record up to it is settled, or part of an expired transaction.
+        head: The largest seqno of raw that the sync read.
+        sync: The number of the sync that wrote the row.
+        full: The newest sync that wrote a row for each transaction in flight.
+        offsets: The next offset of each output topic.
+        raw_id: The table id of the raw that staging is made from.
+        raw_version: The version of raw that the sync read.
+        nonce: The random id of the sync's commit, by which its writer recognizes it.
+        digests: The digests of the config, the rules and the lookup tables.
+        columns: The columns of the outputs as JSON (zync/rules/schema.py).
     """
 
     seqno: int = 0
@@ -50,26 +60,31 @@ class Cursor:
 
     @property
     def lookups(self) -> dict[str, str]:
-        """The digests of lookup tables."""
+        """The digests of the lookup tables by their names in `digests`: `lookup <name>`."""
         return {name: digest for name, digest in self.digests.items() if name.startswith("lookup ")}
 
     def with_rules_of(self, config: Config) -> bool:
-        """Whether that sync ran with the same rules and lookup tables, whatever those held."""
-        lookups = {f"lookup {one}" for one in config.lookups}
-        return lookups == self.lookups.keys() and self.digests == {**config.digests, **self.lookups}
+        """Returns whether the sync ran with the rules and the names of lookup tables of `config`.
+
+        The contents of the lookup tables may differ.
+        """
+        lookup_names = {f"lookup {lookup}" for lookup in config.lookups}
+        return lookup_names == self.lookups.keys() and self.digests == {**config.digests, **self.lookups}
 
     def judged_otherwise(self, config: Config) -> bool:
-        """Whether ids or `done` are not what they were, so that all that is in flight is to be judged anew."""
-        before = self.digests.get("transactions")
-        return before is not None and before != config.digests["transactions"]
+        """Returns whether `config` changes `id` or `done`, so that all transactions in flight must be judged again."""
+        stored_digest = self.digests.get("transactions")
+        return stored_digest is not None and stored_digest != config.digests["transactions"]
 
 
 @dataclass(frozen=True)
 class Known:
-    """Staging's bookkeeping at one version.
+    """Staging's bookkeeping at a version of the table.
 
-    settled: (txn, seqno), a row for each transaction settled within the window that was asked for.
-    in_flight: the newest row of each transaction that is pending or expired.
+    Attributes:
+        cursor: The newest cursor row.
+        settled: A row (txn, seqno) for each transaction that was settled within the newest `remember` records.
+        in_flight: The newest row of each transaction that is pending or expired (`IN_FLIGHT_COLUMNS`).
     """
 
     cursor: Cursor = field(default_factory=Cursor)
@@ -77,26 +92,30 @@ class Known:
     in_flight: pa.Table = field(default_factory=_IN_FLIGHT.empty_table)
 
 
-def advance(known: Known, rows: pa.Table) -> Known:
-    """What is known after a sync that wrote the bookkeeping `rows`; the cursor is the caller's to move."""
+def advance(bookkeeping: Known, rows: pa.Table) -> Known:
+    """Returns the bookkeeping after a sync that wrote the bookkeeping `rows`, with the cursor unchanged."""
     settled = _settled(rows)
-    in_flight = pa.concat_tables([known.in_flight, _in_flight(rows)])
-    return Known(known.cursor, pa.concat_tables([known.settled, settled]), _newest(in_flight, settled))
+    in_flight = pa.concat_tables([bookkeeping.in_flight, _in_flight(rows)])
+    return Known(bookkeeping.cursor, pa.concat_tables([bookkeeping.settled, settled]), _newest(in_flight, settled))
 
 
 def records_in(in_flight: pa.Table) -> int:
-    """How many records those transactions have."""
+    """Counts the records of the transactions in flight."""
     return int(pc.sum(in_flight["count"]).as_py() or 0)
 
 
 def read_cursor(table: DeltaTable) -> Cursor:
-    """The cursor row of the newest sync; an all-zero one for a staging without syncs."""
+    """Reads the cursor row of the newest sync; returns an all-zero cursor for a staging without syncs.
+
+    Raises:
+        ZyncError: staging has none or several cursor rows for the sync.
+    """
     number = table.transaction_version(SYNC)
     if number is None:
         return Cursor()
-    files = [one.path for one in data_files(table, "sync", above=number - 1)]
-    wanted = (ds.field("kind") == "cursor") & (ds.field("sync") == number)
-    rows = _scan(table, files, wanted, STAGING_SCHEMA.names)
+    paths = [file.path for file in data_files(table, "sync", above=number - 1)]
+    row_filter = (ds.field("kind") == "cursor") & (ds.field("sync") == number)
+    rows = _scan(table, paths, row_filter, STAGING_SCHEMA.names)
     if rows.num_rows != 1:
         msg = f"staging at {table.table_uri} has {rows.num_rows} cursor rows for sync {number}, not 1: it is damaged"
         raise ZyncError(msg)
@@ -116,7 +135,12 @@ def read_cursor(table: DeltaTable) -> Cursor:
 
 
 def read_known(table: DeltaTable | None, remember: int) -> Known:
-    """All that a sync, or an operator, needs to know of staging at this version."""
+    """Reads staging's bookkeeping at the version of `table`.
+
+    Args:
+        table: Staging; None, or a staging without syncs, gives empty bookkeeping.
+        remember: Of how many records below the head to read the settled transactions.
+    """
     if table is None or table.transaction_version(SYNC) is None:
         return Known()
     cursor = read_cursor(table)
@@ -127,72 +151,78 @@ def read_known(table: DeltaTable | None, remember: int) -> Known:
     return Known(cursor, _settled(recent), _newest(_in_flight(since_full), _settled(since_full)))
 
 
-def read_settled(table: DeltaTable, wanted: pa.Table) -> pa.Table:
-    """The records of settled transactions, by (txn, seqno): (txn, completes_at, records as ranges).
+def read_settled(table: DeltaTable, settled: pa.Table) -> pa.Table:
+    """Reads which records the `settled` transactions (txn, seqno) have.
 
-    Their records that came too late, or were sent again, are among the ranges.
+    Returns:
+        A row (txn, completes_at, records) for each transaction. The ranges `records` include the late and the
+        duplicate records of the transaction.
     """
-    seqnos = wanted["seqno"]
-    names = ["kind", "txn", "seqno", "records"]
+    seqnos = settled["seqno"]
+    columns = ["kind", "txn", "seqno", "records"]
     if not len(seqnos):
-        return _GATHERED.empty_table()
+        return _SETTLED_RECORDS.empty_table()
     files = data_files(table, "seqno", above=pc.min(seqnos).as_py() - 1, upto=pc.max(seqnos).as_py())
-    mine = ds.field("seqno").isin(seqnos.combine_chunks()) & ds.field("kind").isin(list(SETTLED_KINDS))
-    rows = _scan(table, [one.path for one in files], mine & ds.field("txn").is_valid(), names).to_pylist()
-    found = {row["txn"]: {"completes_at": row["seqno"], "records": row["records"]} for row in rows}
-    first = min(one["records"][0]["first"] for one in found.values())
-    files = data_files(table, "seqno", above=first - 1)
-    mine = ds.field("kind").isin(["late", "duplicate"]) & ds.field("txn").isin(list(found))
-    for row in _scan(table, [one.path for one in files], mine, names).to_pylist():
-        found[row["txn"]]["records"] += row["records"]
-    return pa.Table.from_pylist([{"txn": txn, **one} for txn, one in found.items()], schema=_GATHERED)
+    row_filter = ds.field("seqno").isin(seqnos.combine_chunks()) & ds.field("kind").isin(list(SETTLED_KINDS))
+    rows = _scan(table, [file.path for file in files], row_filter & ds.field("txn").is_valid(), columns).to_pylist()
+    transactions = {row["txn"]: {"completes_at": row["seqno"], "records": row["records"]} for row in rows}
+    first_seqno = min(transaction["records"][0]["first"] for transaction in transactions.values())
+    files = data_files(table, "seqno", above=first_seqno - 1)
+    row_filter = ds.field("kind").isin(["late", "duplicate"]) & ds.field("txn").isin(list(transactions))
+    for row in _scan(table, [file.path for file in files], row_filter, columns).to_pylist():
+        transactions[row["txn"]]["records"] += row["records"]
+    return pa.Table.from_pylist(
+        [{"txn": txn, **transaction} for txn, transaction in transactions.items()], schema=_SETTLED_RECORDS
+    )
 
 
 def _rows(
     table: DeltaTable,
-    wanted: ds.Expression,
+    row_filter: ds.Expression,
     *,
     above_sync: int | None = None,
     above_seqno: int | None = None,
     kinds: tuple[str, ...] = SETTLED_KINDS + IN_FLIGHT_KINDS,
 ) -> pa.Table:
+    """Reads the rows of the kinds that pass the filter, of files with a sync (or a seqno) above the bound."""
     files = (
         data_files(table, "sync", above=above_sync)
         if above_sync is not None
         else data_files(table, "seqno", above=above_seqno or 0)
     )
     columns = [*_IN_FLIGHT.names, "sync"] if IN_FLIGHT_KINDS[0] in kinds else ["kind", "txn", "seqno", "state"]
-    return _scan(table, [one.path for one in files], wanted & ds.field("kind").isin(list(kinds)), columns)
+    return _scan(table, [file.path for file in files], row_filter & ds.field("kind").isin(list(kinds)), columns)
 
 
-def _scan(table: DeltaTable, files: list[str], wanted: ds.Expression, columns: list[str]) -> pa.Table:
-    if not files:
+def _scan(table: DeltaTable, paths: list[str], row_filter: ds.Expression, columns: list[str]) -> pa.Table:
+    if not paths:
         return pa.schema([STAGING_SCHEMA.field(name) for name in columns]).empty_table()
-    return dataset(table, files, STAGING_SCHEMA).to_table(columns=columns, filter=wanted)
+    return dataset(table, paths, STAGING_SCHEMA).to_table(columns=columns, filter=row_filter)
 
 
 def _settled(rows: pa.Table) -> pa.Table:
-    """What is settled; a redrive or drop later on settles nothing anew."""
+    """Selects the rows that settle a transaction. A row with a state is of a redrive or a drop, which settle none."""
     mask = pc.and_(pc.is_in(rows["kind"], pa.array(SETTLED_KINDS)), pc.is_valid(rows["txn"]))
     mask = pc.and_(mask, pc.is_null(rows["state"]))
     return rows.filter(mask).select(_SETTLED.names)
 
 
 def _in_flight(rows: pa.Table) -> pa.Table:
+    """Selects the rows of transactions in flight, in order of sync."""
     rows = rows.filter(pc.is_in(rows["kind"], pa.array(IN_FLIGHT_KINDS)))
     return (rows.sort_by("sync") if "sync" in rows.column_names else rows).select(_IN_FLIGHT.names)
 
 
 def _newest(rows: pa.Table, settled: pa.Table) -> pa.Table:
-    """The last row of each transaction, without those settled since their first record."""
+    """Returns the last row of each transaction in flight, without transactions settled since their first record."""
     if not rows.num_rows:
         return rows
     numbered = rows.append_column("row", pa.array(range(rows.num_rows)))
-    last = numbered.group_by("txn").aggregate([("row", "max")])
-    rows = rows.take(last["row_max"].sort())
+    last_rows = numbered.group_by("txn").aggregate([("row", "max")])
+    rows = rows.take(last_rows["row_max"].sort())
     if not settled.num_rows:
         return rows
-    newest = settled.group_by("txn").aggregate([("seqno", "max")])
-    index = pc.index_in(rows["txn"], newest["txn"])
-    settled_at = pc.fill_null(newest["seqno_max"].take(index), 0)
+    last_settled = settled.group_by("txn").aggregate([("seqno", "max")])
+    index = pc.index_in(rows["txn"], last_settled["txn"])
+    settled_at = pc.fill_null(last_settled["seqno_max"].take(index), 0)
     return rows.filter(pc.greater(rows["seqno"], settled_at))

@@ -1,7 +1,7 @@
-"""Stages write and commit: all rows of a sync as files, then one Delta commit that makes them be.
+"""Stages write and commit: writes the rows of a sync as Parquet files, then adds them in a single Delta commit.
 
-The files are written into a folder of their own, where nobody sees them; the commit, by this process, adds
-them together with the sync's number. It is refused if anything at all was committed since the cursor was read.
+The files go into a folder of the sync, where no reader sees them. The commit, by this process, adds them and stores
+the sync's number as Delta's `txn`. Delta refuses the commit if anything was committed since the cursor was read.
 """
 
 import contextlib
@@ -33,9 +33,14 @@ from zync.staging.table import STAGING_SCHEMA, STATISTICS, SYNC
 
 @dataclass(frozen=True)
 class Written:
-    """Files that are not committed yet: the folder, the bookkeeping rows in them, and output rows and next offsets.
+    """The files of a sync before the commit.
 
-    `stray`: the seqno of an output row, if there is one, that is of no transaction that goes out in them.
+    Attributes:
+        folder: Their folder, below the table.
+        rows: Their bookkeeping rows.
+        outputs: The number of output rows by topic.
+        offsets: The next offset by topic.
+        stray: The lowest seqno of an output row whose transaction is not completed by this sync; None if all are.
     """
 
     folder: str
@@ -46,80 +51,92 @@ class Written:
 
     @property
     def count(self) -> int:
-        """All rows in them."""
+        """The number of rows in the files."""
         return int(self.rows.num_rows) + sum(self.outputs.values())
 
 
 BOOKKEEPING = ("kind", "seqno", "txn", "records", "count", "since", "state", "reason", "kafka")
-_DISTINCT = ("seqno", "txn", "records.list.element.first", "records.list.element.last", "kafka.offset", "value")
-"""Columns whose values hardly come twice: to look for those that do takes a tenth of the time to write them."""
+_WITHOUT_DICTIONARY = (
+    "seqno",
+    "txn",
+    "records.list.element.first",
+    "records.list.element.last",
+    "kafka.offset",
+    "value",
+)
+"""Columns written without a Parquet dictionary: their values hardly repeat, and dictionaries take 10 % of the time."""
 
 
 def write(rows: DataFrame, table: DeltaTable, folder: str, number: int) -> None:
-    """Writes the rows of sync `number` as Parquet into that folder of the table: seen by nobody before the commit.
+    """Writes the rows of sync `number` with Spark as Parquet files into a folder of the table.
 
-    Columns of staging that `rows` does not have are null to all who read the table, and not in the files at all.
+    Columns of staging that `rows` lacks are left out of the files; readers of the table see null.
     """
-    there = {name: name for name in rows.columns} | {"sync": f"{number}L"}
-    named = (f"{there[field.name]} AS {field.name}" for field in spark_schema(STAGING_SCHEMA) if field.name in there)
-    writer = select(rows, *named).write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
-    for column in _DISTINCT:
+    values = {name: name for name in rows.columns} | {"sync": f"{number}L"}
+    columns = (
+        f"{values[field.name]} AS {field.name}" for field in spark_schema(STAGING_SCHEMA) if field.name in values
+    )
+    writer = select(rows, *columns).write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+    for column in _WITHOUT_DICTIONARY:
         writer = writer.option(f"parquet.enable.dictionary#{column}", "false")
     writer.parquet(f"{for_spark(table.table_uri)}/{folder}")
 
 
 def write_here(rows: DataFrame, table: DeltaTable, folder: str, number: int) -> None:
-    """As `write`, by this process: where they are few, sooner than Spark has set up a job that writes."""
-    found = rows.toArrow()
-    found = found.append_column("sync", pa.repeat(pa.scalar(number, pa.int64()), found.num_rows))
-    schema = pa.schema([field for field in STAGING_SCHEMA if field.name in found.column_names])
+    """Does the work of `write` in this process: for few rows it ends before Spark has set up a job."""
+    arrow_rows = rows.toArrow()
+    arrow_rows = arrow_rows.append_column("sync", pa.repeat(pa.scalar(number, pa.int64()), arrow_rows.num_rows))
+    schema = pa.schema([field for field in STAGING_SCHEMA if field.name in arrow_rows.column_names])
     table_files(table).create_dir(folder)
-    add_rows(table, folder, found.select(schema.names).cast(schema), name="bookkeeping")
+    add_rows(table, folder, arrow_rows.select(schema.names).cast(schema), name="bookkeeping")
 
 
-def _written(files: FileSystem, folder: str) -> list[FileInfo]:
-    """What `write` and `add_rows` left in that folder."""
-    found = files.get_file_info(FileSelector(folder, recursive=True))
-    return [info for info in found if info.path.endswith(".parquet")]
+def _parquet_files(file_system: FileSystem, folder: str) -> list[FileInfo]:
+    """Lists the Parquet files that `write` and `add_rows` left in the folder."""
+    file_infos = file_system.get_file_info(FileSelector(folder, recursive=True))
+    return [info for info in file_infos if info.path.endswith(".parquet")]
 
 
 def read_back(table: DeltaTable, folder: str) -> Written:
-    """What was written, as the commit will make it be: bookkeeping rows whole, of outputs the counts and offsets."""
-    names = [info.path for info in _written(table_files(table), folder)]
-    data = dataset(table, names, STAGING_SCHEMA)
-    is_output = pc.field("kind") == "output"  # files' statistics say which of them have any
+    """Reads the written files of a sync: all bookkeeping rows; of output rows only counts, offsets and seqnos."""
+    paths = [info.path for info in _parquet_files(table_files(table), folder)]
+    data = dataset(table, paths, STAGING_SCHEMA)
+    is_output = pc.field("kind") == "output"  # Parquet statistics tell which files have output rows
     rows = data.to_table(columns=list(BOOKKEEPING), filter=~is_output)
-    outputs, offsets, going_out = dict[str, int](), dict[str, int](), [pa.array([], pa.int64())]
+    outputs, offsets, output_seqnos = dict[str, int](), dict[str, int](), [pa.array([], pa.int64())]
     for batch in data.to_batches(columns=["seqno", "kafka"], filter=is_output):
-        going_out.append(pc.unique(batch["seqno"]))
-        place = batch["kafka"]
-        counted = pa.table({"topic": pc.struct_field(place, "topic"), "offset": pc.struct_field(place, "offset")})
-        for one in counted.group_by("topic").aggregate([("offset", "count"), ("offset", "max")]).to_pylist():
-            topic = one["topic"]
-            outputs[topic] = outputs.get(topic, 0) + one["offset_count"]
-            offsets[topic] = max(offsets.get(topic, 0), one["offset_max"] + 1)
-    whole = rows["seqno"].filter(pc.is_in(rows["kind"], pa.array(["done", "released"])))
-    seqnos = pa.concat_arrays(going_out)
-    stray = pc.min(seqnos.filter(pc.invert(pc.is_in(seqnos, whole)))).as_py()
+        output_seqnos.append(pc.unique(batch["seqno"]))
+        kafka = batch["kafka"]
+        topic_offsets = pa.table({"topic": pc.struct_field(kafka, "topic"), "offset": pc.struct_field(kafka, "offset")})
+        for counts in topic_offsets.group_by("topic").aggregate([("offset", "count"), ("offset", "max")]).to_pylist():
+            topic = counts["topic"]
+            outputs[topic] = outputs.get(topic, 0) + counts["offset_count"]
+            offsets[topic] = max(offsets.get(topic, 0), counts["offset_max"] + 1)
+    completed_seqnos = rows["seqno"].filter(pc.is_in(rows["kind"], pa.array(["done", "released"])))
+    seqnos = pa.concat_arrays(output_seqnos)
+    stray = pc.min(seqnos.filter(pc.invert(pc.is_in(seqnos, completed_seqnos)))).as_py()
     return Written(folder, rows, dict(sorted(outputs.items())), offsets, stray)
 
 
 def add_rows(table: DeltaTable, folder: str, rows: pa.Table, *, name: str = "driver") -> None:
-    """Adds a file of that name with the driver's own rows to the folder, which is there."""
-    files = table_files(table)
-    with files.open_output_stream(f"{folder}/{name}.zstd.parquet") as target:
-        pq.write_table(rows, target, compression="zstd")
+    """Writes `rows` as a file `<name>.zstd.parquet` into an existing folder of the table."""
+    file_system = table_files(table)
+    with file_system.open_output_stream(f"{folder}/{name}.zstd.parquet") as stream:
+        pq.write_table(rows, stream, compression="zstd")
 
 
 def discard(table: DeltaTable, folder: str) -> None:
-    """Takes away files that will not be committed."""
-    files = table_files(table)
+    """Deletes the files of a sync that is not committed."""
+    file_system = table_files(table)
     with contextlib.suppress(OSError):
-        files.delete_dir(folder)
+        file_system.delete_dir(folder)
 
 
 def reclaim(table: DeltaTable, newest: int) -> None:
-    """Takes away what syncs after the `newest` committed one wrote before they were killed. The lock must be held."""
+    """Deletes the folders of syncs after `newest`, the last committed sync: they were killed before their commit.
+
+    The caller must hold the lock of the table.
+    """
     location = locate(table.table_uri, "")
     for folder in Path(location).glob("sync-*") if is_local(location) else ():
         match = re.match(r"sync-(\d+)-", folder.name)
@@ -128,46 +145,59 @@ def reclaim(table: DeltaTable, newest: int) -> None:
 
 
 def commit(table: DeltaTable, folder: str, number: int, nonce: str, *, rows: int) -> None:
-    """Adds the files of `folder`, with their `rows`, to staging as sync `number`.
+    """Commits the files of `folder` to staging as sync `number`.
 
-    On the handle that the cursor was read from; or, if the table was only maintained since, on one that is as it was.
+    If the table was only maintained since the cursor was read from `table`, the commit is tried again at its newest
+    version.
+
+    Args:
+        table: The handle from which the cursor was read.
+        folder: The folder of the sync's files, below the table.
+        number: The number of the sync.
+        nonce: A random id, by which a writer recognizes its own commit.
+        rows: The number of rows in the files.
 
     Raises:
         CommitRefusedError: it did not land; trying the sync again is safe.
         CommitUnknownError: it is not known whether it landed.
         OwnedError: another writer committed a sync first; this one did not land.
     """
-    added: list[AddAction | RemoveAction] = []
-    now: DeltaTable | None = table
-    while now:
+    actions: list[AddAction | RemoveAction] = []
+    handle: DeltaTable | None = table
+    while handle:
         try:
-            added = added or list(_added(now, folder, rows))
-            now.create_write_transaction(
-                added,
+            actions = actions or list(_add_actions(handle, folder, rows))
+            handle.create_write_transaction(
+                actions,
                 mode="append",
-                schema=now.schema(),
+                schema=handle.schema(),
                 commit_properties=commit_properties({SYNC: number}, userMetadata=nonce),
                 post_commithook_properties=NO_HOOKS,
             )
         except (DeltaError, OSError) as error:
-            now = _judge(now, number, nonce, error)
+            handle = _resolve_failed_commit(handle, number, nonce, error)
         else:
             return
 
 
-def _judge(table: DeltaTable, number: int, nonce: str, error: Exception) -> DeltaTable | None:
-    """After a failed commit: None if it landed all the same; the table as it is now, if only it was maintained since.
+def _resolve_failed_commit(table: DeltaTable, number: int, nonce: str, error: Exception) -> DeltaTable | None:
+    """Looks in the table whether a failed commit landed.
 
-    Raises what is true otherwise.
+    Returns:
+        None if the commit landed; the table at its newest version if it was only maintained since, so that the commit
+        can be tried again.
+
+    Raises:
+        CommitRefusedError, CommitUnknownError, OwnedError: as `commit`.
     """
     location = table.table_uri
     try:
-        now = open_table(location)
-        cursor = read_cursor(now) if now else None
-    except (ZyncError, DeltaError, OSError) as second:
+        newest = open_table(location)
+        cursor = read_cursor(newest) if newest else None
+    except (ZyncError, DeltaError, OSError) as read_error:
         msg = (
             f"the commit of sync {number} to {location} failed ({first_line(error)}) and the table cannot be read "
-            f"({first_line(second)}): whether it landed is not known; the next sync will see"
+            f"({first_line(read_error)}): whether it landed is not known; the next sync will see"
         )
         raise CommitUnknownError(msg) from error
     if cursor and cursor.sync == number and cursor.nonce == nonce:
@@ -175,27 +205,31 @@ def _judge(table: DeltaTable, number: int, nonce: str, error: Exception) -> Delt
     if cursor and cursor.sync >= number:
         msg = f"another writer committed sync {cursor.sync} to {location}; this one did not land"
         raise OwnedError(msg) from error
-    if now and cursor and cursor.sync == number - 1 and now.version() > table.version():
-        return now
+    if newest and cursor and cursor.sync == number - 1 and newest.version() > table.version():
+        return newest
     msg = f"the commit of sync {number} to {location} did not land: {first_line(error)}"
     raise CommitRefusedError(msg) from error
 
 
 def checkpoint(table: DeltaTable) -> None:
-    """Leaves a checkpoint every so many versions, after a commit on this handle; its failure is nobody's."""
+    """Writes a Delta checkpoint every `CHECKPOINT_EVERY` versions, after a commit on this handle; ignores a failure."""
     with contextlib.suppress(DeltaError, OSError):
         refresh(table)
         if table.version() % CHECKPOINT_EVERY == 0:
             table.create_checkpoint()
 
 
-def _added(table: DeltaTable, folder: str, rows: int) -> Iterator[AddAction]:
-    """The files of `folder` as actions, with the statistics that reads prune by; ZyncError where they lack `rows`."""
-    files = table_files(table)
-    for info in _written(files, folder):
+def _add_actions(table: DeltaTable, folder: str, rows: int) -> Iterator[AddAction]:
+    """Makes an add action for each file of `folder`, with the statistics of `STATISTICS` that readers prune files by.
+
+    Raises:
+        ZyncError: the files do not hold `rows` rows.
+    """
+    file_system = table_files(table)
+    for info in _parquet_files(file_system, folder):
         path = info.path.lstrip("/")
-        with files.open_input_file(path) as source:
-            statistics = file_statistics(pq.ParquetFile(source).metadata, STATISTICS)
+        with file_system.open_input_file(path) as stream:
+            statistics = file_statistics(pq.ParquetFile(stream).metadata, STATISTICS)
         rows -= statistics["numRecords"]
         if statistics["numRecords"]:
             yield AddAction(

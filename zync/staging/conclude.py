@@ -1,4 +1,4 @@
-"""Stage conclude: what the sync leaves in flight, hence the cursor, and the rows that the driver itself adds."""
+"""Stage conclude: computes the transactions in flight after a sync, hence the cursor, and the driver's rows of both."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,18 +11,18 @@ from zync.staging.bookkeeping import Cursor, Known, advance
 from zync.staging.table import STAGING_SCHEMA
 
 FULL_EVERY = 64
-"""Syncs between full sets of what is in flight: reading back goes at most so far."""
+"""Every so many syncs write a row for each transaction in flight, so that a reader goes back no further."""
 
 
 @dataclass(frozen=True)
 class Concluded:
-    """What staging will say after this sync, and the rows (STAGING_SCHEMA) that make it say so."""
+    """The bookkeeping after a sync, and the rows (STAGING_SCHEMA) that the driver adds for it."""
 
     known: Known
     rows: pa.Table
 
 
-def conclude(  # noqa: PLR0913 - each is a thing known by now
+def conclude(  # noqa: PLR0913 - each is a result of an earlier stage
     before: Known,
     rows: pa.Table,
     *,
@@ -33,13 +33,20 @@ def conclude(  # noqa: PLR0913 - each is a thing known by now
     remember: int,
     cursor: dict[str, Any],
 ) -> Concluded:
-    """The state after a sync that wrote the bookkeeping `rows`.
+    """Computes the bookkeeping after a sync, and the rows that the driver adds for it.
 
-    `cutoff`: what began at or before it (microseconds) is expired. `full`: all that is in flight is written anew.
-    `cursor`: the cursor row's other columns.
+    Args:
+        before: The bookkeeping before the sync.
+        rows: The bookkeeping rows that the sync wrote.
+        number: The number of the sync.
+        head: The largest seqno of raw that the sync read.
+        cutoff: A time in microseconds: pending transactions whose first record is as old expire.
+        full: Whether to write a row for each transaction in flight, not only for those that expire.
+        remember: For how many records below the head settled transactions are kept.
+        cursor: The other columns of the cursor row.
     """
-    known = advance(before, rows)
-    in_flight = known.in_flight
+    advanced = advance(before, rows)
+    in_flight = advanced.in_flight
     overdue = pc.and_(
         pc.equal(in_flight["kind"], "pending"), pc.less_equal(in_flight["since"], pa.scalar(cutoff, TIMESTAMP))
     )
@@ -47,20 +54,20 @@ def conclude(  # noqa: PLR0913 - each is a thing known by now
     in_flight = in_flight.set_column(0, "kind", kinds)
     full = full or number - before.cursor.full >= FULL_EVERY
     written = pc.is_in(in_flight["txn"], rows["txn"].filter(pc.is_in(rows["kind"], pa.array(["pending", "expired"]))))
-    again = in_flight.filter(pc.and_(pc.invert(written), True) if full else pc.and_(pc.invert(written), overdue))
-    holding = in_flight.filter(pc.equal(kinds, "pending"))["seqno"]
-    at = pc.min(holding).as_py() - 1 if len(holding) else head
-    row = {**cursor, "kind": "cursor", "seqno": at, "sync": number, "head": head}
-    row["full"] = number if full else before.cursor.full
-    mine = [
-        *({**one, "sync": number} for one in again.to_pylist()),
-        row,
+    rewritten = in_flight.filter(pc.and_(pc.invert(written), True) if full else pc.and_(pc.invert(written), overdue))
+    pending_seqnos = in_flight.filter(pc.equal(kinds, "pending"))["seqno"]
+    cursor_seqno = pc.min(pending_seqnos).as_py() - 1 if len(pending_seqnos) else head
+    cursor_row = {**cursor, "kind": "cursor", "seqno": cursor_seqno, "sync": number, "head": head}
+    cursor_row["full"] = number if full else before.cursor.full
+    driver_rows = [
+        *({**row, "sync": number} for row in rewritten.to_pylist()),
+        cursor_row,
     ]
-    newest = Cursor(
-        seqno=at,
+    new_cursor = Cursor(
+        seqno=cursor_seqno,
         head=head,
         sync=number,
-        full=row["full"],
+        full=cursor_row["full"],
         offsets=cursor["offsets"],
         raw_id=cursor["raw"]["id"],
         raw_version=cursor["raw"]["version"],
@@ -68,11 +75,11 @@ def conclude(  # noqa: PLR0913 - each is a thing known by now
         digests=cursor["digests"],
         columns=cursor["state"],
     )
-    settled = known.settled.filter(pc.greater(known.settled["seqno"], head - remember))
-    mine = [{name: _pairs(value) for name, value in one.items()} for one in mine]
-    return Concluded(Known(newest, settled, in_flight), pa.Table.from_pylist(mine, schema=STAGING_SCHEMA))
+    settled = advanced.settled.filter(pc.greater(advanced.settled["seqno"], head - remember))
+    driver_rows = [{column: _map_as_pairs(value) for column, value in row.items()} for row in driver_rows]
+    return Concluded(Known(new_cursor, settled, in_flight), pa.Table.from_pylist(driver_rows, schema=STAGING_SCHEMA))
 
 
-def _pairs(value: Any) -> Any:
-    """Arrow takes maps as lists of pairs."""
+def _map_as_pairs(value: Any) -> Any:
+    """Turns a map into a list of pairs, as Arrow takes it; the structs `raw` and `kafka` stay as they are."""
     return list(value.items()) if isinstance(value, dict) and value.keys().isdisjoint({"id", "topic"}) else value

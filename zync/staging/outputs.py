@@ -1,4 +1,4 @@
-"""What staging holds beyond a place: output rows of whole transactions, in their order, without Spark."""
+"""Reads staging's output rows without Spark: whole transactions, in the order of delivery, after a given place."""
 
 import json
 from collections.abc import Iterator
@@ -17,23 +17,23 @@ from zync.staging.table import STAGING_SCHEMA
 
 MOST_ROWS = 250_000
 MOST_BYTES = 64 << 20
-_LAST = 2**63 - 1
-_PLACE = {
+_MAX_SEQNO = 2**63 - 1
+_PLACE_COLUMNS = {
     "sync": ds.field("sync"),
     "turn": pc.coalesce(ds.field("head"), ds.field("seqno")),
     "seqno": ds.field("seqno"),
 }
 TRUNCATED = "truncate"
-"""The reason of an output row, without key and value, by which all rows of its topic that are before it are gone."""
-_SETTLED = ("done", "released")
-"""What tells an output row's transaction."""
+"""The reason of an output row that is a truncation: without key and value, it deletes all earlier rows of its topic."""
+_COMPLETED_KINDS = ("done", "released")
+"""The kinds of rows that have the transaction id of an output row, by its seqno."""
 
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """How far a delivery is: through the transaction `seqno` of the sync `sync`, whose turn came at `turn`.
+    """The progress of a delivery in staging: it delivered everything through the transaction `seqno` of `sync`.
 
-    Without order: commit its turn comes at its seqno.
+    `turn` is the seqno at which the transaction's turn came (order: commit); without that order it is `seqno`.
     """
 
     sync: int = 0
@@ -42,25 +42,29 @@ class Place:
 
 
 def staged(table: DeltaTable, after: Place) -> Iterator[pa.Table]:
-    """The output rows after that place, as tables of whole transactions, each of no more than fits in memory.
+    """Yields the output rows after a place as tables of whole transactions, each small enough for memory.
 
-    In the order in which staging numbered them, by topic: sync, turn, seqno, offset. Columns: those, and topic, key,
-    value, position, reason (of a truncation), state and txn (null where a record is a transaction by itself).
+    Rows are ordered by sync, turn, seqno and offset, the order in which staging numbered them. The other columns are
+    topic, key, value, position, reason (of a truncation), state and txn (null for a record without transaction).
     """
-    for paths, upto in _spans(data_files(table, "sync", above=after.sync - 1)):
-        rows, end = dataset(table, paths, STAGING_SCHEMA), Place(upto, _LAST, _LAST)
-        outputs = _between(after, end) & (ds.field("kind") == "output")
-        for last in _cuts(rows.to_table(columns=_PLACE, filter=outputs), _at_once(rows)):
-            yield _rows(rows, after, last)
+    for paths, last_sync in _file_spans(data_files(table, "sync", above=after.sync - 1)):
+        rows, end = dataset(table, paths, STAGING_SCHEMA), Place(last_sync, _MAX_SEQNO, _MAX_SEQNO)
+        is_output = _in_range(after, end) & (ds.field("kind") == "output")
+        for last in _batch_ends(rows.to_table(columns=_PLACE_COLUMNS, filter=is_output), _rows_per_batch(rows)):
+            yield _read_outputs(rows, after, last)
             after = last
         after = max(after, end)
 
 
 @dataclass(frozen=True, order=True)
 class Truncation:
-    """Where all rows of an output topic that are before it are gone, in the source's order.
+    """A truncation of an output topic, by its position in the source's order: it deletes all earlier rows.
 
-    offset: of its row in staging, which tells what is before it in its own transaction. turn: when it went out.
+    Attributes:
+        position: The position of its transaction's commit in the source.
+        seqno: The seqno of its transaction.
+        offset: The offset of its output row; rows of its own transaction with lower offsets are earlier.
+        turn: The seqno at which its transaction's turn came.
     """
 
     position: int
@@ -71,113 +75,122 @@ class Truncation:
 
 @dataclass(frozen=True)
 class Arrivals:
-    """What is known of a topic's output rows without looking at each.
+    """A summary of the output rows of a topic that a table does not have yet.
 
-    first: a place (position, seqno) in the source's order that none of them is before.
-    unplaced: some have no position. left_out: columns that are left out of any of them. moved: some had another key
-    before.
+    Attributes:
+        first_place: A lower bound (position, seqno) of their places in the source's order.
+        without_position: Whether any row has no position.
+        truncations: The truncations among the rows.
+        left_out: The columns that the connector left out of any row.
+        with_old_key: Whether an update gave any row another key.
     """
 
-    first: tuple[int, int]
-    unplaced: bool
+    first_place: tuple[int, int]
+    without_position: bool
     truncations: list[Truncation]
     left_out: frozenset[str]
-    moved: bool
+    with_old_key: bool
 
 
-def arrivals(table: DeltaTable, files: list[DataFile], topic: str, after: int, upto: int) -> Arrivals:
-    """Of the output rows of that topic in those files: those of the syncs after the one and up to the other."""
-    mine = (ds.field("kind") == "output") & (ds.field("kafka", "topic") == topic)
-    if any(one.lowest <= after or one.highest > upto for one in files):
-        mine &= (ds.field("sync") > after) & (ds.field("sync") <= upto)
-    rows = dataset(table, [one.path for one in files], STAGING_SCHEMA)
-    found = rows.to_table(columns=["position", "seqno", "reason", "state"], filter=mine)
-    position, seqno = (pc.min(pc.fill_null(found[name], 0)).as_py() or 0 for name in ("position", "seqno"))
+def read_arrivals(table: DeltaTable, files: list[DataFile], topic: str, after: int, upto: int) -> Arrivals:
+    """Summarizes the output rows of a topic in `files`, of the syncs after `after` up to and including `upto`."""
+    row_filter = (ds.field("kind") == "output") & (ds.field("kafka", "topic") == topic)
+    if any(file.lowest <= after or file.highest > upto for file in files):
+        row_filter &= (ds.field("sync") > after) & (ds.field("sync") <= upto)
+    data = dataset(table, [file.path for file in files], STAGING_SCHEMA)
+    rows = data.to_table(columns=["position", "seqno", "reason", "state"], filter=row_filter)
+    position, seqno = (pc.min(pc.fill_null(rows[name], 0)).as_py() or 0 for name in ("position", "seqno"))
     truncations: list[Truncation] = []
-    if found["reason"].null_count < found.num_rows:
+    if rows["reason"].null_count < rows.num_rows:
         columns = {"position": ds.field("position"), "seqno": ds.field("seqno"), "offset": ds.field("kafka", "offset")}
-        truncating = rows.to_table({**columns, "turn": _PLACE["turn"]}, filter=mine & (ds.field("reason") == TRUNCATED))
-        truncations = sorted(Truncation(**one) for one in truncating.to_pylist())
-    states = [left_out(state) for state in found["state"].unique().to_pylist() if state]
-    names = frozenset(name for columns, _ in states for name in columns)
-    moved = any(old_key for _, old_key in states)
-    return Arrivals((position, seqno), found["position"].null_count > 0, truncations, names, moved)
+        truncation_rows = data.to_table(
+            {**columns, "turn": _PLACE_COLUMNS["turn"]}, filter=row_filter & (ds.field("reason") == TRUNCATED)
+        )
+        truncations = sorted(Truncation(**row) for row in truncation_rows.to_pylist())
+    states = [parse_state(state) for state in rows["state"].unique().to_pylist() if state]
+    left_out = frozenset(column for columns, _ in states for column in columns)
+    with_old_key = any(old_key for _, old_key in states)
+    return Arrivals((position, seqno), rows["position"].null_count > 0, truncations, left_out, with_old_key)
 
 
-def left_out(state: str) -> tuple[list[str], str | None]:
-    """Of an output row with that `state`: the columns that the connector left out, and another key that it had."""
-    said = json.loads(state)
-    return said["left_out"], said.get("old_key")
+def parse_state(state: str) -> tuple[list[str], str | None]:
+    """Parses the state of an output row: the columns that the connector left out, and the key that it had before."""
+    values = json.loads(state)
+    return values["left_out"], values.get("old_key")
 
 
 def with_tombstones(table: DeltaTable, rows: pa.Table) -> pa.Table:
-    """The rows (from `staged`) with a tombstone for each key that a truncation took, in place of its own row.
+    """Replaces each truncation among `rows` (of `staged`) by tombstones for the keys that it deletes.
 
-    Those are the keys that staging has a row of before it. Where rows of the topic have no key, its own stays.
+    Those are the keys that staging has an earlier row of. A truncation of a topic without keys stays as it is.
     """
     if rows["reason"].null_count == rows.num_rows:
         return rows
-    parts, begun = list[pa.Table](), 0
+    parts, start = list[pa.Table](), 0
     for index in np.flatnonzero(pc.is_valid(rows["reason"]).to_numpy()).tolist():
-        (row,) = rows.slice(index, 1).to_pylist()
-        keys = _living_keys(table, row)
-        parts.append(rows.slice(begun, index - begun + (keys is None)))
-        parts.append(pa.Table.from_pylist([{**row, "key": key} for key in keys or ()], rows.schema))
-        begun = index + 1
-    return pa.concat_tables([*parts, rows.slice(begun)])
+        (truncation,) = rows.slice(index, 1).to_pylist()
+        keys = _living_keys(table, truncation)
+        parts.append(rows.slice(start, index - start + (keys is None)))
+        parts.append(pa.Table.from_pylist([{**truncation, "key": key} for key in keys or ()], rows.schema))
+        start = index + 1
+    return pa.concat_tables([*parts, rows.slice(start)])
 
 
 def _living_keys(table: DeltaTable, truncation: dict[str, Any]) -> list[str] | None:
-    """The keys of a topic's output rows before that one which were not deleted since; None where rows have no keys."""
+    """Reads the keys that exist in a topic just before a truncation; returns None if its rows have no keys."""
     offset = ds.field("kafka", "offset")
-    paths = [one.path for one in data_files(table, "sync", upto=truncation["sync"])]
-    mine = (ds.field("kind") == "output") & (ds.field("kafka", "topic") == truncation["topic"])
-    mine &= offset < truncation["offset"]
+    paths = [file.path for file in data_files(table, "sync", upto=truncation["sync"])]
+    row_filter = (ds.field("kind") == "output") & (ds.field("kafka", "topic") == truncation["topic"])
+    row_filter &= offset < truncation["offset"]
     columns = {"key": ds.field("key"), "offset": offset, "deleted": ds.field("value").is_null()}
-    before = dataset(table, paths, STAGING_SCHEMA).to_table({**columns, "reason": ds.field("reason")}, filter=mine)
-    last = pc.max(before.filter(pc.is_valid(before["reason"]))["offset"]).as_py()
-    before = before.filter(pc.is_null(before["reason"]))
-    if before.num_rows and before["key"].null_count == before.num_rows:
+    data = dataset(table, paths, STAGING_SCHEMA)
+    rows = data.to_table({**columns, "reason": ds.field("reason")}, filter=row_filter)
+    last_truncation = pc.max(rows.filter(pc.is_valid(rows["reason"]))["offset"]).as_py()
+    rows = rows.filter(pc.is_null(rows["reason"]))
+    if rows.num_rows and rows["key"].null_count == rows.num_rows:
         return None
-    before = before.filter(pc.greater(before["offset"], -1 if last is None else last)).sort_by("offset")
-    newest = before.group_by("key", use_threads=False).aggregate([("offset", "last"), ("deleted", "last")])
+    rows = rows.filter(pc.greater(rows["offset"], -1 if last_truncation is None else last_truncation)).sort_by("offset")
+    newest = rows.group_by("key", use_threads=False).aggregate([("offset", "last"), ("deleted", "last")])
     living = newest.filter(pc.invert(newest["deleted_last"])).sort_by("offset_last")
     return [key for key in living["key"].to_pylist() if key is not None]
 
 
-def columns_of(table: DeltaTable, first: int, last: int) -> dict[int, dict[str, Any]]:
-    """What those syncs have on record of their outputs' columns (`recorded`)."""
-    paths = [one.path for one in data_files(table, "sync", above=first - 1, upto=last)]
-    cursors = (ds.field("kind") == "cursor") & (ds.field("sync") >= first) & (ds.field("sync") <= last)
-    found = dataset(table, paths, STAGING_SCHEMA).to_table(columns=["sync", "state"], filter=cursors)
-    return {one["sync"]: recorded(one["state"]) for one in found.to_pylist()}
+def columns_by_sync(table: DeltaTable, first: int, last: int) -> dict[int, dict[str, Any]]:
+    """Reads the columns of the outputs (as `recorded` returns them) from the cursor rows of syncs `first` to `last`."""
+    paths = [file.path for file in data_files(table, "sync", above=first - 1, upto=last)]
+    is_cursor = (ds.field("kind") == "cursor") & (ds.field("sync") >= first) & (ds.field("sync") <= last)
+    rows = dataset(table, paths, STAGING_SCHEMA).to_table(columns=["sync", "state"], filter=is_cursor)
+    return {row["sync"]: recorded(row["state"]) for row in rows.to_pylist()}
 
 
-def _between(after: Place, last: Place) -> ds.Expression:
-    """What is after the one and not after the other."""
-    sync, turn, seqno = _PLACE.values()
-    beyond = (turn > after.turn) | ((turn == after.turn) & (seqno > after.seqno))
-    within = (turn < last.turn) | ((turn == last.turn) & (seqno <= last.seqno))
-    return ((sync > after.sync) | ((sync == after.sync) & beyond)) & (
-        (sync < last.sync) | ((sync == last.sync) & within)
+def _in_range(after: Place, last: Place) -> ds.Expression:
+    """Returns a filter for rows after the place `after` (exclusive) up to `last` (inclusive)."""
+    sync, turn, seqno = _PLACE_COLUMNS.values()
+    above = (turn > after.turn) | ((turn == after.turn) & (seqno > after.seqno))
+    not_above = (turn < last.turn) | ((turn == last.turn) & (seqno <= last.seqno))
+    return ((sync > after.sync) | ((sync == after.sync) & above)) & (
+        (sync < last.sync) | ((sync == last.sync) & not_above)
     )
 
 
-def _spans(files: list[DataFile]) -> Iterator[tuple[list[str], int]]:
-    """Files in order of sync, so many at a time as hold some rows, and the last sync that is in no later file."""
+def _file_spans(files: list[DataFile]) -> Iterator[tuple[list[str], int]]:
+    """Groups files, ordered by sync, into spans that share no sync; all but the last hold at least `MOST_ROWS` rows.
+
+    Yields the paths of each span and its last sync.
+    """
     paths: list[str] = []
     count, highest = 0, 0
     for number, file in enumerate(files):
         paths.append(file.path)
         count, highest = count + file.rows, max(highest, file.highest)
-        following = files[number + 1].lowest if number + 1 < len(files) else None
-        if following is None or (count >= MOST_ROWS and following > highest):
+        next_lowest = files[number + 1].lowest if number + 1 < len(files) else None
+        if next_lowest is None or (count >= MOST_ROWS and next_lowest > highest):
             yield paths, highest
             paths, count = [], 0
 
 
-def _at_once(rows: ds.FileSystemDataset) -> int:
-    """How many rows may be in memory together, by what the files say of their size."""
+def _rows_per_batch(rows: ds.FileSystemDataset) -> int:
+    """Computes how many rows a batch may have: `MOST_BYTES` by the sizes in the files' metadata, `MOST_ROWS` at most."""
     count = size = 0
     for fragment in rows.get_fragments():
         metadata = fragment.metadata
@@ -187,30 +200,34 @@ def _at_once(rows: ds.FileSystemDataset) -> int:
     return max(1, min(MOST_ROWS, MOST_BYTES * count // max(1, size)))
 
 
-def _cuts(places: pa.Table, at_once: int) -> Iterator[Place]:
-    """The last place of each run of about so many rows; a transaction is never cut."""
-    counted = places.group_by(list(_PLACE)).aggregate([([], "count_all")])
-    counted = counted.sort_by([(name, "ascending") for name in _PLACE])
-    upto = np.cumsum(counted["count_all"].to_numpy())  # rows up to each place, and with it
-    begun = cut = 0
-    while cut < len(upto):
-        last = min(int(np.searchsorted(upto, begun + at_once)), len(upto) - 1)
-        yield Place(*(counted[name][last].as_py() for name in _PLACE))
-        begun, cut = int(upto[last]), last + 1
+def _batch_ends(places: pa.Table, rows_per_batch: int) -> Iterator[Place]:
+    """Yields the last place of each batch of about `rows_per_batch` rows; no batch ends within a transaction."""
+    counted = places.group_by(list(_PLACE_COLUMNS)).aggregate([([], "count_all")])
+    counted = counted.sort_by([(column, "ascending") for column in _PLACE_COLUMNS])
+    running_total = np.cumsum(counted["count_all"].to_numpy())  # rows up to each place, inclusive
+    delivered = index = 0
+    while index < len(running_total):
+        last = min(int(np.searchsorted(running_total, delivered + rows_per_batch)), len(running_total) - 1)
+        yield Place(*(counted[column][last].as_py() for column in _PLACE_COLUMNS))
+        delivered, index = int(running_total[last]), last + 1
 
 
-def _rows(rows: ds.FileSystemDataset, after: Place, last: Place) -> pa.Table:
-    columns = _PLACE | {name: ds.field(name) for name in ("key", "value", "position", "reason", "state")}
+def _read_outputs(data: ds.FileSystemDataset, after: Place, last: Place) -> pa.Table:
+    """Reads the output rows after the place `after` up to `last`, with their transaction ids, in order."""
+    columns = _PLACE_COLUMNS | {name: ds.field(name) for name in ("key", "value", "position", "reason", "state")}
     columns |= {name: ds.field("kafka", name) for name in ("topic", "offset")}
-    made = rows.to_table(columns=columns, filter=_between(after, last) & (ds.field("kind") == "output"))
-    syncs = (ds.field("sync") >= after.sync) & (ds.field("sync") <= last.sync)
-    settled = rows.to_table(columns=["seqno", "txn"], filter=syncs & ds.field("kind").isin(list(_SETTLED)))
-    made = made.append_column("txn", settled["txn"].take(pc.index_in(made["seqno"], settled["seqno"])))
-    order = np.lexsort([made[name].to_numpy() for name in ("offset", *reversed(_PLACE))])
-    return made if (order[1:] > order[:-1]).all() else made.take(order)
+    rows = data.to_table(columns=columns, filter=_in_range(after, last) & (ds.field("kind") == "output"))
+    in_syncs = (ds.field("sync") >= after.sync) & (ds.field("sync") <= last.sync)
+    completed = data.to_table(columns=["seqno", "txn"], filter=in_syncs & ds.field("kind").isin(list(_COMPLETED_KINDS)))
+    rows = rows.append_column("txn", completed["txn"].take(pc.index_in(rows["seqno"], completed["seqno"])))
+    order = np.lexsort([rows[name].to_numpy() for name in ("offset", *reversed(_PLACE_COLUMNS))])
+    return rows if (order[1:] > order[:-1]).all() else rows.take(order)
 
 
 @lru_cache(16)
 def recorded(state: str | None) -> dict[str, dict[str, Any]]:
-    """By topic the type of its `key` and `value`, as Spark and Delta write types in JSON: `{"type": "struct", …`."""
+    """Parses the columns of the outputs from a cursor row's state: by topic the types of its `key` and `value`.
+
+    The types are in the JSON of Spark and Delta: `{"type": "struct", …`.
+    """
     return json.loads(state or "{}").get("columns", {})  # type: ignore[no-any-return]

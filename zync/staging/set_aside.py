@@ -1,4 +1,4 @@
-"""What is set aside in staging until somebody decides: what is in quarantine, and what came late."""
+"""Reads what is set aside in staging until an operator decides: quarantined and late records and transactions."""
 
 import json
 from collections.abc import Collection
@@ -13,7 +13,7 @@ from zync.lake.files import data_files, dataset
 from zync.staging.table import STAGING_SCHEMA
 
 REVISITS = "revisits"
-"""Where the state of a row that a redrive or a drop made has the records that it was about, as ranges."""
+"""The key in the state of a row that a redrive or a drop wrote: the ranges of records that the decision was about."""
 
 Row = dict[str, Any]
 Ranges = list[dict[str, int]]
@@ -23,11 +23,12 @@ _COLUMNS = ["kind", "seqno", "txn", "kafka", "records", "count", "since", "state
 
 @dataclass(frozen=True)
 class SetAside:
-    """Staging's rows of what is set aside now, by id (a record by itself: its place in Kafka).
+    """Staging's rows of what is set aside, by `id_of`, without those that an operator decided about.
 
-    quarantined: of each id those that nobody decided about, in the order of seqno: the first is the one that a decision
-    is about; what was redriven and failed again has the row of the last time, with the records of the first. late: all
-    of an id as one row.
+    Attributes:
+        quarantined: The rows of each id in order of seqno; a decision is about the first. A transaction that was
+            redriven and failed again has the row of the last failure, with the records of the first.
+        late: The late records of each id, joined into a single row.
     """
 
     quarantined: dict[str, list[Row]] = field(default_factory=dict)
@@ -35,42 +36,47 @@ class SetAside:
 
 
 def id_of(row: Row) -> str:
-    """The id of a row's transaction; of a record by itself, its place in Kafka."""
+    """Returns the transaction id of a row; for a record without transaction `topic/partition/offset`."""
     return "{topic}/{partition}/{offset}".format(**row["kafka"]) if row["txn"] is None else str(row["txn"])
 
 
 def read_set_aside(table: DeltaTable, wanted: Collection[str] | None = None) -> SetAside:
-    """What is set aside at this version of staging; of the ids `wanted` alone, if given."""
-    paths = [one.path for one in data_files(table, "seqno")]
+    """Reads what is set aside at the version of `table`, for the ids in `wanted` only, or for all if it is None."""
+    paths = [file.path for file in data_files(table, "seqno")]
     if not paths or (wanted is not None and not wanted):
         return SetAside()
     kind, txn = ds.field("kind"), ds.field("txn")
-    mine = kind.isin(["quarantined", "late"]) | kind.isin(["done", "discarded"]) & ds.field("state").is_valid()
+    row_filter = kind.isin(["quarantined", "late"]) | kind.isin(["done", "discarded"]) & ds.field("state").is_valid()
     if wanted is not None:
-        mine &= txn.is_null() | txn.isin(pa.array(wanted, pa.string()))
-    rows = dataset(table, paths, STAGING_SCHEMA).to_table(columns=_COLUMNS, filter=mine)
+        row_filter &= txn.is_null() | txn.isin(pa.array(wanted, pa.string()))
+    rows = dataset(table, paths, STAGING_SCHEMA).to_table(columns=_COLUMNS, filter=row_filter)
     quarantined: dict[str, list[Row]] = {}
     late: dict[str, list[Row]] = {}
     for row in rows.sort_by("seqno").to_pylist():
-        name = id_of(row)
-        if wanted is not None and name not in wanted:
+        row_id = id_of(row)
+        if wanted is not None and row_id not in wanted:
             continue
-        if row["state"] is not None:
+        if row["state"] is not None:  # A redrive or a drop: its records are no longer set aside
             row["records"] = json.loads(row["state"])[REVISITS]
-            gone = seqnos(row["records"])
-            for there in (quarantined, late):
-                there[name] = [one for one in there.get(name, []) if not seqnos(one["records"]) <= gone]
+            revisited = seqnos(row["records"])
+            for rows_by_id in (quarantined, late):
+                rows_by_id[row_id] = [
+                    earlier for earlier in rows_by_id.get(row_id, []) if not seqnos(earlier["records"]) <= revisited
+                ]
         if row["kind"] in ("quarantined", "late"):
-            (quarantined if row["kind"] == "quarantined" else late).setdefault(name, []).append(row)
-    in_order = sorted(((name, rows) for name, rows in quarantined.items() if rows), key=lambda one: one[1][0]["seqno"])
-    together = {name: _together(rows) for name, rows in late.items() if rows}
-    return SetAside(dict(in_order), together)
+            (quarantined if row["kind"] == "quarantined" else late).setdefault(row_id, []).append(row)
+    by_first_seqno = sorted(
+        ((row_id, rows) for row_id, rows in quarantined.items() if rows), key=lambda item: item[1][0]["seqno"]
+    )
+    late_by_id = {row_id: _joined(rows) for row_id, rows in late.items() if rows}
+    return SetAside(dict(by_first_seqno), late_by_id)
 
 
 def seqnos(ranges: Ranges) -> set[int]:
-    """Those that the ranges have."""
-    return {seqno for one in ranges for seqno in range(one["first"], one["last"] + 1)}
+    """Returns all seqnos in the ranges."""
+    return {seqno for range_ in ranges for seqno in range(range_["first"], range_["last"] + 1)}
 
 
-def _together(rows: list[Row]) -> Row:
-    return {**rows[0], "records": [one for row in rows for one in row["records"]], "count": len(rows)}
+def _joined(rows: list[Row]) -> Row:
+    """Joins rows into the first of them, with the records of all."""
+    return {**rows[0], "records": [range_ for row in rows for range_ in row["records"]], "count": len(rows)}

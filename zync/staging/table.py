@@ -1,4 +1,4 @@
-"""The table `staging`: one schema, `kind` says what a row is."""
+"""The table `staging`: a single schema for all rows; `kind` tells what a row is."""
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -41,50 +41,68 @@ STAGING_SCHEMA = pa.schema(
 """Columns of staging.
 
 kind: output, done, pending, expired, late, duplicate, quarantined, released, discarded, ignored, trimmed (records that
-raw had no more when this staging was made) or cursor. seqno: the transaction's (pending, expired: of its first record;
-late, quarantined records: the record's; trimmed: the last one's; cursor: the cursor).
-head: the largest raw seqno looked at; of an output row, with order: commit, the record at which its transaction's turn
-came, where that is after its seqno: the order of output rows is that of head, or else seqno, and then seqno.
-sync: the number of the sync that wrote the row. kafka: the place in the output topic (records set aside: where
-they came from). position: of an output row, where its transaction's commit is in the source's order (with a
-preset). records: seqnos as ranges. since: when the first record was ingested. reason: why
-something is set aside, or what an operator said; of an output row without key and value, that it is a truncation, which
-takes all rows of its topic that are before it (truncate). state: of `done`'s aggregates, as JSON; of an output row, the
-columns that the connector left out, and the key that the row had;
-where an operator redrove or dropped what was set aside, which records that was about; of
-cursor: the columns of outputs (zync/rules/schema.py). full: the
-sync that last wrote all that is in flight.
+raw no longer had when this staging was made) or cursor.
+seqno: of the transaction; pending and expired: of its first record; late and quarantined records: of the record;
+trimmed: of the last record; cursor: the cursor.
+sync: the number of the sync that wrote the row.
+kafka: the coordinates in the output topic; of records set aside, those in the source topic.
+key, value: of an output row, as JSON.
+position: of an output row, the position of its transaction's commit in the source's order (with a preset).
+txn: the transaction id.
+records: ranges of seqnos. count: the number of records or rows.
+since: the time at which the first record was ingested.
+state: of a transaction in flight, the aggregates of `done` as JSON; of an output row, the columns that the connector
+left out and the key that the row had before; of a redrive or a drop, the records that it was about; of the cursor, the
+columns of the outputs (zync/rules/schema.py).
+reason: why something is set aside, or the operator's reason; `truncate` marks an output row without key and value as a
+truncation, which deletes all earlier rows of its topic.
+rule: the rule that failed.
+head: of the cursor, the largest seqno of raw that the sync read; of an output row, with order: commit, the record at
+which its transaction's turn came, if that is after its seqno. Output rows are ordered by head, or by seqno where it is
+null, and then by seqno.
+offsets: the next offset of each output topic. raw: the table id and version of raw.
+full: the newest sync that wrote a row for each transaction in flight.
+nonce: the random id of the sync's commit. digests: of the config, the rules and the lookup tables.
 """
 
 SYNC = "zync/sync"
-"""The application id whose version is the number of the newest sync."""
+"""The application id of Delta's `txn` whose version is the number of the newest sync."""
 
 
 STATISTICS = ("seqno", "sync")
-"""Of which columns the log has least and most: what is read is found by them."""
-_SAYS_SO = "delta.dataSkippingStatsColumns"
+"""The columns of which Delta's log has minimum and maximum for each file; readers prune files by them."""
+_STATISTICS_PROPERTY = "delta.dataSkippingStatsColumns"
 
 
 def ensure_staging(location: str, table: DeltaTable | None = None) -> DeltaTable:
-    """The staging at its newest version (`table`, if it is open already), made now if there was none.
+    """Opens staging at its newest version, or creates it; returns `table` if it is open already.
 
-    It says of which columns there are statistics: delta-rs takes those of others for null, and finds no row by them.
+    A table property names the columns that have statistics: delta-rs takes missing statistics of other columns for
+    null, and would prune the files that a reader needs.
     """
     columns = ",".join(STATISTICS)
     description = "zync staging: whole transactions"
     table = table or ensure_table(location, STAGING_SCHEMA, description, dataSkippingStatsColumns=columns)
-    if table.metadata().configuration.get(_SAYS_SO) != columns:  # made by an older zync
-        table.alter.set_table_properties({_SAYS_SO: columns})
+    if table.metadata().configuration.get(_STATISTICS_PROPERTY) != columns:  # an older zync created it
+        table.alter.set_table_properties({_STATISTICS_PROPERTY: columns})
         refresh(table)
     return table
 
 
 def open_staging(location: str) -> DeltaTable | None:
-    """The staging at its newest version, or None where there is nothing; UsageError where there is another table."""
+    """Opens staging at its newest version; returns None if there is no table.
+
+    Raises:
+        UsageError: the table is not a staging.
+    """
     table = open_table(location)
     return table and of_kind(table, STAGING_SCHEMA, "staging")
 
 
 def existing_staging(location: str) -> DeltaTable:
-    """The staging at its newest version; UsageError where there is none, or another table."""
+    """Opens staging at its newest version.
+
+    Raises:
+        UsageError: there is no table, or it is not a staging.
+    """
     return of_kind(existing_table(location, f"zync sync raw {table_name(location)}"), STAGING_SCHEMA, "staging")

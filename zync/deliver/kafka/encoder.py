@@ -15,7 +15,7 @@ from zync.formats.encode.json_schema import json_schema
 from zync.formats.encode.values import Kind
 from zync.formats.extras import require_protobuf
 from zync.formats.registry import Schema, registry
-from zync.staging.outputs import columns_of
+from zync.staging.outputs import columns_by_sync
 
 Encode = Callable[[str], bytes]
 
@@ -37,7 +37,7 @@ class Encoder:
         if all(self._config.delivered_format(topic, part) == "json" for topic in topics for part in PARTS):
             return
         first, last = pc.min(rows["sync"]).as_py(), pc.max(rows["sync"]).as_py()
-        self._columns = columns_of(self._table, first, last)
+        self._columns = columns_by_sync(self._table, first, last)
 
     def encoded(self, rows: pa.Table, part: Part) -> list[str | bytes | None]:
         """The keys or values of output rows (sync, topic, offset, key, value) as they go out; null stays null.

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from zync.deliver.kafka.encoder import Encoder
 from zync.deliver.kafka.producer import Headers, Message
-from zync.staging.outputs import left_out
+from zync.staging.outputs import parse_state
 
 SEQNO, TXN, POSITION = "zync.seqno", "zync.txn", "zync.position"
 """Headers: the transaction's seqno, which is its own; its id in the source; its commit's position there."""
@@ -82,6 +82,6 @@ def messages(
 
 def _of_state(state: str) -> Headers:
     """What an output row's `state` says of what the connector left out."""
-    columns, old_key = left_out(state)
+    columns, old_key = parse_state(state)
     said = [(LEFT_OUT, json.dumps(columns, ensure_ascii=False).encode())]
     return [*said, (OLD_KEY, old_key.encode())] if old_key else said

@@ -21,7 +21,7 @@ from zync.rules.json_text import JSON_OPTIONS
 from zync.spark.errors import message_of, spark_errors
 from zync.spark.frames import Keeper, local, read_parquet, result_of, select, spark_schema
 from zync.sql import aliased, literal, name, options, statement
-from zync.staging.outputs import Arrivals, Truncation, arrivals
+from zync.staging.outputs import Arrivals, Truncation, read_arrivals
 from zync.staging.table import STAGING_SCHEMA
 
 FROM_JSON = {**JSON_OPTIONS, "mode": "FAILFAST", "maxStringLen": str(2**31 - 1), "maxNestingDepth": "2000"}
@@ -56,7 +56,7 @@ def deliver(  # noqa: PLR0913 - each is a thing known by now
     mine = f"kind = 'output' AND kafka.topic = {literal(target.topic)}"
     if any(one.lowest <= after or one.highest > upto for one in files):
         mine += f" AND sync > {after} AND sync <= {upto}"  # numbers are compiled in, anew in each batch
-    came, keyed = arrivals(staging, files, target.topic, after, upto), target.apply != "append"
+    came, keyed = read_arrivals(staging, files, target.topic, after, upto), target.apply != "append"
     if came.truncations and keyed:
         mine += " AND reason IS NULL"
     read_parquet(spark, [one.uri for one in files], spark_schema(STAGING_SCHEMA)).where(mine).createOrReplaceTempView(
@@ -73,7 +73,7 @@ def deliver(  # noqa: PLR0913 - each is a thing known by now
             dropped = writer.fit_columns() if table is not None else []
             placed = stands is not None and keyed
             remembered = truncations.recorded(target, came.truncations) if placed else []
-            if came.unplaced and placed:
+            if came.without_position and placed:
                 truncations.bind(spark, [*came.truncations, *remembered])
                 place(spark, target, types, is_new=is_new)
             said = f"from_json(state, {_STATE})" if came.left_out else f"from_json(CAST(NULL AS STRING), {_STATE})"
@@ -167,17 +167,17 @@ class _Apply:
 
     def upsert(self) -> int:
         """One row a key, the newest in the source's order."""
-        position, seqno = self.came.first
+        position, seqno = self.came.first_place
         since = f"place.position > {position} OR place.position = {position} AND place.seqno >= {seqno}"
         bind_tombstones(self.spark, self.target, since)
         truncated, count = self.came.truncations, None
         if truncated or self.remembered:
             rows = self.spark.table("arrived").where(truncations.not_before(truncated, self.remembered))
             rows.createOrReplaceTempView("arrived")
-        if self.came.moved:
+        if self.came.with_old_key:
             _, count = self.kept()
             self.add_donors(moves.as_known)
-        known = toast.newest_known(self.may_be_left_out, moved=self.came.moved)
+        known = toast.newest_known(self.may_be_left_out, moved=self.came.with_old_key)
         newest = self.keeper.keep(result_of(self.spark, statement("tables/newest", known=known, **self.types)))
         newest.createOrReplaceTempView("newest")
         arrivals, deleted, some, *ends = self.ends("newest", "sum(arrivals)", "count_if(deleted)", self.some_left_out)
@@ -212,7 +212,7 @@ class _Apply:
             rows = self.spark.table("arrived").where(f"NOT EXISTS ({in_transaction})")
             rows.createOrReplaceTempView("arrived")
         arrived, count = self.kept("value")
-        if self.came.moved:
+        if self.came.with_old_key:
             arrived = self.add_donors(moves.as_left_out)
         deleted, some, *ends = self.ends("arrived", "count_if(deleted)", self.some_left_out)
         if self.came.truncations:  # of all keys

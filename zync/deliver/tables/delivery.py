@@ -28,7 +28,7 @@ from zync.lake.lock import owned
 from zync.lake.table import refresh
 from zync.rules.plan import rules_over_nothing
 from zync.spark.tuning import pace
-from zync.staging.outputs import columns_of
+from zync.staging.outputs import columns_by_sync
 from zync.staging.table import SYNC, existing_staging, open_staging
 from zync.transactions.done import understand
 
@@ -170,7 +170,7 @@ def _batch(  # noqa: PLR0913
     upto = ahead if ahead > since else newest
     pace(spark, config.spark, sum(one.rows for one in data_files(staging, "sync", above=since, upto=upto)))
     afters = {topic: max(its, since) if topic in recorded else its for topic, its in done.items()}
-    columns = columns_of(staging, min(afters.values()) + 1, upto)
+    columns = columns_by_sync(staging, min(afters.values()) + 1, upto)
     stands = placeholder(config) if config.transactions.preset == "debezium" else None
     rows = {}
     for target in found:
