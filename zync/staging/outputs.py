@@ -190,7 +190,7 @@ def _file_spans(files: list[DataFile]) -> Iterator[tuple[list[str], int]]:
 
 
 def _rows_per_batch(rows: ds.FileSystemDataset) -> int:
-    """Computes how many rows a batch may have: `MOST_BYTES` by the sizes in the files' metadata, `MOST_ROWS` at most."""
+    """Computes how many rows fit into `MOST_BYTES`, by the sizes in the files' metadata; `MOST_ROWS` at most."""
     count = size = 0
     for fragment in rows.get_fragments():
         metadata = fragment.metadata
