@@ -1,1 +1,1 @@
-"""Process 3, `zync sync-to`: staging to Kafka topics and lake tables, whole transactions, each exactly once."""
+"""Process 3, `zync sync-to`: delivers staging to Kafka topics and lake tables in whole transactions, exactly once."""

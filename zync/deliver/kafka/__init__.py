@@ -1,1 +1,1 @@
-"""Delivery to Kafka topics: whole source transactions inside Kafka transactions."""
+"""Delivery to Kafka topics: each Kafka transaction holds whole source transactions."""

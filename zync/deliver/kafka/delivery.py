@@ -1,8 +1,9 @@
-"""`zync sync-to kafka staging`: staging's output rows to Kafka topics, whole transactions in Kafka transactions.
+"""`zync sync-to kafka staging`: delivers staging's output rows to Kafka topics in Kafka transactions.
 
-A Kafka transaction holds the rows of one or more source transactions, and the progress that this makes. Who begins
-takes the delivery's transactional id, which ends what another left open and fences that other; then reads how far
-the delivery is; then goes on from there. After an error that may pass, it begins so again.
+A Kafka transaction holds the rows of whole source transactions, and the progress that the delivery makes by them. A
+delivery starts by initializing its transactional id, which fences the producer before it and aborts that producer's
+open transaction; then it reads the stored progress, and continues from there. After a transient error it starts again
+in the same way.
 """
 
 import logging
@@ -38,20 +39,26 @@ log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 0.1
 _AGAIN_SECONDS = 1.0
-_SAY_SECONDS = 1.0
+_REPORT_SECONDS = 1.0
 _WARN_SECONDS = 60.0
-_LOOK_AT_TOPICS_SECONDS = 1.0
+_CHECK_TOPICS_SECONDS = 1.0
 _BATCH_BYTES = 1_000_000
-"""librdkafka's own batch.size."""
+"""librdkafka's default batch.size."""
 _ATTEMPTS = 5
-"""In a row without a commit, while brokers answer, before what stands in the way is taken for lasting."""
+"""Failed attempts in a row, while brokers answer, after which an error counts as permanent."""
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """What to deliver, to which Kafka, and how much goes into one Kafka transaction.
+    """The settings of a delivery to Kafka.
 
-    group_rows: source transactions go into a Kafka transaction until they have so many rows; 1: each has its own.
+    Attributes:
+        staging: The location of staging.
+        kafka: The librdkafka properties of the target cluster.
+        config: The config.
+        group_rows: A Kafka transaction ends with the source transaction that reaches so many rows; with 1 each source
+            transaction has its own.
+        until_caught_up: Whether to end once all that is in staging at the start is delivered.
     """
 
     staging: str
@@ -63,10 +70,16 @@ class Delivery:
 
 @dataclass
 class Delivered:
-    """What a run of sync-to kafka did: source transactions, `rows` by topic, Kafka transactions (`commits`).
+    """The result of a run of sync-to kafka.
 
-    `seconds`: all in all; `busy`: from the first row looked for to the last commit.
-    `sync` and `seqno`: the transaction in staging through which all is delivered.
+    Attributes:
+        transactions: The number of source transactions.
+        rows: The number of rows by topic.
+        commits: The number of Kafka transactions.
+        seconds: The duration of the run.
+        busy: The seconds from the first read of staging to the last commit.
+        sync: The sync of the last delivered transaction.
+        seqno: The seqno of the last delivered transaction.
     """
 
     transactions: int = 0
@@ -84,14 +97,19 @@ def sync_to_kafka(
     on_commit: Callable[[Delivered], None] = lambda _: None,
     metrics: "KafkaDeliveryMetrics | None" = None,
 ) -> Delivered:
-    """Delivers until `stop` is set, or until all is in Kafka that was in staging at the start.
+    """Delivers staging to Kafka until `stop` is set, or until it has caught up (`Delivery.until_caught_up`).
 
-    `on_commit` hears of commits, once a second at most.
+    Args:
+        delivery: What to deliver, and where.
+        stop: Ends the delivery when it is set.
+        on_commit: Called after commits, at most once a second.
+        metrics: The metrics to update.
 
     Raises:
-        UsageError: topics that are not as wanted, or that zync takes records from itself; another staging than before.
+        UsageError: a topic has other settings than the config says, or is a source of sync-from; or the delivery was
+            of another staging before.
         OwnedError: another deliverer took over.
-        ZyncError: Kafka or the table failed. All that was committed is in Kafka, once; the rest is in staging.
+        ZyncError: Kafka or staging failed. Everything committed is in Kafka exactly once; the rest is in staging.
     """
     check_properties(delivery.config.kafka_delivery.properties)
     with not_collecting():
@@ -99,7 +117,7 @@ def sync_to_kafka(
 
 
 class _Run:
-    """One run's state: what is committed is in `progress` and `done`."""
+    """The state of a run: `progress` and `done` describe what is committed."""
 
     def __init__(
         self,
@@ -109,44 +127,44 @@ class _Run:
         metrics: "KafkaDeliveryMetrics | None",
     ) -> None:
         self.delivery, self.stop, self.on_commit, self.metrics = delivery, stop, on_commit, metrics
-        self.said = delivery.config.kafka_delivery
+        self.settings = delivery.config.kafka_delivery
         self.brokers = Brokers(delivery.kafka, stop)
         self.done = Delivered()
         self.topics = Topics(delivery.config, self.brokers, self.delivered)
-        self.attempts = 0
-        self.told, self.spoke, self.began, self.warned = 0, 0.0, 0.0, float("-inf")
-        self.looked = 0.0
+        self.failed_attempts = 0
+        self.reported_commits, self.reported_at, self.started_at, self.warned_at = 0, 0.0, 0.0, float("-inf")
+        self.topics_checked_at = 0.0
         self.progress = Progress("")
-        self.kept: ProgressTopic  # from when there is staging, which the delivery has its name from
+        self.progress_topic: ProgressTopic  # set when staging exists, from which the delivery has its default name
 
     def run(self) -> Delivered:
         started = time.monotonic()
-        table = self.find_table()
+        table = self.open_table()
         if table is not None:
-            name = self.said.name_of(read_cursor(table).raw_id)
-            self.kept = ProgressTopic(self.delivery.kafka, self.said.progress_topic, name, self.brokers)
-            if self.find_topics():
+            name = self.settings.name_of(read_cursor(table).raw_id)
+            self.progress_topic = ProgressTopic(self.delivery.kafka, self.settings.progress_topic, name, self.brokers)
+            if self.ensure_topics():
                 self.deliver(table)
         self.done.seconds = time.monotonic() - started
         return self.done
 
-    def find_table(self) -> DeltaTable | None:
-        """Staging, when it has a sync; None where we are stopped before."""
+    def open_table(self) -> DeltaTable | None:
+        """Opens staging; waits for its first sync unless `until_caught_up`. Returns None if stopped before that."""
         if self.delivery.until_caught_up:
             return existing_staging(self.delivery.staging)
-        said = False
+        logged = False
         while not self.stop.is_set():
             table = open_staging(self.delivery.staging)
             if table is not None and read_cursor(table).sync:
                 return table
-            if not said:
+            if not logged:
                 log.info("waiting for a sync of %s", self.delivery.staging)
-                said = True
+                logged = True
             self.wait()
         return None
 
-    def find_topics(self) -> bool:
-        """Has all topics be there; false where we are stopped while no broker answers."""
+    def ensure_topics(self) -> bool:
+        """Creates or checks all topics; returns False if stopped while no broker answers."""
         try:
             self.topics.ensure_all()
         except ZyncError:
@@ -165,19 +183,22 @@ class _Run:
         self.stop.wait(_LOOK_SECONDS)
 
     def deliver(self, table: DeltaTable) -> None:
-        """Senders, one after the other, until there is no need for another.
+        """Delivers staging, with a new sender after each transient error.
 
-        What is refused is refused before the first, which ends the delivery of who has that name now.
+        The progress is checked before the first sender, which would fence a running delivery of that name.
         """
         cursor = read_cursor(table)
-        self.kept.read_for(table, cursor, final=False)
-        batch = self.topics.batch_bytes(cursor.offsets)
-        properties = {**({"batch.size": str(min(batch, _BATCH_BYTES))} if batch else {}), **self.delivery.kafka}
+        self.progress_topic.read_for(table, cursor, final=False)
+        batch_bytes = self.topics.batch_bytes(cursor.offsets)
+        properties = {
+            **({"batch.size": str(min(batch_bytes, _BATCH_BYTES))} if batch_bytes else {}),
+            **self.delivery.kafka,
+        }
         while True:
-            sender = Sender(properties, self.kept.name, self.stop)
+            sender = Sender(properties, self.progress_topic.name, self.stop)
             try:
                 sender.take_over()
-                self.begin(table)
+                self.resume(table)
                 self.send_all(table, sender)
             except AgainError as error:
                 if self.stop.is_set():
@@ -190,66 +211,75 @@ class _Run:
                 sender.close()
 
     def again(self, error: AgainError, table: DeltaTable) -> None:
-        """Waits a moment; ZyncError where it has been so often enough, or nobody lets us in."""
-        self.attempts += 1
+        """Waits before the next attempt after a failed transaction.
+
+        Raises:
+            ZyncError: `_ATTEMPTS` transactions failed in a row while brokers answered, or the brokers refuse access.
+        """
+        self.failed_attempts += 1
         if self.metrics:
             self.metrics.refused()
         refresh(table)
         self.measure(self.progress.sync, table.transaction_version(SYNC) or 0)
-        why: Exception = error
+        cause: Exception = error
         try:
             self.brokers.topics()
         except RefusedError:
             raise
-        except ZyncError as away:
-            self.attempts, why = 1, away  # for as long as they are away
-        if self.attempts >= _ATTEMPTS:
+        except ZyncError as unavailable:
+            self.failed_attempts, cause = 1, unavailable  # attempts do not count while the brokers are away
+        if self.failed_attempts >= _ATTEMPTS:
             msg = f"Kafka at {self.brokers.servers} takes no transaction of ours: {error}"
             raise ZyncError(msg) from error
-        if time.monotonic() - self.warned > _WARN_SECONDS:
-            self.warned = time.monotonic()
-            log.warning("a Kafka transaction did not go through (%s); trying on", why)
+        if time.monotonic() - self.warned_at > _WARN_SECONDS:
+            self.warned_at = time.monotonic()
+            log.warning("a Kafka transaction did not go through (%s); trying on", cause)
         self.stop.wait(_AGAIN_SECONDS)
 
-    def begin(self, table: DeltaTable) -> None:
-        """Takes up the delivery where it is."""
+    def resume(self, table: DeltaTable) -> None:
+        """Reads the stored progress, from which the delivery continues.
+
+        Raises:
+            UsageError: the progress topic was deleted since this run read it, or is of another staging.
+            ZyncError: the progress is beyond staging's cursor.
+        """
         if self.progress.sync and not self.topics.check_same():
-            raise self.kept.forgotten(self.progress)
+            raise self.progress_topic.lost_error(self.progress)
         cursor = read_cursor(table)
-        stored = self.kept.read_for(table, cursor, final=True)
-        if stored is None and not self.began and (filled := self.topics.with_records(cursor.offsets)):
-            self.kept.warn_from_the_start(filled)
-        self.reached(stored or Progress(str(table.metadata().id)))
+        stored = self.progress_topic.read_for(table, cursor, final=True)
+        if stored is None and not self.started_at and (filled := self.topics.with_records(cursor.offsets)):
+            self.progress_topic.warn_from_the_start(filled)
+        self.set_progress(stored or Progress(str(table.metadata().id)))
 
     def delivered(self, output: str) -> int:
-        """How many rows of that output, or BEGINs and ENDs, are in Kafka."""
-        progress = self.progress if self.progress.sync else self.kept.read(final=True)
+        """Returns how many rows of an output, or messages of the transaction topic, are in Kafka."""
+        progress = self.progress if self.progress.sync else self.progress_topic.read(final=True)
         return progress.offsets.get(output, 0) if progress else 0
 
-    def reached(self, progress: Progress) -> None:
-        """Notes that so much is committed."""
+    def set_progress(self, progress: Progress) -> None:
+        """Takes over a committed progress."""
         self.progress, self.done.sync, self.done.seqno = progress, progress.sync, progress.seqno
 
     def send_all(self, table: DeltaTable, sender: Sender) -> None:
-        """What is in staging, and then, unless that is all that is asked for, what comes."""
-        self.began = self.began or time.monotonic()
+        """Sends all rows of staging, and then, unless `until_caught_up`, those of new syncs until `stop` is set."""
+        self.started_at = self.started_at or time.monotonic()
         encoder = Encoder(self.delivery.config, table)
         while not self.stop.is_set():
             newest = table.transaction_version(SYNC) or 0
             self.measure(self.progress.sync, newest)
-            self.look_at_topics(sender)
+            self.check_topics(sender)
             groups = self.groups(table, encoder)
             group = next(groups, None)
             while group and not self.stop.is_set():
                 group = self.send(group, sender, groups)
                 self.measure(self.progress.sync, newest)
-                if group and time.monotonic() - self.looked > _LOOK_AT_TOPICS_SECONDS:
-                    self.look_at_topics(sender)
+                if group and time.monotonic() - self.topics_checked_at > _CHECK_TOPICS_SECONDS:
+                    self.check_topics(sender)
             if group is None:
                 self.measure(newest, newest)
-            self.speak(at_once=True)
+            self.report(at_once=True)
             if self.delivery.until_caught_up:
-                self.look_at_topics(sender)
+                self.check_topics(sender)
                 return
             version = table.version()
             while table.version() == version and not self.stop.is_set():
@@ -257,73 +287,81 @@ class _Run:
                 refresh(table)
 
     def groups(self, table: DeltaTable, encoder: Encoder) -> Iterator["_Group"]:
-        """What is in staging that was not delivered yet, in order, as Kafka transactions."""
+        """Yields the Kafka transactions of the rows in staging that are not delivered yet, in order."""
         progress = self.progress
-        for window in staged(table, progress.place):
-            window = with_tombstones(table, window)  # noqa: PLW2901 - the same rows, as they go out
-            if not window.num_rows:
+        for batch in staged(table, progress.place):
+            batch = with_tombstones(table, batch)  # noqa: PLW2901 - the same rows, as they go out
+            if not batch.num_rows:
                 continue
-            encoder.look_up(window)
-            for rows in messages.runs(window, self.delivery.group_rows):
-                last = rows.slice(rows.num_rows - 1).to_pylist()[0]
-                by_topic = rows.group_by("topic").aggregate([([], "count_all"), ("offset", "max")]).to_pylist()
+            encoder.load_columns(batch)
+            for rows in messages.runs(batch, self.delivery.group_rows):
+                last_row = rows.slice(rows.num_rows - 1).to_pylist()[0]
+                outputs = rows.group_by("topic").aggregate([([], "count_all"), ("offset", "max")]).to_pylist()
                 transactions = list(messages.transactions(rows))
-                offsets = {**progress.offsets, **{one["topic"]: one["offset_max"] + 1 for one in by_topic}}
-                if ends := self.said.transaction_topic:
-                    offsets[ends] = offsets.get(ends, 0) + 2 * len(transactions)
-                progress = replace(progress, offsets=offsets, **{one: last[one] for one in ("sync", "turn", "seqno")})
-                targets = {one["topic"]: self.topics.of(one["topic"]) for one in by_topic}
-                counts = {targets[one["topic"]]: one["count_all"] for one in by_topic}
-                sent = messages.messages(rows, targets, transactions, encoder)
-                if ends:
-                    sent = with_events(sent, transactions, self.topics.of(ends))
-                yield _Group(progress, len(transactions), counts, chain(sent, [self.kept.record(progress)]))
+                offsets = {**progress.offsets, **{output["topic"]: output["offset_max"] + 1 for output in outputs}}
+                if transaction_topic := self.settings.transaction_topic:
+                    offsets[transaction_topic] = offsets.get(transaction_topic, 0) + 2 * len(transactions)
+                progress = replace(
+                    progress, offsets=offsets, **{column: last_row[column] for column in ("sync", "turn", "seqno")}
+                )
+                targets = {output["topic"]: self.topics.topic_of(output["topic"]) for output in outputs}
+                counts = {targets[output["topic"]]: output["count_all"] for output in outputs}
+                group_messages = messages.messages(rows, targets, transactions, encoder)
+                if transaction_topic:
+                    group_messages = with_events(group_messages, transactions, self.topics.topic_of(transaction_topic))
+                progress_record = self.progress_topic.record(progress)
+                yield _Group(progress, len(transactions), counts, chain(group_messages, [progress_record]))
 
-    def look_at_topics(self, sender: Sender) -> None:
-        """UsageError where one that rows went to is another by now.
+    def check_topics(self, sender: Sender) -> None:
+        """Checks that the topics are still those that rows were sent to; stores the progress again if its topic is not.
 
-        Says once more how far the delivery is, where the topic that said so was deleted, or made anew.
+        Raises:
+            UsageError: a topic of rows was deleted or recreated.
         """
-        same, self.looked = self.topics.check_same(), time.monotonic()
+        same, self.topics_checked_at = self.topics.check_same(), time.monotonic()
         if same:
             return
-        self.kept.warn_put_back()
+        self.progress_topic.warn_put_back()
         try:
             self.topics.ensure_progress()
-        finally:  # where a broker made it by itself, it is not compacted, which is for the operator to change
-            sender.send([self.kept.record(self.progress)])
+        finally:  # a topic that a broker created by itself is not compacted, which the operator has to change
+            sender.send([self.progress_topic.record(self.progress)])
             sender.commit(lambda: None)
 
     def send(self, group: "_Group", sender: Sender, groups: Iterator["_Group"]) -> "_Group | None":
-        """Sends a Kafka transaction: when this returns, all of it is there. The next one, made while Kafka commits."""
+        """Sends and commits a Kafka transaction; returns the next group, which is made while Kafka commits."""
         sender.send(group.messages)
-        following, seconds = sender.commit(lambda: next(groups, None))
-        self.reached(group.progress)
-        self.attempts = 0
+        next_group, seconds = sender.commit(lambda: next(groups, None))
+        self.set_progress(group.progress)
+        self.failed_attempts = 0
         self.done.transactions += group.transactions
-        for target, count in group.rows.items():
-            self.done.rows[target] = self.done.rows.get(target, 0) + count
+        for topic, count in group.rows.items():
+            self.done.rows[topic] = self.done.rows.get(topic, 0) + count
         self.done.commits += 1
-        self.done.busy = time.monotonic() - self.began
+        self.done.busy = time.monotonic() - self.started_at
         if self.metrics:
             self.metrics.transactions(group.transactions)
             self.metrics.committed(group.rows, seconds)
-        self.speak()
-        return following
+        self.report()
+        return next_group
 
-    def speak(self, *, at_once: bool = False) -> None:
-        """Tells of what was committed since it was told of last."""
+    def report(self, *, at_once: bool = False) -> None:
+        """Calls `on_commit` if there were commits since its last call: at once, or at most every `_REPORT_SECONDS`."""
         now = time.monotonic()
-        if self.done.commits > self.told and (at_once or now - self.spoke > _SAY_SECONDS):
-            self.told, self.spoke = self.done.commits, now
+        if self.done.commits > self.reported_commits and (at_once or now - self.reported_at > _REPORT_SECONDS):
+            self.reported_commits, self.reported_at = self.done.commits, now
             self.on_commit(self.done)
 
 
 @dataclass(frozen=True)
 class _Group:
-    """A Kafka transaction: its messages, of which the last says the progress that it makes.
+    """The content of a Kafka transaction.
 
-    Of how many source transactions it has the rows, and how many for each topic.
+    Attributes:
+        progress: The progress once it is committed.
+        transactions: The number of source transactions.
+        rows: The number of rows by topic.
+        messages: The messages; the last stores the progress.
     """
 
     progress: Progress

@@ -1,4 +1,4 @@
-"""What messages' keys and values are: staging's JSON as it is, or bytes by a schema that is in a registry."""
+"""Encodes the keys and values of messages: staging's JSON unchanged, or bytes by a schema of the schema registry."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -21,18 +21,18 @@ Encode = Callable[[str], bytes]
 
 
 class Encoder:
-    """Makes the messages of one staging. A row is of the columns that its sync had, as staging's cursor rows say.
+    """Encodes the output rows of a staging by the columns that each sync stored in its cursor row.
 
-    `look_up` comes before `encoded`, once for all the rows that are in memory together.
+    Call `load_columns` before `encoded`, once for each table of rows from staging.
     """
 
     def __init__(self, config: Config, table: DeltaTable) -> None:
         self._config, self._table = config, table
         self._columns: dict[int, dict[str, dict[str, Any]]] = {}
-        self._known: dict[tuple[str, str, str], Encode] = {}
+        self._encoders: dict[tuple[str, str, str], Encode] = {}
 
-    def look_up(self, rows: pa.Table) -> None:
-        """Reads what the syncs of those rows have on record of their columns, where a format asks for that."""
+    def load_columns(self, rows: pa.Table) -> None:
+        """Reads the columns of the outputs in the syncs of `rows`, unless all topics are delivered as JSON."""
         topics = rows["topic"].unique().to_pylist()
         if all(self._config.delivered_format(topic, part) == "json" for topic in topics for part in PARTS):
             return
@@ -40,85 +40,101 @@ class Encoder:
         self._columns = columns_by_sync(self._table, first, last)
 
     def encoded(self, rows: pa.Table, part: Part) -> list[str | bytes | None]:
-        """The keys or values of output rows (sync, topic, offset, key, value) as they go out; null stays null.
+        """Encodes the keys or the values of output rows (sync, topic, offset, key, value); null stays null.
 
-        Of rows of which `look_up` has seen the syncs.
-
-        UsageError where the format has no type for a column, or the registry does not take the schema; ZyncError where
-        it does not answer, or a row is not what its columns say.
+        Raises:
+            UsageError: the format has no type for a column, or the registry refuses the schema.
+            ZyncError: the registry does not answer, or a row does not fit the columns of its sync.
         """
         texts: list[str | bytes | None] = rows[part].to_pylist()
-        kinds = {topic: self._config.delivered_format(topic, part) for topic in rows["topic"].unique().to_pylist()}
-        if set(kinds.values()) <= {"json"}:
+        formats = {topic: self._config.delivered_format(topic, part) for topic in rows["topic"].unique().to_pylist()}
+        if set(formats.values()) <= {"json"}:
             return texts
-        places = rows.group_by(["topic", "sync"]).aggregate([]).select(["topic", "sync"]).to_pylist()
-        by_place = {
-            (topic, sync): self._encode(topic, part, sync)
-            for topic, sync in (one.values() for one in places)
-            if kinds[topic] != "json"
+        topics_and_syncs = rows.group_by(["topic", "sync"]).aggregate([]).select(["topic", "sync"]).to_pylist()
+        encoders = {
+            (topic, sync): self._encoder(topic, part, sync)
+            for topic, sync in (row.values() for row in topics_and_syncs)
+            if formats[topic] != "json"
         }
-        found: list[str | bytes | None] = []
+        encoded: list[str | bytes | None] = []
         columns = (rows[name].to_pylist() for name in ("topic", "sync", "offset"))
         for text, topic, sync, offset in zip(texts, *columns, strict=True):
-            encode = by_place.get((topic, sync))
+            encode = encoders.get((topic, sync))
             try:
-                found.append(text if text is None or encode is None else encode(str(text)))
+                encoded.append(text if text is None or encode is None else encode(str(text)))
             except (ValueError, ArithmeticError, TypeError, LookupError) as error:
-                msg = f"the {part} of output {topic}, offset {offset} (sync {sync}), cannot be {kinds[topic]}: {error}"
+                msg = (
+                    f"the {part} of output {topic}, offset {offset} (sync {sync}), cannot be {formats[topic]}: {error}"
+                )
                 raise ZyncError(msg) from error
-        return found
+        return encoded
 
-    def _encode(self, topic: str, part: Part, sync: int) -> Encode | None:
-        """What makes the bytes of a topic's keys or values; None where rules have no key."""
-        kind = self._columns.get(sync, {}).get(topic, {}).get(part)
-        if kind is None:
+    def _encoder(self, topic: str, part: Part, sync: int) -> Encode | None:
+        """Returns the encoder of a topic's keys or values in a sync; None if the topic's rules have no key."""
+        struct = self._columns.get(sync, {}).get(topic, {}).get(part)
+        if struct is None:
             msg = (
                 f"sync {sync} has not put on record which columns output {topic} has: its rules do not agree on types "
                 "or the key (make them, and replay), or an older zync made it; or deliver it as json"
             )
             raise UsageError(msg)
-        if part == "key" and not kind["fields"]:  # then there is none
+        if part == "key" and not struct["fields"]:
             return None
-        known = (topic, part, str(kind))
-        if known not in self._known:
-            self._known[known] = self._registered(topic, part, kind)
-        return self._known[known]
+        cache_key = (topic, part, str(struct))
+        if cache_key not in self._encoders:
+            self._encoders[cache_key] = self._register(topic, part, struct)
+        return self._encoders[cache_key]
 
-    def _registered(self, topic: str, part: Part, kind: Kind) -> Encode:
-        """What makes bytes by a schema, which is in the registry when this returns."""
+    def _register(self, topic: str, part: Part, struct: Kind) -> Encode:
+        """Registers the schema of a topic's keys or values; returns their encoder."""
         config = self._config
         access = config.delivered_registry
         if access is None:
             msg = f"output {topic}: its format needs a schema registry: say registry.url in the config"
             raise UsageError(msg)
-        target, asked = config.kafka_delivery.target(topic), registry(access)
-        subject, format_ = f"{target}-{part}", config.delivered_format(topic, part)
-        earlier = [one for one in asked.versions(subject) if one.kind == "PROTOBUF"] if format_ == "protobuf" else []
-        registered, text, encode = in_format(format_, kind, target, part, earlier)
-        head = b"\0" + asked.register(subject, registered, text).to_bytes(4, "big")
-        return lambda row: head + encode(row)
+        target_topic, schema_registry = config.kafka_delivery.target(topic), registry(access)
+        subject, format_ = f"{target_topic}-{part}", config.delivered_format(topic, part)
+        earlier = (
+            [schema for schema in schema_registry.versions(subject) if schema.kind == "PROTOBUF"]
+            if format_ == "protobuf"
+            else []
+        )
+        schema_type, schema_text, encode = in_format(format_, struct, target_topic, part, earlier)
+        wire_header = b"\0" + schema_registry.register(subject, schema_type, schema_text).to_bytes(4, "big")
+        return lambda text: wire_header + encode(text)
 
 
 def in_format(
-    format_: DeliveredFormat, kind: Kind, topic: str, part: Part, earlier: Sequence[Schema] = ()
+    format_: DeliveredFormat, struct: Kind, topic: str, part: Part, earlier: Sequence[Schema] = ()
 ) -> tuple[str, str, Encode]:
-    """What registries call a format that has schemas; the schema of a topic's keys or values; what makes their bytes.
+    """Makes the schema and the encoder of a topic's keys or values in a format that has schemas.
 
-    `kind`: a struct. `earlier`: schemas that there were. UsageError where the format has nothing for a column.
+    Args:
+        format_: avro, protobuf or json-schema.
+        struct: The columns, as a Spark struct in JSON.
+        topic: The Kafka topic.
+        part: key or value.
+        earlier: The registered versions of the schema, with which Protobuf field numbers must agree.
+
+    Returns:
+        The registry's name of the format, the text of the schema, and the function that encodes staging's JSON.
+
+    Raises:
+        UsageError: the format has no type for a column.
     """
-    name, within = full_name(topic, part), f"topic {topic}"
+    name, context = full_name(topic, part), f"topic {topic}"
     if format_ == "avro":
-        return "AVRO", *avro(kind, name, within)
+        return "AVRO", *avro(struct, name, context)
     if format_ == "protobuf":
         require_protobuf(topic, part)
         from zync.formats.encode.protobuf import protobuf  # noqa: PLC0415 - an extra
 
-        return "PROTOBUF", *protobuf(kind, name, within, earlier)
+        return "PROTOBUF", *protobuf(struct, name, context, earlier)
 
-    return "JSON", *json_schema(kind, name, within)
+    return "JSON", *json_schema(struct, name, context)
 
 
 def full_name(topic: str, part: Part) -> str:
-    """What a record or message is called: `shop.orders.Value` in topic `shop.orders`."""
-    parts = [re.sub(r"^(?=\d)|^$", "_", re.sub(r"\W", "_", one, flags=re.ASCII)) for one in topic.split(".")]
-    return ".".join([*parts, part.capitalize()])
+    """Returns the full name of the record or message in a topic's schema: `shop.orders.Value` for `shop.orders`."""
+    names = [re.sub(r"^(?=\d)|^$", "_", re.sub(r"\W", "_", name, flags=re.ASCII)) for name in topic.split(".")]
+    return ".".join([*names, part.capitalize()])

@@ -1,4 +1,4 @@
-"""BEGIN and END of transactions, as Debezium sends them, so that whoever reads the topics can tell what is whole.
+"""BEGIN and END messages of transactions, in Debezium's format, by which a consumer knows when one is complete.
 
 See https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-transaction-metadata
 """
@@ -14,28 +14,28 @@ from zync.deliver.kafka.messages import Transaction
 from zync.deliver.kafka.producer import Message
 
 
-def with_events(sent: Iterable[Message], transactions: Iterable[Transaction], topic: str) -> Iterator[Message]:
-    """The messages of those transactions, with what announces and ends each, to that topic."""
-    rest = iter(sent)
-    for one in transactions:
-        rows = list(islice(rest, one.rows))
-        yield topic, *begin(one.id), one.headers
+def with_events(messages: Iterable[Message], transactions: Iterable[Transaction], topic: str) -> Iterator[Message]:
+    """Yields the messages of the transactions, and to `topic` a BEGIN before and an END after those of each."""
+    messages_left = iter(messages)
+    for transaction in transactions:
+        rows = list(islice(messages_left, transaction.rows))
+        yield topic, *begin(transaction.id), transaction.headers
         yield from rows
-        yield topic, *end(one.id, Counter(target for target, *_ in rows)), one.headers
+        yield topic, *end(transaction.id, Counter(row_topic for row_topic, *_ in rows)), transaction.headers
 
 
-def begin(number: str) -> tuple[str, str]:
-    """Key and value of the message before the first row of the transaction `number`."""
-    return _message(number, "BEGIN")
+def begin(transaction_id: str) -> tuple[str, str]:
+    """Returns key and value of the message before the first row of a transaction."""
+    return _message(transaction_id, "BEGIN")
 
 
-def end(number: str, counts: Mapping[str, int]) -> tuple[str, str]:
-    """Key and value of the message after its last row; `counts`: its rows by topic."""
+def end(transaction_id: str, counts: Mapping[str, int]) -> tuple[str, str]:
+    """Returns key and value of the message after the last row of a transaction; `counts` are its rows by topic."""
     collections = [{"data_collection": topic, "event_count": count} for topic, count in counts.items()]
-    return _message(number, "END", event_count=sum(counts.values()), data_collections=collections)
+    return _message(transaction_id, "END", event_count=sum(counts.values()), data_collections=collections)
 
 
-def _message(number: str, status: str, **counted: Any) -> tuple[str, str]:
-    value = {"status": status, "id": number, "event_count": None, "data_collections": None} | counted
+def _message(transaction_id: str, status: str, **counts: Any) -> tuple[str, str]:
+    value = {"status": status, "id": transaction_id, "event_count": None, "data_collections": None} | counts
     value["ts_ms"] = round(time.time() * 1000)
-    return json.dumps({"id": number}), json.dumps(value)
+    return json.dumps({"id": transaction_id}), json.dumps(value)

@@ -1,4 +1,4 @@
-"""Rows of staging as messages, and the source transactions that they are of."""
+"""Turns output rows of staging into Kafka messages, and groups them by source transaction."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,14 +13,14 @@ from zync.deliver.kafka.producer import Headers, Message
 from zync.staging.outputs import parse_state
 
 SEQNO, TXN, POSITION = "zync.seqno", "zync.txn", "zync.position"
-"""Headers: the transaction's seqno, which is its own; its id in the source; its commit's position there."""
+"""Headers: the transaction's unique seqno; its id in the source; the position of its commit in the source."""
 LEFT_OUT, OLD_KEY = "zync.left_out", "zync.old_key"
-"""Headers: the row's columns that the connector left out, as a JSON array. They are as they were before; by the other
-key, in staging's JSON, where an update gave the row a new one."""
+"""Headers: the columns that the connector left out of the row, as a JSON array: they have the values that the row had
+before; and, if an update gave the row another key, the key under which it had them, in staging's JSON."""
 
 
 class Transaction(NamedTuple):
-    """A source transaction as it goes out: what is known of it, and how many rows it has."""
+    """A source transaction to deliver: its seqno, its id and commit position in the source, its number of rows."""
 
     seqno: int
     txn: str | None
@@ -29,59 +29,71 @@ class Transaction(NamedTuple):
 
     @property
     def id(self) -> str:
-        """Its id in the source and its seqno, which makes it its own: as in `571:53195829`."""
+        """The id in the source with the seqno, which makes it unique: `571:53195829`."""
         return f"{self.txn}:{self.seqno}" if self.txn is not None else str(self.seqno)
 
     @property
     def headers(self) -> Headers:
-        """What its messages say of it."""
-        said = [(SEQNO, b"%d" % self.seqno)]
+        """The headers of its messages."""
+        headers = [(SEQNO, b"%d" % self.seqno)]
         if self.txn is not None:
-            said.append((TXN, self.txn.encode()))
+            headers.append((TXN, self.txn.encode()))
         if self.position is not None:
-            said.append((POSITION, b"%d" % self.position))
-        return said
+            headers.append((POSITION, b"%d" % self.position))
+        return headers
 
 
-def runs(rows: pa.Table, most: int) -> Iterator[pa.Table]:
-    """Runs of whole transactions, each as short as has `most` rows."""
-    begun = 0
+def runs(rows: pa.Table, min_rows: int) -> Iterator[pa.Table]:
+    """Splits the rows into runs of whole transactions: each ends with the transaction that reaches `min_rows`."""
+    start = 0
     for end in _ends(rows):
-        if end - begun >= most or end == rows.num_rows:
-            yield rows.slice(begun, end - begun)
-            begun = end
+        if end - start >= min_rows or end == rows.num_rows:
+            yield rows.slice(start, end - start)
+            start = end
 
 
 def _ends(rows: pa.Table) -> list[int]:
-    """Where each transaction's rows end."""
-    seqno = rows["seqno"].to_numpy()  # which no two transactions have
+    """Returns for each transaction the index after its last row."""
+    seqno = rows["seqno"].to_numpy()  # unique to each transaction
     return [*(np.flatnonzero(seqno[1:] != seqno[:-1]) + 1).tolist(), len(seqno)]
 
 
 def transactions(rows: pa.Table) -> Iterator[Transaction]:
-    """The source transactions of a group, in order."""
+    """Yields the source transactions of the rows, in order."""
     ends = _ends(rows)
     starts = [0, *ends[:-1]]
-    first = rows.select(["seqno", "txn", "position"]).take(starts)
-    columns = [column.to_pylist() for column in first.columns]
+    first_rows = rows.select(["seqno", "txn", "position"]).take(starts)
+    columns = [column.to_pylist() for column in first_rows.columns]
     yield from map(Transaction, *columns, (end - start for start, end in zip(starts, ends, strict=True)))
 
 
 def messages(
     rows: pa.Table, targets: Mapping[str, str], transactions: list[Transaction], encoder: Encoder
 ) -> Iterable[Message]:
-    """The rows of those transactions as messages."""
-    topic = rows["topic"].combine_chunks().dictionary_encode()
-    topics = np.array([targets[one] for one in topic.dictionary.to_pylist()], object)[topic.indices].tolist()
-    headers: Iterable[Headers] = chain.from_iterable(repeat(one.headers, one.rows) for one in transactions)
+    """Turns output rows into messages.
+
+    Args:
+        rows: Output rows of whole transactions.
+        targets: The Kafka topic of each output topic.
+        transactions: The transactions of the rows, in order.
+        encoder: Encodes keys and values; it has loaded the columns of the rows' syncs.
+    """
+    outputs = rows["topic"].combine_chunks().dictionary_encode()
+    topics = np.array([targets[output] for output in outputs.dictionary.to_pylist()], object)[outputs.indices].tolist()
+    headers: Iterable[Headers] = chain.from_iterable(
+        repeat(transaction.headers, transaction.rows) for transaction in transactions
+    )
     if rows["state"].null_count < rows.num_rows:
         states = rows["state"].to_pylist()
-        headers = ([*its, *_of_state(state)] if state else its for its, state in zip(headers, states, strict=True))
+        headers = (
+            [*row_headers, *_state_headers(state)] if state else row_headers
+            for row_headers, state in zip(headers, states, strict=True)
+        )
     return zip(topics, encoder.encoded(rows, "key"), encoder.encoded(rows, "value"), headers, strict=True)
 
 
-def _of_state(state: str) -> Headers:
-    """What an output row's `state` says of what the connector left out."""
+def _state_headers(state: str) -> Headers:
+    """Returns the headers of a row from which the connector left out columns."""
     columns, old_key = parse_state(state)
-    said = [(LEFT_OUT, json.dumps(columns, ensure_ascii=False).encode())]
-    return [*said, (OLD_KEY, old_key.encode())] if old_key else said
+    headers = [(LEFT_OUT, json.dumps(columns, ensure_ascii=False).encode())]
+    return [*headers, (OLD_KEY, old_key.encode())] if old_key else headers

@@ -1,8 +1,8 @@
-"""How far a delivery to Kafka is: a record of the progress topic, sent in the same Kafka transaction as the rows.
+"""The progress of a delivery to Kafka: a record in the progress topic, sent in the same Kafka transaction as the rows.
 
-Not a consumer group's offsets: brokers forget those a week after the group was last there. The topic is compacted, and
-each delivery may have its own, for what somebody else's open transaction hides has to be waited for (KIP-618 gives
-each connector its own topic of offsets for the same reason).
+It is not stored as a consumer group's offsets, which brokers delete a week after the group was last active. The topic
+is compacted. Each delivery may have a topic of its own, because a reader has to wait for any open transaction on the
+topic (KIP-618 gives each connector its own topic of offsets for the same reason).
 """
 
 import json
@@ -17,18 +17,23 @@ from zync.errors import UsageError, ZyncError
 from zync.kafka.admin import bad_property
 from zync.staging.outputs import Place
 
-_ITS_LOG = logging.getLogger("librdkafka")
+_LIBRDKAFKA_LOG = logging.getLogger("librdkafka")
 _REFUSALS = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED)
 _PATIENCE_SECONDS = 90
-"""Longer than a transaction lasts that nobody ends (transaction.timeout.ms, a minute by default)."""
+"""Longer than an abandoned transaction stays open (transaction.timeout.ms, a minute by default)."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What was delivered: `staging` by its table id, through that sync and transaction.
+    """How far a staging is delivered: everything through a transaction.
 
-    offsets: the next output offset of each topic of staging, which are the same in a staging made anew; and for the
-    transaction topic how many BEGINs and ENDs it got.
+    Attributes:
+        staging: The table id of staging.
+        sync: The sync of the last delivered transaction.
+        seqno: The seqno of that transaction.
+        turn: The seqno at which its turn came (order: commit).
+        offsets: The next output offset of each output topic, the same in a staging made again by a replay; and for
+            the transaction topic the number of its BEGIN and END messages.
     """
 
     staging: str
@@ -39,23 +44,33 @@ class Progress:
 
     @property
     def place(self) -> Place:
-        """Where in staging that is."""
+        """The place of that transaction in staging."""
         return Place(self.sync, self.turn or self.seqno, self.seqno)
 
     def as_json(self) -> bytes:
-        """The record's value."""
+        """Returns the value of the record."""
         return json.dumps(asdict(self), separators=(",", ":")).encode()
 
 
 def read(properties: Mapping[str, str], topic: str, name: str, end: int) -> Progress | None:
-    """The newest progress of the delivery of that name, before the topic's offset `end`; None where there is none yet.
+    """Reads the newest progress of a delivery from its topic; returns None if it has none yet.
 
-    Only final after `init_transactions` of its transactional id, up to the high watermark: then nothing of it is under
-    way. ZyncError when the end is not reached in time; UsageError for properties that no consumer takes.
+    The result is final only after `init_transactions` of the delivery's transactional id, and with the high watermark
+    as `end`: then no transaction of the delivery is open.
+
+    Args:
+        properties: The properties of the consumer.
+        topic: The progress topic, of a single partition.
+        name: The name of the delivery, the key of its records.
+        end: The offset up to which to read, exclusive.
+
+    Raises:
+        UsageError: librdkafka refuses the properties, or the record is not zync's.
+        ZyncError: the end was not reached in time, or the brokers refuse to let the topic be read.
     """
     settings = {
         **properties,
-        "group.id": f"{name}.progress",  # which the library wants; nothing is committed to it
+        "group.id": f"{name}.progress",  # librdkafka requires a group; no offset is committed for it
         "enable.auto.commit": "false",
         "enable.auto.offset.store": "false",
         "auto.offset.reset": "earliest",
@@ -65,34 +80,37 @@ def read(properties: Mapping[str, str], topic: str, name: str, end: int) -> Prog
         "log_level": "0",
     }
     try:
-        consumer = Consumer(settings, logger=_ITS_LOG)
-    except KafkaException as refused:
-        raise bad_property(refused) from refused
+        consumer = Consumer(settings, logger=_LIBRDKAFKA_LOG)
+    except KafkaException as error:
+        raise bad_property(error) from error
     try:
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-        found, at, until = None, 0, time.monotonic() + _PATIENCE_SECONDS
-        while at < end:
-            if time.monotonic() > until:
-                msg = f"topic {topic} cannot be read to its end ({at} of {end}): is another transaction open on it?"
+        value, next_offset, deadline = None, 0, time.monotonic() + _PATIENCE_SECONDS
+        while next_offset < end:
+            if time.monotonic() > deadline:
+                msg = (
+                    f"topic {topic} cannot be read to its end ({next_offset} of {end}): is another transaction open "
+                    "on it?"
+                )
                 raise ZyncError(msg)
             message = consumer.poll(0.1)
-            error = message.error() if message else None
-            if message and error is None:
-                found = message.value() if message.key() == name.encode() else found
-                at = (message.offset() or 0) + 1
-            elif message and error and error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
-                at = message.offset() or 0
-            elif error and error.code() in _REFUSALS:
-                msg = f"topic {topic}, which says how far the delivery {name} is, cannot be read: {error.str()}"
+            kafka_error = message.error() if message else None
+            if message and kafka_error is None:
+                value = message.value() if message.key() == name.encode() else value
+                next_offset = (message.offset() or 0) + 1
+            elif message and kafka_error and kafka_error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
+                next_offset = message.offset() or 0
+            elif kafka_error and kafka_error.code() in _REFUSALS:
+                msg = f"topic {topic}, which says how far the delivery {name} is, cannot be read: {kafka_error.str()}"
                 raise ZyncError(msg)
     finally:
         consumer.close()
-    return _parsed(found, topic, name) if found else None
+    return _parse(value, topic, name) if value else None
 
 
-def _parsed(text: bytes, topic: str, name: str) -> Progress:
+def _parse(value: bytes, topic: str, name: str) -> Progress:
     try:
-        return Progress(**json.loads(text))
+        return Progress(**json.loads(value))
     except (ValueError, TypeError) as error:
         msg = f"the record of {name} in topic {topic} is not zync's ({error}): say another deliver.kafka.name"
         raise UsageError(msg) from error

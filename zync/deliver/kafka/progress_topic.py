@@ -1,4 +1,4 @@
-"""The topic in which a delivery says how far it is: what is read there, and whether that can be gone on from."""
+"""The topic that stores the progress of a delivery: reads it, and checks that the delivery can continue from it."""
 
 import logging
 from dataclasses import dataclass
@@ -18,7 +18,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ProgressTopic:
-    """The progress topic as the delivery of that name uses it, by Kafka's `properties`."""
+    """The progress topic of a delivery.
+
+    Attributes:
+        properties: The properties of the consumer that reads it.
+        topic: The topic.
+        name: The name of the delivery.
+        brokers: The admin client.
+    """
 
     properties: dict[str, str]
     topic: str
@@ -26,38 +33,45 @@ class ProgressTopic:
     brokers: Brokers
 
     def read(self, *, final: bool) -> Progress | None:
-        """What it says; None where it says nothing of this delivery yet.
+        """Reads the progress; returns None if the topic has none of this delivery yet.
 
-        `final`: with what is not committed yet, which is waited for; it is final once our sender is the only one.
+        Args:
+            final: Whether to read up to the high watermark, which waits for open transactions, instead of the last
+                stable offset. The result is final once the delivery's sender has fenced all others.
         """
-        place = Source(self.topic, 0)
-        end = self.brokers.end(place) if final else self.brokers.bounds([place])[place].stable
+        partition = Source(self.topic, 0)
+        end = self.brokers.end(partition) if final else self.brokers.bounds([partition])[partition].stable
         return read(self.properties, self.topic, self.name, end)
 
     def read_for(self, staging: DeltaTable, cursor: Cursor, *, final: bool) -> Progress | None:
-        """`read`, of the delivery of that staging. UsageError, ZyncError where it is of another, or of an older one."""
-        found, staging_id = self.read(final=final), str(staging.metadata().id)
-        if found and found.staging != staging_id:
+        """Reads the progress as `read` does, and checks that it is of `staging`.
+
+        Raises:
+            UsageError: the delivery is of another staging.
+            ZyncError: the progress is beyond the cursor of staging.
+        """
+        progress, staging_id = self.read(final=final), str(staging.metadata().id)
+        if progress and progress.staging != staging_id:
             msg = (
-                f"the delivery {self.name} is of another staging (id {found.staging}, through sync {found.sync}) than "
-                f"{staging.table_uri} (id {staging_id}): give that one; or, to send all of this one, another "
+                f"the delivery {self.name} is of another staging (id {progress.staging}, through sync {progress.sync}) "
+                f"than {staging.table_uri} (id {staging_id}): give that one; or, to send all of this one, another "
                 "deliver.kafka.name"
             )
             raise UsageError(msg)
-        if found and found.sync > cursor.sync:
+        if progress and progress.sync > cursor.sync:
             msg = (
                 f"staging at {staging.table_uri} ends with sync {cursor.sync}, and was delivered through sync "
-                f"{found.sync}: was an older copy put in its place?"
+                f"{progress.sync}: was an older copy put in its place?"
             )
             raise ZyncError(msg)
-        return found
+        return progress
 
     def record(self, progress: Progress) -> Message:
-        """What it is to say."""
+        """Makes the message that stores the progress."""
         return (self.topic, self.name, progress.as_json(), [])
 
-    def forgotten(self, progress: Progress) -> UsageError:
-        """That it does not say any more what it did: `progress`, or one Kafka transaction more."""
+    def lost_error(self, progress: Progress) -> UsageError:
+        """Makes the error for a topic that was deleted after it had stored `progress`, or one transaction more."""
         msg = (
             f"topic {self.topic} was deleted, or made anew, and does not say any more how far the delivery {self.name} "
             f"is: it was through sync {progress.sync} (seqno {progress.seqno}), or one Kafka transaction further. "
@@ -67,7 +81,7 @@ class ProgressTopic:
         return UsageError(msg)
 
     def warn_from_the_start(self, filled: list[str]) -> None:
-        """Tells that all of staging is sent, although those topics have records."""
+        """Logs that all of staging is sent although the topics `filled` have records."""
         log.warning(
             "there is no progress of the delivery %s in topic %s, so all of staging is sent; topics that have "
             "records: %s. If the rows are there, stop this, and bring back that topic or deliver.kafka.name",
@@ -78,6 +92,6 @@ class ProgressTopic:
         )
 
     def warn_put_back(self) -> None:
-        """Tells that it is told again how far the delivery is."""
-        what = "topic %s was deleted, or made anew: it is told again how far the delivery %s is"
-        log.warning(what, self.topic, self.name, extra=event("progress_put_back", delivery=self.name))
+        """Logs that the progress is stored again, because the topic was deleted or made anew."""
+        warning = "topic %s was deleted, or made anew: it is told again how far the delivery %s is"
+        log.warning(warning, self.topic, self.name, extra=event("progress_put_back", delivery=self.name))

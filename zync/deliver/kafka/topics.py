@@ -1,4 +1,4 @@
-"""The topics that a delivery sends to: made as the config says, or checked to be so."""
+"""Creates the topics that a delivery sends to, or checks that existing ones are as the config says."""
 
 import re
 import time
@@ -18,7 +18,7 @@ from zync.text import amount
 _TIMEOUT = 15.0
 _LOOK_SECONDS = 0.5
 _PATIENCE_SECONDS = 5.0
-"""A broker that has just started may not know of all topics yet."""
+"""For so long a topic may be missing: a broker that has just started does not know all topics yet."""
 _MISTAKES = (
     KafkaError.INVALID_PARTITIONS,
     KafkaError.INVALID_REPLICATION_FACTOR,
@@ -28,149 +28,173 @@ _MISTAKES = (
 )
 PROGRESS = DeliveredTopic(partitions=1, cleanup_policy="compact")
 _SEGMENT_BYTES = {"segment.bytes": str(16 << 20)}
-"""Of the progress topic: what is compacted away need not be read at each start."""
+"""Small segments of the progress topic are compacted early, so that each start of a delivery reads few records."""
 
-_WHAT_THEN = (
+_RECREATED_ADVICE = (
     "to send all of staging anew, to all topics, say another deliver.kafka.name; to go on with what comes now, make "
     "the topic yourself, if it is not there, and start again"
 )
 
 
 @dataclass(frozen=True)
-class _Found:
+class _TopicSettings:
     partitions: int
     replication: int
     cleanup_policy: str
 
 
 class Topics:
-    """The topics of a delivery by what goes there; each is there, and as wanted, once it was asked for.
+    """The Kafka topics of a delivery, by output; a topic is created or checked when it is first asked for.
 
-    `delivered`: how many messages of an output, or of BEGIN and END, are in Kafka.
+    `delivered` returns how many messages of an output, or of the transaction topic, are in Kafka.
     """
 
     def __init__(self, config: Config, brokers: Brokers, delivered: Callable[[str], int]) -> None:
-        self._config, self._said, self._brokers, self._delivered = config, config.kafka_delivery, brokers, delivered
-        self._there: dict[str, str] = {}
-        self._ids: dict[str, int] = {}
+        self._config, self._settings, self._brokers, self._delivered = config, config.kafka_delivery, brokers, delivered
+        self._topic_names: dict[str, str] = {}
+        self._topic_ids: dict[str, int] = {}
 
     def ensure_all(self) -> None:
-        """Has all be there that the config names. UsageError where one may not be what it is to be."""
-        self._check_no_loop(self._said.progress_topic, "the progress", "progress_topic")
+        """Creates or checks all topics that the config names.
+
+        Raises:
+            UsageError: a topic is not as the config says, or cannot be created so.
+        """
+        self._check_is_no_source(self._settings.progress_topic, "the progress", "progress_topic")
         self.ensure_progress()
-        for output in [rule.topic for rule in self._config.outputs] + [self._said.transaction_topic]:
+        for output in [rule.topic for rule in self._config.outputs] + [self._settings.transaction_topic]:
             if output is not None:
-                self.of(output)
+                self.topic_of(output)
 
     def ensure_progress(self) -> None:
-        """Has the topic be there that says how far the delivery is. UsageError where it may not be as it has to be."""
-        name = self._said.progress_topic
+        """Creates or checks the progress topic, as `ensure_topic` does."""
+        name = self._settings.progress_topic
         ensure_topic(self._brokers, name, PROGRESS)
-        self._ids.update(self._brokers.topic_ids([name]))
+        self._topic_ids.update(self._brokers.topic_ids([name]))
 
-    def of(self, output: str) -> str:
-        """The topic that an output's rows go to; or BEGIN and END, for `transaction_topic`."""
-        if output not in self._there:
-            name, own = self._said.target(output), output == self._said.transaction_topic
-            what = "BEGIN and END" if own else f"output {output}"
-            self._check_no_loop(name, what, "transaction_topic" if own else f"topics.{output}.as")
-            self._check_not_gone(name, what, output)
-            ensure_topic(self._brokers, name, self._said.topic(output))
-            self._ids.update(self._brokers.topic_ids([name]))
-            self._there[output] = name
-        return self._there[output]
+    def topic_of(self, output: str) -> str:
+        """Returns the Kafka topic of an output, or of BEGIN and END for `transaction_topic`; creates or checks it."""
+        if output not in self._topic_names:
+            name, is_transaction_topic = self._settings.target(output), output == self._settings.transaction_topic
+            content = "BEGIN and END" if is_transaction_topic else f"output {output}"
+            config_key = "transaction_topic" if is_transaction_topic else f"topics.{output}.as"
+            self._check_is_no_source(name, content, config_key)
+            self._check_not_deleted(name, content, output)
+            ensure_topic(self._brokers, name, self._settings.topic(output))
+            self._topic_ids.update(self._brokers.topic_ids([name]))
+            self._topic_names[output] = name
+        return self._topic_names[output]
 
     def batch_bytes(self, outputs: Iterable[str]) -> int | None:
-        """The size of a batch that the topics of those outputs and of the config's take; None where that is not known.
+        """Returns the largest batch that the topics of `outputs` and of the config accept; None if it is unknown.
 
-        Brokers compare max.message.bytes with a batch, which librdkafka does not divide when it is refused.
+        Brokers compare max.message.bytes with the size of a batch, and librdkafka does not split a refused batch.
         """
-        names = {*map(self._said.target, outputs), *self._ids}
-        asked = [ConfigResource(ResourceType.TOPIC, name) for name in names]
-        found = []
-        for answer in self._brokers.admin.describe_configs(asked, request_timeout=_TIMEOUT).values():
-            with suppress(KafkaException):  # one that is not there, or that this user may not look at
-                found.append(int(answer.result(_TIMEOUT + 5)["max.message.bytes"].value))
-        return min(found, default=None)
+        names = {*map(self._settings.target, outputs), *self._topic_ids}
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        limits = []
+        for future in self._brokers.admin.describe_configs(resources, request_timeout=_TIMEOUT).values():
+            with suppress(KafkaException):  # the topic does not exist, or this user may not describe it
+                limits.append(int(future.result(_TIMEOUT + 5)["max.message.bytes"].value))
+        return min(limits, default=None)
 
     def check_same(self) -> bool:
-        """Whether the topic of the progress is the one that it was; UsageError where one of the others is not.
+        """Returns whether the progress topic still has the topic id that it had; checks the other topics.
 
-        Brokers may make one anew by themselves, in silence, when somebody asks for it (auto.create.topics.enable).
+        Brokers may recreate a deleted topic silently when a client asks for it (auto.create.topics.enable).
+
+        Raises:
+            UsageError: another topic was deleted or recreated.
         """
-        until = time.monotonic() + _PATIENCE_SECONDS
+        deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
             try:
-                now = self._brokers.topic_ids(self._ids)
-            except ZyncError:  # of which who sends hears
+                current_ids = self._brokers.topic_ids(self._topic_ids)
+            except ZyncError:  # the sender reports that brokers are away
                 return True
-            missing = [name for name in self._ids if name not in now]
-            gone = [name for name, one in now.items() if self._ids[name] != one]
-            if not (gone or missing):
+            missing = [name for name in self._topic_ids if name not in current_ids]
+            replaced = [name for name, topic_id in current_ids.items() if self._topic_ids[name] != topic_id]
+            if not (replaced or missing):
                 return True
-            if time.monotonic() > until:
-                gone += missing
-            if others := [name for name in gone if name != self._said.progress_topic]:
-                msg = f"topic {others[0]} was deleted, or made anew, after rows were sent to it: {_WHAT_THEN}"
+            if time.monotonic() > deadline:
+                replaced += missing
+            if outputs := [name for name in replaced if name != self._settings.progress_topic]:
+                msg = f"topic {outputs[0]} was deleted, or made anew, after rows were sent to it: {_RECREATED_ADVICE}"
                 raise UsageError(msg)
-            if gone:
+            if replaced:
                 return False
             time.sleep(_LOOK_SECONDS)
 
     def with_records(self, outputs: Iterable[str]) -> list[str]:
-        """The topics of those outputs that have records, or had."""
+        """Returns the topics of `outputs` that have, or had, records."""
         partitions = self._brokers.topics()
-        names = sorted({self._said.target(output) for output in outputs} & partitions.keys())
-        return [name for name in names if any(self._brokers.end(Source(name, one)) for one in range(partitions[name]))]
+        names = sorted({self._settings.target(output) for output in outputs} & partitions.keys())
+        return [
+            name
+            for name in names
+            if any(self._brokers.end(Source(name, partition)) for partition in range(partitions[name]))
+        ]
 
-    def _check_no_loop(self, name: str, what: str, key: str) -> None:
-        """UsageError where sync-from would take for input what we send."""
+    def _check_is_no_source(self, name: str, content: str, config_key: str) -> None:
+        """Raises UsageError if sync-from consumes the topic, so that the delivery would feed itself."""
         config = self._config
-        taken = any(re.search(one, name) if one.startswith("^") else one == name for one in config.sources)
-        if name == PROGRESS_TOPIC or not taken or "bootstrap.servers" not in config.kafka:
+        is_source = any(
+            re.search(source, name) if source.startswith("^") else source == name for source in config.sources
+        )
+        if name == PROGRESS_TOPIC or not is_source or "bootstrap.servers" not in config.kafka:
             return
         if Brokers(config.kafka).cluster() == self._brokers.cluster():
             msg = (
-                f"{what} would go to topic {name}, which sync-from takes records from (topics in the config): "
-                f"give it another name there, deliver.kafka.{key}"
+                f"{content} would go to topic {name}, which sync-from takes records from (topics in the config): "
+                f"give it another name there, deliver.kafka.{config_key}"
             )
             raise UsageError(msg)
 
-    def _check_not_gone(self, name: str, what: str, output: str) -> None:
-        """UsageError where messages went to a topic that is not there any more, or to one of another name."""
+    def _check_not_deleted(self, name: str, content: str, output: str) -> None:
+        """Raises UsageError if the topic does not exist although messages of the output were delivered."""
         if name not in self._brokers.topics() and (count := self._delivered(output)):
             msg = (
-                f"topic {name} is not there, and {amount(count, 'message')} of {what} went to it, or to one of another "
-                f"name, before: {_WHAT_THEN}"
+                f"topic {name} is not there, and {amount(count, 'message')} of {content} went to it, or to one of "
+                f"another name, before: {_RECREATED_ADVICE}"
             )
             raise UsageError(msg)
 
 
 def ensure_topic(brokers: Brokers, name: str, wanted: DeliveredTopic) -> None:
-    """Makes the topic, or looks whether it is as wanted. UsageError where it is not, or cannot be made so."""
-    if name not in brokers.topics() and _make(brokers, name, wanted):
+    """Creates a topic with the `wanted` settings, or checks that an existing topic has them.
+
+    Raises:
+        UsageError: an existing topic has other settings, or the brokers refuse them for a new topic.
+        ZyncError: the topic could not be created or described for another reason.
+    """
+    if name not in brokers.topics() and _create(brokers, name, wanted):
         return
-    found = _found(brokers, name)
-    for what in ("partitions", "replication", "cleanup_policy"):
-        asked, is_ = getattr(wanted, what), getattr(found, what)
-        if asked is not None and asked != is_:
-            do = "change the topic or the config (deliver.kafka.topics)"
-            do = "change it, and do not delete it: it says how far the delivery is" if wanted is PROGRESS else do
-            msg = f"topic {name} at {brokers.servers} is there with {what} {is_}, and not {asked}, as wanted: {do}"
+    actual = _describe(brokers, name)
+    for setting in ("partitions", "replication", "cleanup_policy"):
+        wanted_value, actual_value = getattr(wanted, setting), getattr(actual, setting)
+        if wanted_value is not None and wanted_value != actual_value:
+            advice = "change the topic or the config (deliver.kafka.topics)"
+            advice = (
+                "change it, and do not delete it: it says how far the delivery is" if wanted is PROGRESS else advice
+            )
+            msg = (
+                f"topic {name} at {brokers.servers} is there with {setting} {actual_value}, and not {wanted_value}, as "
+                f"wanted: {advice}"
+            )
             raise UsageError(msg)
 
 
-def _make(brokers: Brokers, name: str, wanted: DeliveredTopic) -> bool:
-    """Makes the topic; False where somebody else just did."""
+def _create(brokers: Brokers, name: str, wanted: DeliveredTopic) -> bool:
+    """Creates the topic; returns False if another client has just created it."""
     config = {"cleanup.policy": wanted.cleanup_policy} if wanted.cleanup_policy else {}
-    new = NewTopic(
+    new_topic = NewTopic(
         name,
         num_partitions=wanted.partitions or -1,
         replication_factor=wanted.replication or -1,
         config={**config, **(_SEGMENT_BYTES if wanted is PROGRESS else {})},
     )
     try:
-        for future in brokers.admin.create_topics([new], operation_timeout=_TIMEOUT).values():
+        for future in brokers.admin.create_topics([new_topic], operation_timeout=_TIMEOUT).values():
             future.result(_TIMEOUT + 5)
     except KafkaException as error:
         if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
@@ -180,7 +204,7 @@ def _make(brokers: Brokers, name: str, wanted: DeliveredTopic) -> bool:
     return True
 
 
-def _found(brokers: Brokers, name: str) -> _Found:
+def _describe(brokers: Brokers, name: str) -> _TopicSettings:
     try:
         topic = brokers.admin.list_topics(timeout=_TIMEOUT).topics.get(name)
         if topic is None:
@@ -191,6 +215,6 @@ def _found(brokers: Brokers, name: str) -> _Found:
     except KafkaException as error:
         msg = f"topic {name} at {brokers.servers} cannot be looked at: {reason(error)}"
         raise ZyncError(msg) from error
-    copies = min((len(one.replicas) for one in topic.partitions.values()), default=0)
+    replication = min((len(partition.replicas) for partition in topic.partitions.values()), default=0)
     policies = sorted(config["cleanup.policy"].value.replace(" ", "").split(","))
-    return _Found(len(topic.partitions), copies, ",".join(policies))
+    return _TopicSettings(len(topic.partitions), replication, ",".join(policies))
