@@ -1,1 +1,1 @@
-"""Delivery to typed Delta tables: MERGE (upsert, history) or append, and snapshots over all tables."""
+"""Delivery to typed Delta tables by MERGE (upsert, history) or append, with snapshots over all tables."""

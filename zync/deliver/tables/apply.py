@@ -1,4 +1,4 @@
-"""What a table's rows become when more of its output topic arrive: upsert, append, history."""
+"""Applies a batch of output rows to a delivered table: upsert, append or history."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from zync.debezium import toast
 from zync.debezium.unavailable import Placeholder
 from zync.deliver.tables import moves, pruning, truncations
-from zync.deliver.tables.places import bind_tombstones, place
+from zync.deliver.tables.places import assign_positions, bind_tombstones
 from zync.deliver.tables.target import PLACE, VALIDITY, Target
 from zync.deliver.tables.writer import Writer
 from zync.errors import ZyncError
@@ -25,13 +25,13 @@ from zync.staging.outputs import Arrivals, Truncation, read_arrivals
 from zync.staging.table import STAGING_SCHEMA
 
 FROM_JSON = {**JSON_OPTIONS, "mode": "FAILFAST", "maxStringLen": str(2**31 - 1), "maxNestingDepth": "2000"}
-"""How staging's JSON is read. Jackson's own limits are 20 MB for a text, and 1,000 levels: Spark writes more than that,
-and a row that it wrote and cannot read would stop the delivery for good."""
-_STATE = "'left_out ARRAY<STRING>, old_key STRING'"
-_OF_PLACE = {"_position": "place.position", "_seqno": "place.seqno"}
+"""The options that parse staging's JSON. Jackson's default limits are 20 MB for a text and 1,000 levels. Spark writes
+more than that, and a row that it wrote and cannot read would stop the delivery for good."""
+_STATE_SCHEMA = "'left_out ARRAY<STRING>, old_key STRING'"
+_PLACE_VALUES = {"_position": "place.position", "_seqno": "place.seqno"}
 _NEWER = "(s._position > t._position OR s._position = t._position AND s._seqno > t._seqno)"
 _NULL_PARTITIONS = ("", "__HIVE_DEFAULT_PARTITION__")
-"""Texts that a partition cannot have: Delta reads them as null."""
+"""Texts that Delta reads back as null from a partition column."""
 
 
 class ConflictError(ZyncError):
@@ -43,96 +43,128 @@ class ConflictError(ZyncError):
     code = "ZYNC-TABLE-CONFLICT"
 
 
-def deliver(  # noqa: PLR0913 - each is a thing known by now
-    spark: SparkSession, target: Target, staging: DeltaTable, after: int, upto: int, stands: Placeholder | None
+def deliver(  # noqa: PLR0913 - each is a fact about the batch
+    spark: SparkSession, target: Target, staging: DeltaTable, after: int, upto: int, placeholder: Placeholder | None
 ) -> int:
-    """Brings staging's rows of the syncs after the one up to the other into the table. How many there were.
+    """Applies staging's output rows of a batch of syncs to the table.
 
-    `stands`: rows come by Debezium's preset: positions are the source's, and values may be left out that had not
-    changed, for which this stands.
-    Raises ConflictError where somebody else was faster, and ZyncError where it cannot be done.
+    Args:
+        spark: The session.
+        target: The table.
+        staging: The staging.
+        after: The last sync that the table has.
+        upto: The last sync of the batch, inclusive.
+        placeholder: With Debezium's preset its unavailable-value placeholder; positions are the source's then. None
+            without that preset.
+
+    Returns:
+        The number of rows, truncations included.
+
+    Raises:
+        ConflictError: another writer committed to the table first.
+        ZyncError: Spark could not apply the rows.
     """
     files = data_files(staging, "sync", above=after, upto=upto)
-    mine = f"kind = 'output' AND kafka.topic = {literal(target.topic)}"
-    if any(one.lowest <= after or one.highest > upto for one in files):
-        mine += f" AND sync > {after} AND sync <= {upto}"  # numbers are compiled in, anew in each batch
-    came, keyed = read_arrivals(staging, files, target.topic, after, upto), target.apply != "append"
-    if came.truncations and keyed:
-        mine += " AND reason IS NULL"
-    read_parquet(spark, [one.uri for one in files], spark_schema(STAGING_SCHEMA)).where(mine).createOrReplaceTempView(
-        "staged"
-    )
-    key = StructType([target.columns[one] for one in target.key]).toDDL() or "none INT"
-    types = {"key_type": literal(key), "value_type": literal(target.columns.toDDL()), "options": options(FROM_JSON)}
+    row_filter = f"kind = 'output' AND kafka.topic = {literal(target.topic)}"
+    if any(file.lowest <= after or file.highest > upto for file in files):
+        row_filter += f" AND sync > {after} AND sync <= {upto}"  # only if needed: Spark compiles anew for new literals
+    arrivals = read_arrivals(staging, files, target.topic, after, upto)
+    keyed = target.apply != "append"
+    if arrivals.truncations and keyed:
+        row_filter += " AND reason IS NULL"
+    staged_rows = read_parquet(spark, [file.uri for file in files], spark_schema(STAGING_SCHEMA)).where(row_filter)
+    staged_rows.createOrReplaceTempView("staged")
+    key_schema = StructType([target.columns[column] for column in target.key]).toDDL() or "none INT"
+    types = {
+        "key_type": literal(key_schema),
+        "value_type": literal(target.columns.toDDL()),
+        "options": options(FROM_JSON),
+    }
     table = open_table(target.location)
-    noted = toast.noted(table.metadata().configuration) if table else frozenset()
-    writer = Writer(spark, target, str(staging.metadata().id), upto, noted | came.left_out)
-    is_new = table is None or not table.version()  # or was made, and not filled
+    left_out_columns = toast.noted(table.metadata().configuration) if table else frozenset()
+    writer = Writer(spark, target, str(staging.metadata().id), upto, left_out_columns | arrivals.left_out)
+    is_new = table is None or not table.version()  # version 0: created, and not filled
     with Keeper(spark) as keeper:
         try:
             dropped = writer.fit_columns() if table is not None else []
-            placed = stands is not None and keyed
-            remembered = truncations.recorded(target, came.truncations) if placed else []
-            if came.without_position and placed:
-                truncations.bind(spark, [*came.truncations, *remembered])
-                place(spark, target, types, is_new=is_new)
-            said = f"from_json(state, {_STATE})" if came.left_out else f"from_json(CAST(NULL AS STRING), {_STATE})"
-            rows = result_of(spark, statement("tables/arrived", said=said, **types))
+            uses_positions = placeholder is not None and keyed
+            stored_truncations = truncations.read_stored(target, arrivals.truncations) if uses_positions else []
+            if arrivals.without_position and uses_positions:
+                truncations.bind(spark, [*arrivals.truncations, *stored_truncations])
+                assign_positions(spark, target, types, is_new=is_new)
+            state = (
+                f"from_json(state, {_STATE_SCHEMA})"
+                if arrivals.left_out
+                else f"from_json(CAST(NULL AS STRING), {_STATE_SCHEMA})"
+            )
+            rows = result_of(spark, statement("tables/arrived", said=state, **types))
             rows.createOrReplaceTempView("arrived")
-            apply = _Apply(writer, keeper, types, came, remembered, dropped, stands, is_new=is_new)
+            apply = _Apply(writer, keeper, types, arrivals, stored_truncations, dropped, placeholder, is_new=is_new)
             count = {"upsert": apply.upsert, "append": apply.append, "history": apply.history}[target.apply]()
             if count:
                 writer.compact()
             return count
         except spark_errors() as error:
-            said = message_of(error)
-            msg = f"output {target.topic} could not be delivered to {target.location}: {said}"
-            raise (ConflictError if "DELTA_CONCURRENT" in said else ZyncError)(msg) from error
+            error_text = message_of(error)
+            msg = f"output {target.topic} could not be delivered to {target.location}: {error_text}"
+            raise (ConflictError if "DELTA_CONCURRENT" in error_text else ZyncError)(msg) from error
 
 
 class _Apply:
-    """The ways to do it, over the view `arrived` (sql/tables/arrived.sql). Each returns how many rows arrived."""
+    """The ways to apply the rows of the view `arrived` (sql/tables/arrived.sql). Each returns the number of rows."""
 
-    def __init__(  # noqa: PLR0913 - each is a thing known by now
+    def __init__(  # noqa: PLR0913 - each is a fact about the batch
         self,
         writer: Writer,
         keeper: Keeper,
         types: dict[str, str],
-        came: Arrivals,
-        remembered: list[Truncation],
+        arrivals: Arrivals,
+        stored_truncations: list[Truncation],
         dropped: list[str],
-        stands: Placeholder | None,
+        placeholder: Placeholder | None,
         *,
         is_new: bool,
     ) -> None:
-        """What is known by now.
+        """Collects what is known of the batch.
 
-        remembered: truncations that came before.
-        dropped: columns of the table that rules do not select any more. stands: as in `deliver`.
+        Args:
+            writer: Commits to the table.
+            keeper: Checkpoints rows that are used several times.
+            types: SQL literals of the types of keys and values, and the options that parse them.
+            arrivals: The summary of the batch's rows.
+            stored_truncations: The truncations of earlier batches.
+            dropped: Columns of the table that the rules no longer select.
+            placeholder: As in `deliver`.
+            is_new: Whether the table has no rows yet.
         """
-        self.writer, self.keeper, self.types, self.came, self.remembered = writer, keeper, types, came, remembered
-        self.dropped, self.is_new, self.debezium = dropped, is_new, stands is not None
+        self.writer, self.keeper, self.types, self.arrivals = writer, keeper, types, arrivals
+        self.stored_truncations = stored_truncations
+        self.dropped, self.is_new, self.debezium = dropped, is_new, placeholder is not None
         self.spark, self.target = writer.spark, writer.target
         self.columns = self.target.columns.names
         self.may_be_left_out = (
-            toast.may_be_left_out(self.target.columns, self.target.key, stands, came.left_out, writer.noted)
-            if stands
+            toast.may_be_left_out(
+                self.target.columns, self.target.key, placeholder, arrivals.left_out, writer.left_out_columns
+            )
+            if placeholder
             else {}
         )
 
-    def kept(self, *without: str) -> tuple[DataFrame, int]:
-        """What arrived, kept for several uses, `without` columns that none of them needs; and how much it is."""
-        arrived = self.keeper.keep(self.spark.table("arrived").drop(*without))
+    def keep_arrived(self, *unused_columns: str) -> tuple[DataFrame, int]:
+        """Checkpoints the view `arrived` without the unused columns; returns its rows and their number."""
+        arrived = self.keeper.keep(self.spark.table("arrived").drop(*unused_columns))
         arrived.createOrReplaceTempView("arrived")
         return arrived, arrived.count()
 
     def append(self) -> int:
-        """All rows, those of deletes too."""
-        arrived, count = self.kept("value")
-        columns = {one: self.value(one) for one in self.columns} | _OF_PLACE | {"_deleted": "deleted"}
-        named = {one: its for one, its in self.may_be_left_out.items() if one in self.came.left_out}
-        if self.writer.notes_left_out(some=bool(named)):
-            columns |= toast.as_they_came(named)
+        """Appends all rows, those of deletions too."""
+        arrived, count = self.keep_arrived("value")
+        columns = {column: self.value(column) for column in self.columns} | _PLACE_VALUES | {"_deleted": "deleted"}
+        left_out = {
+            column: condition for column, condition in self.may_be_left_out.items() if column in self.arrivals.left_out
+        }
+        if self.writer.ensure_left_out_column(needed=bool(left_out)):
+            columns |= toast.as_they_came(left_out)
         rows = select(arrived, *aliased(columns))
         if self.is_new:
             self.writer.fill(rows)
@@ -141,181 +173,210 @@ class _Apply:
         return count
 
     def value(self, column: str) -> str:
-        """A column of a row, of which a deleted one has only the key's."""
-        found = f"v.{name(column)}"
+        """Returns the SQL of a column's value; a deleted row has only the columns of its key."""
+        sql = f"v.{name(column)}"
         if column in self.target.key:
-            found = f"CASE WHEN deleted THEN k.{name(column)} ELSE {found} END"
+            sql = f"CASE WHEN deleted THEN k.{name(column)} ELSE {sql} END"
         if self.target.is_partition(column) and self.target.columns[column].dataType.typeName() == "string":
-            why = f"column {column} is {{}} in a row, which partitions have as null: take it out of partition_by"
+            error_text = f"column {column} is {{}} in a row, which partitions have as null: take it out of partition_by"
             cases = (
-                f"WHEN {literal(one)} THEN raise_error({literal(why.format(repr(one)))})" for one in _NULL_PARTITIONS
+                f"WHEN {literal(text)} THEN raise_error({literal(error_text.format(repr(text)))})"
+                for text in _NULL_PARTITIONS
             )
-            found = f"CASE {found} {' '.join(cases)} ELSE {found} END"
-        return found
+            sql = f"CASE {sql} {' '.join(cases)} ELSE {sql} END"
+        return sql
 
     @property
-    def some_left_out(self) -> str:
-        """An aggregate: whether any row has a column that was left out."""
+    def any_left_out(self) -> str:
+        """An aggregate: whether any row has a column that the connector left out."""
         return f"coalesce(bool_or({' OR '.join(self.may_be_left_out.values()) or 'false'}), false)"
 
-    def remember_deleted(self, rows: DataFrame) -> None:
-        """Puts on record what is deleted in `rows`, and truncations, so that what is older does not bring it back."""
-        gone = select(rows.where("deleted"), "key", "struct(place.position, place.seqno) AS place")
-        if self.came.truncations:
-            gone = gone.unionByName(truncations.as_tombstones(self.spark, self.came.truncations))
-        self.writer.append(gone, str(self.target.deleted))
+    def store_tombstones(self, rows: DataFrame) -> None:
+        """Stores the deletions in `rows`, and the truncations, so that older rows do not bring the keys back."""
+        tombstones = select(rows.where("deleted"), "key", "struct(place.position, place.seqno) AS place")
+        if self.arrivals.truncations:
+            tombstones = tombstones.unionByName(truncations.as_tombstones(self.spark, self.arrivals.truncations))
+        self.writer.append(tombstones, str(self.target.deleted))
 
     def upsert(self) -> int:
-        """One row a key, the newest in the source's order."""
-        position, seqno = self.came.first_place
+        """Keeps a row for each key: the newest in the source's order."""
+        position, seqno = self.arrivals.first_place
         since = f"place.position > {position} OR place.position = {position} AND place.seqno >= {seqno}"
         bind_tombstones(self.spark, self.target, since)
-        truncated, count = self.came.truncations, None
-        if truncated or self.remembered:
-            rows = self.spark.table("arrived").where(truncations.not_before(truncated, self.remembered))
+        arrived_truncations, count = self.arrivals.truncations, None
+        if arrived_truncations or self.stored_truncations:
+            rows = self.spark.table("arrived").where(
+                truncations.not_before(arrived_truncations, self.stored_truncations)
+            )
             rows.createOrReplaceTempView("arrived")
-        if self.came.with_old_key:
-            _, count = self.kept()
-            self.add_donors(moves.as_known)
-        known = toast.newest_known(self.may_be_left_out, moved=self.came.with_old_key)
+        if self.arrivals.with_old_key:
+            _, count = self.keep_arrived()
+            self.add_donors(moves.with_donors_for_upsert)
+        known = toast.newest_known(self.may_be_left_out, moved=self.arrivals.with_old_key)
         newest = self.keeper.keep(result_of(self.spark, statement("tables/newest", known=known, **self.types)))
         newest.createOrReplaceTempView("newest")
-        arrivals, deleted, some, *ends = self.ends("newest", "sum(arrivals)", "count_if(deleted)", self.some_left_out)
-        if deleted or truncated:
-            self.remember_deleted(newest)
-        columns = {one: self.value(one) for one in self.columns} | _OF_PLACE
-        updates = {one: f"s.{name(one)}" for one in columns} | dict.fromkeys(self.dropped, "NULL")
+        arrived_count, deleted_count, any_left_out, *key_ends = self.aggregate(
+            "newest", "sum(arrivals)", "count_if(deleted)", self.any_left_out
+        )
+        if deleted_count or arrived_truncations:
+            self.store_tombstones(newest)
+        columns = {column: self.value(column) for column in self.columns} | _PLACE_VALUES
+        updates = {column: f"s.{name(column)}" for column in columns} | dict.fromkeys(self.dropped, "NULL")
         matched = _NEWER
-        noted = self.noted(some=some)
-        if noted:
-            columns |= toast.of_newest(noted)
-            later, of_noted = toast.merged(noted, _NEWER)
-            updates = {one: f"IF({_NEWER}, {its}, t.{name(one)})" for one, its in updates.items()} | of_noted
-            matched = f"({_NEWER} OR {later})"
+        tracked = self.tracked_columns(any_left_out=any_left_out)
+        if tracked:
+            columns |= toast.of_newest(tracked)
+            later_known, tracked_updates = toast.merged(tracked, _NEWER)
+            updates = {
+                column: f"IF({_NEWER}, {value}, t.{name(column)})" for column, value in updates.items()
+            } | tracked_updates
+            matched = f"({_NEWER} OR {later_known})"
         if self.is_new:
             self.writer.fill(select(newest.where("NOT deleted"), *aliased(columns)))
-        elif arrivals or truncated:
-            changes = select(newest, *aliased(columns | toast.places(noted)), "deleted AS _deleted")
-            gone = truncations.before(max(truncated), "t._position", "t._seqno") if truncated else ""
-            slots = {"truncated": f"WHEN NOT MATCHED BY SOURCE AND {gone} THEN DELETE" if gone else ""}
+        elif arrived_count or arrived_truncations:
+            changes = select(newest, *aliased(columns | toast.places(tracked)), "deleted AS _deleted")
+            truncated = (
+                truncations.before(max(arrived_truncations), "t._position", "t._seqno") if arrived_truncations else ""
+            )
+            slots = {"truncated": f"WHEN NOT MATCHED BY SOURCE AND {truncated} THEN DELETE" if truncated else ""}
             slots |= {"newer": _NEWER, "matched": matched}
-            self.merge("upsert", changes, ends, list(columns), updates=updates, **slots)
-        return ((arrivals or 0) if count is None else count) + len(truncated)
+            self.merge("upsert", changes, key_ends, list(columns), updates=updates, **slots)
+        return ((arrived_count or 0) if count is None else count) + len(arrived_truncations)
 
     def history(self) -> int:
-        """All versions of a key, one a transaction, each with where it begins and where the next one does."""
+        """Keeps the versions of a key, at most one for each transaction, with the places where each begins and ends."""
         bind_tombstones(self.spark, self.target)
-        truncated = [*self.came.truncations, *self.remembered]
-        if truncated:
-            truncations.bind(self.spark, truncated)
+        all_truncations = [*self.arrivals.truncations, *self.stored_truncations]
+        if all_truncations:
+            truncations.bind(self.spark, all_truncations)
             in_transaction = "SELECT 1 FROM truncations t WHERE t.seqno = place.seqno AND t.offset > place.offset"
             rows = self.spark.table("arrived").where(f"NOT EXISTS ({in_transaction})")
             rows.createOrReplaceTempView("arrived")
-        arrived, count = self.kept("value")
-        if self.came.with_old_key:
-            arrived = self.add_donors(moves.as_left_out)
-        deleted, some, *ends = self.ends("arrived", "count_if(deleted)", self.some_left_out)
-        if self.came.truncations:  # of all keys
-            ends = [(None, None, 0) for _ in ends]
-        if deleted or self.came.truncations:
+        arrived, count = self.keep_arrived("value")
+        if self.arrivals.with_old_key:
+            arrived = self.add_donors(moves.with_donors_for_history)
+        deleted_count, any_left_out, *key_ends = self.aggregate("arrived", "count_if(deleted)", self.any_left_out)
+        if self.arrivals.truncations:  # they change all keys of the table, so that no file can be pruned
+            key_ends = [(None, None, 0) for _ in key_ends]
+        if deleted_count or self.arrivals.truncations:
             last = ("max_by(deleted, place) AS deleted", "max(place) AS place")
-            self.remember_deleted(arrived.groupBy("key", "place.seqno").agg(*map(expr, last)))
-        noted = self.noted(some=some)
-        more = [toast.COLUMN] if noted else []
-        self.bind_kept(arrived, ends, [*self.columns, *PLACE, *more])
-        of_key = f"from_json(key, {self.types['key_type']}, {self.types['options']})"
-        in_key = {one: f"{of_key}.{name(one)}" for one in self.target.key}
+            self.store_tombstones(arrived.groupBy("key", "place.seqno").agg(*map(expr, last)))
+        tracked = self.tracked_columns(any_left_out=any_left_out)
+        left_out_column = [toast.COLUMN] if tracked else []
+        self.bind_kept(arrived, key_ends, [*self.columns, *PLACE, *left_out_column])
+        key_struct = f"from_json(key, {self.types['key_type']}, {self.types['options']})"
+        key_values = {column: f"{key_struct}.{name(column)}" for column in self.target.key}
         text = statement(
             "tables/history",
-            known=toast.newest_known(noted),
-            changed=", ".join(aliased({one: self.value(one) for one in self.columns} | toast.in_transaction(noted))),
-            missing=toast.missing(noted),
+            known=toast.newest_known(tracked),
+            changed=", ".join(
+                aliased({column: self.value(column) for column in self.columns} | toast.in_transaction(tracked))
+            ),
+            missing=toast.missing(tracked),
             kept=", ".join(map(name, self.columns)),
-            missing_before=f"map_keys({toast.COLUMN})" if noted else "array()",
-            tombstones=", ".join(in_key.get(one, "NULL") for one in self.columns),
-            of_keys="key IS NOT NULL" if self.came.truncations else "key IN (SELECT key FROM arrived)",
-            truncated=self.truncated_versions if truncated else "",
-            filled=", ".join(aliased({one: name(one) for one in self.columns} | toast.filled(noted))),
+            missing_before=f"map_keys({toast.COLUMN})" if tracked else "array()",
+            tombstones=", ".join(key_values.get(column, "NULL") for column in self.columns),
+            of_keys="key IS NOT NULL" if self.arrivals.truncations else "key IN (SELECT key FROM arrived)",
+            truncated=self.truncated_versions if all_truncations else "",
+            filled=", ".join(aliased({column: name(column) for column in self.columns} | toast.filled(tracked))),
             key=", ".join(map(name, self.target.key)),
             **{"from": "_position" if self.debezium else "_seqno"},
         )
-        every = [*self.columns, *PLACE, *VALIDITY, *more]
-        versions = self.keeper.keep(result_of(self.spark, text).where("NOT _deleted").select(*map(name, every)))
-        count += len(self.came.truncations)
+        columns = [*self.columns, *PLACE, *VALIDITY, *left_out_column]
+        versions = self.keeper.keep(result_of(self.spark, text).where("NOT _deleted").select(*map(name, columns)))
+        count += len(self.arrivals.truncations)
         if self.is_new:
             self.writer.fill(versions)
         elif count:
-            same = ["t.valid_to <=> s.valid_to", *(f"to_json(t.{one}) <=> to_json(s.{one})" for one in more)]
-            updates = {one: f"s.{name(one)}" for one in ("valid_to", "current", *noted, *more)}
-            self.merge("versions", versions, ends, every, same=" AND ".join(same), updates=updates)
+            same = [
+                "t.valid_to <=> s.valid_to",
+                *(f"to_json(t.{column}) <=> to_json(s.{column})" for column in left_out_column),
+            ]
+            updates = {column: f"s.{name(column)}" for column in ("valid_to", "current", *tracked, *left_out_column)}
+            self.merge("versions", versions, key_ends, columns, same=" AND ".join(same), updates=updates)
         return count
 
     @property
     def truncated_versions(self) -> str:
-        """For sql/tables/history.sql: each truncation as what deletes each key."""
+        """The part of sql/tables/history.sql that turns each truncation into a deletion of each key."""
         keys = ", ".join(map(name, self.target.key))
-        columns = ", ".join(f"d.{name(one)}" if one in self.target.key else "NULL" for one in self.columns)
+        columns = ", ".join(f"d.{name(column)}" if column in self.target.key else "NULL" for column in self.columns)
         return (
             f"UNION ALL SELECT {columns}, array(), true, t.position, t.seqno "  # noqa: S608 - names are quoted
             f"FROM (SELECT DISTINCT {keys} FROM changes_of_keys) d CROSS JOIN truncations t"
         )
 
     def add_donors(self, add: Callable[[DataFrame, DataFrame, DataFrame], DataFrame]) -> DataFrame:
-        """Adds to `arrived` what rows were before an update gave them another key; `add` is one of `moves`."""
+        """Adds to `arrived` what rows were before an update gave them another key.
+
+        `add` is `moves.with_donors_for_upsert` or `moves.with_donors_for_history`.
+        """
         arrived = self.spark.table("arrived")
-        of_key = f"from_json(old_key, {self.types['key_type']}, {self.types['options']})"
+        key_struct = f"from_json(old_key, {self.types['key_type']}, {self.types['options']})"
         moved = moves.moves(arrived, self.keeper)
-        keys = select(moved, *aliased({one: f"{of_key}.{name(one)}" for one in self.target.key})).distinct()
-        donors = moves.donors(moved, self.rows_of(keys, []), self.target, self.may_be_left_out)
+        old_keys = select(
+            moved, *aliased({column: f"{key_struct}.{name(column)}" for column in self.target.key})
+        ).distinct()
+        donors = moves.donors(moved, self.rows_of(old_keys, []), self.target, self.may_be_left_out)
         arrived = self.keeper.keep(add(arrived, moved, donors))
         arrived.createOrReplaceTempView("arrived")
         return arrived
 
-    def noted(self, *, some: bool) -> dict[str, str]:
-        """`may_be_left_out`, if the table has a column that says which are, or gets it as `some` are now; or none."""
-        return self.may_be_left_out if self.may_be_left_out and self.writer.notes_left_out(some=some) else {}
+    def tracked_columns(self, *, any_left_out: bool) -> dict[str, str]:
+        """Returns `may_be_left_out` if the table has `_left_out`, or gets it because of `any_left_out`; else nothing."""
+        return (
+            self.may_be_left_out
+            if self.may_be_left_out and self.writer.ensure_left_out_column(needed=any_left_out)
+            else {}
+        )
 
-    def bind_kept(self, arrived: DataFrame, ends: list[Any], columns: list[str]) -> None:
-        """The table's rows of the keys that arrived, which have those `ends`, as the view `kept`."""
-        keys = select(arrived, *aliased({one: self.value(one) for one in self.target.key})).distinct()
-        if self.came.truncations:  # of all keys
-            self.rows(ends).select(*map(name, columns)).createOrReplaceTempView("kept")
+    def bind_kept(self, arrived: DataFrame, key_ends: list[Any], columns: list[str]) -> None:
+        """Creates the view `kept` of the table's rows of the arrived keys; of all keys if truncations arrived."""
+        keys = select(arrived, *aliased({column: self.value(column) for column in self.target.key})).distinct()
+        if self.arrivals.truncations:
+            self.rows(key_ends).select(*map(name, columns)).createOrReplaceTempView("kept")
         else:
-            self.rows_of(keys, ends).select(*map(name, columns)).createOrReplaceTempView("kept")
+            self.rows_of(keys, key_ends).select(*map(name, columns)).createOrReplaceTempView("kept")
 
-    def rows_of(self, keys: DataFrame, ends: list[Any]) -> DataFrame:
-        """The table's rows of those keys, which have those `ends` (none: that is not known)."""
-        rows = self.rows(ends)
-        same = [rows[name(one)].eqNullSafe(keys[name(one)]) for one in self.target.key]
-        return rows.join(keys, same, "left_semi")
+    def rows_of(self, keys: DataFrame, key_ends: list[Any]) -> DataFrame:
+        """Returns the table's rows of the keys; `key_ends` prunes files, unless it is empty."""
+        rows = self.rows(key_ends)
+        same_key = [rows[name(column)].eqNullSafe(keys[name(column)]) for column in self.target.key]
+        return rows.join(keys, same_key, "left_semi")
 
-    def rows(self, ends: list[Any]) -> DataFrame:
-        """The table's rows, of which only those whose keys have those `ends` have to be there (none: all)."""
+    def rows(self, key_ends: list[Any]) -> DataFrame:
+        """Returns the table's rows, at least those within `key_ends`, by which files are pruned unless it is empty."""
         if self.is_new:
             columns = f"{self.target.columns.toDDL()}, _position BIGINT, _seqno BIGINT, {toast.COLUMN} {toast.TYPE}"
             return local(self.spark, [], columns)
         rows = self.spark.read.format("delta").load(self.target.location).alias("t")
-        return rows.where(" AND ".join((pruning.between(self.target, ends) if ends else []) or ["true"]))
+        return rows.where(" AND ".join((pruning.between(self.target, key_ends) if key_ends else []) or ["true"]))
 
     def merge(
-        self, how: str, changes: DataFrame, ends: list[Any], columns: list[str], updates: dict[str, str], **slots: str
+        self,
+        statement_name: str,
+        changes: DataFrame,
+        key_ends: list[Any],
+        columns: list[str],
+        updates: dict[str, str],
+        **slots: str,
     ) -> None:
-        """Merges `changes`, whose keys have those `ends`, into the table, by `sql/tables/<how>.sql`."""
+        """Merges `changes`, whose keys are within `key_ends`, into the table by `sql/tables/<statement_name>.sql`."""
         changes.createOrReplaceTempView("changes")
-        same = [f"t.{name(one)} <=> s.{name(one)}" for one in self.target.key]
+        same_key = [f"t.{name(column)} <=> s.{name(column)}" for column in self.target.key]
         self.writer.merge(
             statement(
-                f"tables/{how}",
+                f"tables/{statement_name}",
                 target=name(self.target.location),
-                same_key=" AND ".join(same + pruning.between(self.target, ends)),
+                same_key=" AND ".join(same_key + pruning.between(self.target, key_ends)),
                 columns=", ".join(map(name, columns)),
-                values=", ".join(f"s.{name(one)}" for one in columns),
-                updates=", ".join(f"t.{name(one)} = {value}" for one, value in updates.items()),
+                values=", ".join(f"s.{name(column)}" for column in columns),
+                updates=", ".join(f"t.{name(column)} = {value}" for column, value in updates.items()),
                 **slots,
             )
         )
 
-    def ends(self, view: str, *more: str) -> list[Any]:
-        """Of the rows in that view: `more`, and the ends of their keys (zync.deliver.tables.pruning)."""
-        asked = pruning.ends(self.target, self.value)
-        return list(select(self.spark.table(view), *more, *asked).collect()[0])
+    def aggregate(self, view: str, *aggregates: str) -> list[Any]:
+        """Computes the aggregates over a view, and then the ends of its keys (zync.deliver.tables.pruning)."""
+        key_ends = pruning.ends(self.target, self.value)
+        return list(select(self.spark.table(view), *aggregates, *key_ends).collect()[0])

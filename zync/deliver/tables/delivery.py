@@ -1,8 +1,9 @@
-"""`zync sync-to tables staging`: each output topic into a typed Delta table, and which versions belong together.
+"""`zync sync-to tables staging`: delivers output topics into typed Delta tables, and takes snapshots of all tables.
 
-A batch is all syncs that staging has and the tables do not. Each table that has rows in it gets one commit, which says
-(Delta's `txn`) through which sync it is; then a snapshot names the versions of all. Who was killed in between finds
-some tables ahead: first the others are brought as far, so that each snapshot is of one sync.
+A batch is all syncs that staging has and the tables do not. Each table with rows in the batch gets a commit, which
+stores the batch's last sync as Delta's `txn`; then a snapshot names the versions of all tables. After a kill between
+these commits some tables are ahead; the next batch first brings the others to the same sync, so that each snapshot is
+of a single sync.
 """
 
 import logging
@@ -21,7 +22,7 @@ from zync.deliver.tables import snapshots
 from zync.deliver.tables.apply import ConflictError, deliver
 from zync.deliver.tables.schema_changes import as_made
 from zync.deliver.tables.snapshots import Snapshot
-from zync.deliver.tables.target import ANEW, Target, check, targets, through
+from zync.deliver.tables.target import REMAKE_ADVICE, Target, check_table, delivered_sync, targets
 from zync.errors import UsageError
 from zync.lake.files import data_files
 from zync.lake.lock import owned
@@ -40,14 +41,21 @@ log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.1
 _AGAIN_SECONDS = 1.0
 _CONFLICTS = 10
-"""In a row, before whoever else writes is taken to go on for good."""
+"""Conflicts in a row after which the delivery ends, as the other writer goes on."""
 _LOOK_AFTER_SECONDS = 60.0
-"""What others do to the tables is noticed so soon where nothing is to deliver."""
+"""How often an idle delivery checks what others did to the tables."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What a batch brought: staging's rows of the syncs after `after` up to `sync`, by topic."""
+    """A delivered batch: the syncs after `after` up to and including `sync`.
+
+    Attributes:
+        after: The last sync before the batch.
+        sync: The last sync of the batch.
+        rows: The number of staging's rows by topic.
+        seconds: The duration of the batch.
+    """
 
     after: int
     sync: int
@@ -55,7 +63,7 @@ class Batch:
     seconds: float = 0.0
 
 
-def sync_to_tables(  # noqa: PLR0913 - each is a thing that it needs
+def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses each
     spark: SparkSession,
     config: Config,
     staging: str,
@@ -66,34 +74,53 @@ def sync_to_tables(  # noqa: PLR0913 - each is a thing that it needs
     *,
     until_caught_up: bool = False,
 ) -> Snapshot | None:
-    """Delivers until `stop` is set, or until the tables have all that staging has now. The newest snapshot.
+    """Delivers staging to tables until `stop` is set, or until the tables have caught up with staging.
+
+    Args:
+        spark: The session.
+        config: The config.
+        staging: The location of staging.
+        folder: The folder of the tables.
+        stop: Ends the delivery when it is set.
+        on_batch: Called after each batch.
+        metrics: The metrics to update.
+        until_caught_up: Whether to end once the tables have all that staging has.
+
+    Returns:
+        The newest snapshot; None if there is none yet.
 
     Raises:
-        UsageError: rules that do not make a table, or not that one; tables that are not of this staging.
-        OwnedError: another deliverer is at it.
+        UsageError: the rules do not fit the tables, or the tables are not of this staging.
+        OwnedError: another deliverer holds the lock.
         ZyncError: somebody else wrote to a table.
     """
     with owned(folder):
-        _, made = rules_over_nothing(spark, config, understand(spark, config))
-        found = targets(made, config.deliver.tables or {}, folder)
-        if not found:
+        _, rows_by_rule = rules_over_nothing(spark, config, understand(spark, config))
+        targets_by_topic = targets(rows_by_rule, config.deliver.tables or {}, folder)
+        if not targets_by_topic:
             msg = "the config has no outputs to make tables of"
             raise UsageError(msg)
         newest = snapshots.newest(f"{folder}/{snapshots.NAME}")
-        looked, conflicts = float("-inf"), 0
+        checked_at, conflicts = float("-inf"), 0
         table = existing_staging(staging) if until_caught_up else None
         while not stop.is_set():
             table = table or open_staging(staging)
-            upto = (table.transaction_version(SYNC) or 0) if table else 0
+            newest_sync = (table.transaction_version(SYNC) or 0) if table else 0
             if table and newest:
-                _check_staging(table, upto, newest)
+                _check_staging(table, newest_sync, newest)
             if metrics:
                 metrics.turn()
-                metrics.reached(newest.sync if newest else 0, upto)
-            if table and upto and (newest is None or newest.sync < upto or found.keys() - newest.versions.keys()):
+                metrics.reached(newest.sync if newest else 0, newest_sync)
+            if (
+                table
+                and newest_sync
+                and (newest is None or newest.sync < newest_sync or targets_by_topic.keys() - newest.versions.keys())
+            ):
                 try:
-                    newest, batch = _batch(spark, config, table, list(found.values()), folder, newest, upto)
-                except ConflictError as error:  # others may compact tables, which takes them no longer than this
+                    newest, batch = _deliver_batch(
+                        spark, config, table, list(targets_by_topic.values()), folder, newest, newest_sync
+                    )
+                except ConflictError as error:  # others may compact tables, which takes less time than these attempts
                     conflicts += 1
                     if conflicts == _CONFLICTS:
                         raise
@@ -104,11 +131,11 @@ def sync_to_tables(  # noqa: PLR0913 - each is a thing that it needs
                 if metrics:
                     metrics.committed(batch.rows, batch.seconds)
                 on_batch(batch)
-                looked = time.monotonic()
+                checked_at = time.monotonic()
                 continue
-            if newest and time.monotonic() - looked > _LOOK_AFTER_SECONDS:
-                newest = look_after(found, folder, newest)
-                looked = time.monotonic()
+            if newest and time.monotonic() - checked_at > _LOOK_AFTER_SECONDS:
+                newest = look_after(targets_by_topic, folder, newest)
+                checked_at = time.monotonic()
             if until_caught_up:
                 break
             stop.wait(_LOOK_SECONDS)
@@ -117,31 +144,36 @@ def sync_to_tables(  # noqa: PLR0913 - each is a thing that it needs
     return newest
 
 
-def _check_staging(table: DeltaTable, upto: int, newest: Snapshot) -> None:
-    """Raises UsageError where the tables are of another staging, or of more syncs than it has."""
-    own = str(table.metadata().id)
-    if newest.staging != own:
-        what = f"the tables are of another staging (table id {newest.staging}) than {table.table_uri}"
-    elif newest.sync > upto:
-        what = f"the tables are through sync {newest.sync:,}, and {table.table_uri} (was it put back?) has {upto:,}"
+def _check_staging(table: DeltaTable, newest_sync: int, newest: Snapshot) -> None:
+    """Raises UsageError if the tables are of another staging, or of more syncs than staging has."""
+    staging_id = str(table.metadata().id)
+    if newest.staging != staging_id:
+        error_text = f"the tables are of another staging (table id {newest.staging}) than {table.table_uri}"
+    elif newest.sync > newest_sync:
+        error_text = (
+            f"the tables are through sync {newest.sync:,}, and {table.table_uri} (was it put back?) has {newest_sync:,}"
+        )
     else:
         return
-    msg = f"{what}: {ANEW}, or give another lake"
+    msg = f"{error_text}: {REMAKE_ADVICE}, or give another lake"
     raise UsageError(msg)
 
 
-def look_after(tables: dict[str, Target], folder: str, newest: Snapshot) -> Snapshot:
-    """The newest snapshot; a new one where others compacted tables since, as old versions may be gone soon.
+def look_after(targets_by_topic: dict[str, Target], folder: str, newest: Snapshot) -> Snapshot:
+    """Checks the tables of an idle delivery; takes a new snapshot if others compacted tables.
 
-    Outputs that the config names now and the snapshot does not have no table yet: that is for the next batch.
+    The old versions may be vacuumed soon. Outputs without a table yet are left to the next batch.
+
+    Returns:
+        The newest snapshot.
 
     Raises:
-        ZyncError: others changed a table, or took it away.
+        ZyncError: others changed a table, or deleted it.
     """
     versions = {
-        topic: check(tables[topic], newest.staging, version) or version
+        topic: check_table(targets_by_topic[topic], newest.staging, version) or version
         for topic, version in newest.versions.items()
-        if topic in tables
+        if topic in targets_by_topic
     }
     if versions.items() <= newest.versions.items():
         return newest
@@ -150,37 +182,41 @@ def look_after(tables: dict[str, Target], folder: str, newest: Snapshot) -> Snap
     return snapshot
 
 
-def _batch(  # noqa: PLR0913
+def _deliver_batch(  # noqa: PLR0913
     spark: SparkSession,
     config: Config,
     staging: DeltaTable,
-    found: list[Target],
+    tables: list[Target],
     folder: str,
-    before: Snapshot | None,
-    newest: int,
+    previous: Snapshot | None,
+    newest_sync: int,
 ) -> tuple[Snapshot, Batch]:
-    """Brings all tables as far as one of them is already, or as staging is; and puts the snapshot on record."""
-    started, own = time.monotonic(), str(staging.metadata().id)
-    recorded = before.versions if before else {}
-    for target in found:
-        check(target, own, recorded.get(target.topic))
-    done = {target.topic: through(target, own) for target in found}
-    since = before.sync if before else 0
-    ahead = max(done.values())
-    upto = ahead if ahead > since else newest
-    pace(spark, config.spark, sum(one.rows for one in data_files(staging, "sync", above=since, upto=upto)))
-    afters = {topic: max(its, since) if topic in recorded else its for topic, its in done.items()}
-    columns = columns_by_sync(staging, min(afters.values()) + 1, upto)
-    stands = placeholder(config) if config.transactions.preset == "debezium" else None
+    """Brings all tables to the sync of the table that is ahead, or else to `newest_sync`, and takes a snapshot."""
+    started, staging_id = time.monotonic(), str(staging.metadata().id)
+    snapshot_versions = previous.versions if previous else {}
+    for target in tables:
+        check_table(target, staging_id, snapshot_versions.get(target.topic))
+    delivered_syncs = {target.topic: delivered_sync(target, staging_id) for target in tables}
+    after = previous.sync if previous else 0
+    ahead = max(delivered_syncs.values())
+    upto = ahead if ahead > after else newest_sync
+    pace(spark, config.spark, sum(file.rows for file in data_files(staging, "sync", above=after, upto=upto)))
+    after_by_topic = {
+        topic: max(sync, after) if topic in snapshot_versions else sync for topic, sync in delivered_syncs.items()
+    }
+    columns = columns_by_sync(staging, min(after_by_topic.values()) + 1, upto)
+    unavailable = placeholder(config) if config.transactions.preset == "debezium" else None
     rows = {}
-    for target in found:
-        after = afters[target.topic]
-        if after < upto:
-            made = as_made(target, {sync: its for sync, its in columns.items() if sync > after})
-            rows[target.topic] = deliver(spark, made, staging, after, upto, stands)
-    # Once more, as others may have written meanwhile; by now each table has a version, 0 at least.
-    versions = {target.topic: check(target, own, recorded.get(target.topic, 0)) or 0 for target in found}
-    snapshot = Snapshot(upto, snapshots.now(), own, versions)
+    for target in tables:
+        table_after = after_by_topic[target.topic]
+        if table_after < upto:
+            table_columns = {sync: outputs for sync, outputs in columns.items() if sync > table_after}
+            rows[target.topic] = deliver(spark, as_made(target, table_columns), staging, table_after, upto, unavailable)
+    # Checks again, as others may have written meanwhile; by now each table has a version, 0 at least.
+    versions = {
+        target.topic: check_table(target, staging_id, snapshot_versions.get(target.topic, 0)) or 0 for target in tables
+    }
+    snapshot = Snapshot(upto, snapshots.now(), staging_id, versions)
     snapshots.take(f"{folder}/{snapshots.NAME}", snapshot)
     seconds = round(time.monotonic() - started, 3)
-    return snapshot, Batch(since, upto, {topic: count for topic, count in rows.items() if count}, seconds)
+    return snapshot, Batch(after, upto, {topic: count for topic, count in rows.items() if count}, seconds)

@@ -1,7 +1,7 @@
-"""Rows that an update gave another key: what Debezium left out of them is what they were by the old one.
+"""Rows that an update gave another key: the columns that Debezium left out of them have the values of the old key.
 
-Debezium sends such an update as the deletion of the row by its old key and a new row by the new one. So what it left
-out is not what the new key had before, if it had anything: that was another row.
+Debezium sends such an update as a deletion of the old key and a row of the new key. So the values that it left out are
+not those that the new key had before, which were of another row.
 """
 
 from functools import reduce
@@ -20,30 +20,36 @@ _NO_NAMES = "CAST(NULL AS ARRAY<STRING>)"
 
 
 def moves(arrived: DataFrame, keeper: Keeper) -> DataFrame:
-    """Rows that got another key, with each key that they had: (key, place, old_key, after, before).
+    """Returns the rows that got another key, with each key that they had: (key, place, old_key, after, before).
 
-    By sql/tables/moves.sql, once for each key that a row had in this batch.
+    A row that got several keys in this batch has a row for each. Runs sql/tables/moves.sql once for each of these
+    steps.
     """
     spark = arrived.sparkSession
-    own = keeper.keep(select(arrived.where("old_key IS NOT NULL"), "key", "place", "old_key"))
-    own.createOrReplaceTempView("moved")
-    found, level = [], select(own, "*", "place AS before")
+    direct_moves = keeper.keep(select(arrived.where("old_key IS NOT NULL"), "key", "place", "old_key"))
+    direct_moves.createOrReplaceTempView("moved")
+    levels, level = [], select(direct_moves, "*", "place AS before")
     while not level.isEmpty():
         level.createOrReplaceTempView("level")
-        found.append(keeper.keep(result_of(spark, statement("tables/moves"))))
-        earlier = ("key", "place", "earlier.old_key AS old_key", "earlier.place AS before")
-        level = select(found[-1].where("earlier IS NOT NULL"), *earlier)
-    if not found:  # only of other rows that came in the same files
+        levels.append(keeper.keep(result_of(spark, statement("tables/moves"))))
+        earlier_columns = ("key", "place", "earlier.old_key AS old_key", "earlier.place AS before")
+        level = select(levels[-1].where("earlier IS NOT NULL"), *earlier_columns)
+    if not levels:  # the old keys were of other rows in the same files
         level.createOrReplaceTempView("level")
-        found = [result_of(spark, statement("tables/moves"))]
-    return reduce(DataFrame.unionByName, found).drop("earlier")
+        levels = [result_of(spark, statement("tables/moves"))]
+    return reduce(DataFrame.unionByName, levels).drop("earlier")
 
 
 def donors(moved: DataFrame, old_rows: DataFrame, target: Target, columns: dict[str, str]) -> DataFrame:
-    """What those rows were before, as rows of the key that they got (sql/tables/donors.sql), over the view `arrived`.
+    """Returns what the moved rows were before, as rows of their new keys (sql/tables/donors.sql).
 
-    old_rows: the table's rows of the keys that they had. columns: those that may be left out, with the condition that
-    they are.
+    Needs the view `arrived`.
+
+    Args:
+        moved: The result of `moves`.
+        old_rows: The table's rows of the old keys.
+        target: The table.
+        columns: The columns that may be left out, each with the condition that it is.
     """
     spark, key = moved.sparkSession, ", ".join(map(name, target.key))
     if toast.COLUMN not in old_rows.columns:
@@ -51,38 +57,42 @@ def donors(moved: DataFrame, old_rows: DataFrame, target: Target, columns: dict[
     old_rows = select(old_rows, "*", f"to_json(struct({key}), {options(JSON_OPTIONS)}) AS _key")
     old_rows.createOrReplaceTempView("old_rows")
     moved.createOrReplaceTempView("moves")
-    known = (
-        f", max_by(named_struct('x', v.{name(one)}), {toast.origin(one)}) "
-        f"FILTER (WHERE v IS NOT NULL AND NOT {condition} AND {toast.is_known(one)}) AS {toast.known(one)}"
-        for one, condition in columns.items()
+    known_values = (
+        f", max_by(named_struct('x', v.{name(column)}), {toast.origin(column)}) "
+        f"FILTER (WHERE v IS NOT NULL AND NOT {condition} AND {toast.is_known(column)}) AS {toast.known(column)}"
+        for column, condition in columns.items()
     )
     names = target.columns.names
-    values = (f"{literal(one)}, {f'{toast.known(one)}.x' if one in columns else 'NULL'}" for one in names)
-    missing = (f"CASE WHEN {toast.known(one)} IS NULL THEN {literal(one)} END" for one in columns)
+    values = (f"{literal(column)}, {f'{toast.known(column)}.x' if column in columns else 'NULL'}" for column in names)
+    unresolved = (f"CASE WHEN {toast.known(column)} IS NULL THEN {literal(column)} END" for column in columns)
     text = statement(
         "tables/donors",
         noted=toast.TYPE,
-        row=f"named_struct({', '.join(f'{literal(one)}, o.{name(one)}' for one in names)})",
-        known="".join(known),
+        row=f"named_struct({', '.join(f'{literal(column)}, o.{name(column)}' for column in names)})",
+        known="".join(known_values),
         values=f"named_struct({', '.join(values)})",
         type=f"STRUCT<{target.columns.toDDL()}>",
-        key_type=f"STRUCT<{StructType([target.columns[one] for one in target.key]).toDDL()}>",
-        unresolved=f"array_except(array({', '.join(missing)}), array(CAST(NULL AS STRING)))",
+        key_type=f"STRUCT<{StructType([target.columns[column] for column in target.key]).toDDL()}>",
+        unresolved=f"array_except(array({', '.join(unresolved)}), array(CAST(NULL AS STRING)))",
     )
     return result_of(spark, text)
 
 
-def as_known(arrived: DataFrame, moved: DataFrame, donors: DataFrame) -> DataFrame:
-    """`arrived` with the donors, for an upsert: without what their keys had before, which is of other rows.
+def with_donors_for_upsert(arrived: DataFrame, moved: DataFrame, donors: DataFrame) -> DataFrame:
+    """Adds the donors to `arrived`, and drops earlier rows of their new keys, which are of other rows.
 
-    What is not known of a row is null, and its column is `unresolved`.
+    A column whose value is unknown is null, and `unresolved` names it.
     """
-    last = moved.groupBy("key").agg(expr("max(place) AS moved_at"))
-    arrived = arrived.join(last, "key", "left").where("moved_at IS NULL OR place >= moved_at").drop("moved_at")
+    last_moves = moved.groupBy("key").agg(expr("max(place) AS moved_at"))
+    arrived = arrived.join(last_moves, "key", "left").where("moved_at IS NULL OR place >= moved_at").drop("moved_at")
     return arrived.unionByName(select(donors, "*", f"{_NO_NAMES} AS left_out"), allowMissingColumns=True)
 
 
-def as_left_out(arrived: DataFrame, moved: DataFrame, donors: DataFrame) -> DataFrame:  # noqa: ARG001 - as `as_known`
-    """`arrived` with the donors, for a history: what is not known of a row is left out of it."""
+def with_donors_for_history(
+    arrived: DataFrame,
+    moved: DataFrame,  # noqa: ARG001 - the signature of `with_donors_for_upsert`
+    donors: DataFrame,
+) -> DataFrame:
+    """Adds the donors to `arrived`; `left_out` names the columns whose values are unknown."""
     donors = select(donors, "* EXCEPT (unresolved)", "unresolved AS left_out")
     return arrived.unionByName(donors, allowMissingColumns=True)

@@ -1,4 +1,4 @@
-"""Where rows are in the source's order that come without a position."""
+"""Gives a position in the source's order to rows that come without a position."""
 
 from pyspark.sql import SparkSession
 
@@ -11,24 +11,31 @@ _TOMBSTONE = "key STRING, place STRUCT<position: BIGINT, seqno: BIGINT>"
 
 
 def bind_tombstones(spark: SparkSession, target: Target, where: str = "true") -> None:
-    """Makes the view `tombstones` of what was deleted before, as far as it counts; where nothing was, an empty one."""
+    """Creates the view `tombstones` of the table's deleted keys that meet the condition `where`."""
     location = str(target.deleted)
     table = open_table(location)
-    found = local(spark, [], _TOMBSTONE)
+    tombstones = local(spark, [], _TOMBSTONE)
     if table and table.file_uris():
-        found = spark.read.format("delta").load(location).where(where)
-    found.createOrReplaceTempView("tombstones")
+        tombstones = spark.read.format("delta").load(location).where(where)
+    tombstones.createOrReplaceTempView("tombstones")
 
 
-def place(spark: SparkSession, target: Target, types: dict[str, str], *, is_new: bool) -> None:
-    """Gives each row of the view `staged` a position (sql/tables/placed.sql); `truncations` is bound."""
+def assign_positions(spark: SparkSession, target: Target, types: dict[str, str], *, is_new: bool) -> None:
+    """Gives each row of the view `staged` a position (sql/tables/placed.sql); needs the view `truncations`.
+
+    Args:
+        spark: The session.
+        target: The table.
+        types: SQL literals of the key's type (`key_type`) and of the options of from_json (`options`).
+        is_new: Whether the table has no rows yet.
+    """
     bind_tombstones(spark, target)
     if is_new:
         rows = local(spark, [], f"{target.columns.toDDL()}, _position BIGINT, _seqno BIGINT")
     else:
         rows = spark.read.format("delta").load(target.location)
     rows.createOrReplaceTempView("target")
-    same = " AND ".join(f"t.{name(one)} <=> k.{name(one)}" for one in target.key)
-    slots = {"key_type": types["key_type"], "options": types["options"], "same_key": same}
+    same_key = " AND ".join(f"t.{name(column)} <=> k.{name(column)}" for column in target.key)
+    slots = {"key_type": types["key_type"], "options": types["options"], "same_key": same_key}
     result_of(spark, statement("tables/before", **slots)).createOrReplaceTempView("before")
     result_of(spark, statement("tables/placed")).createOrReplaceTempView("staged")

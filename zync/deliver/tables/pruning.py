@@ -1,4 +1,4 @@
-"""Which of a table's files may have the keys that arrived: no others are read."""
+"""File pruning for MERGE: limits the target to the files that can hold the arriving keys."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,35 +8,41 @@ from zync.sql import literal, name
 
 _BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _TYPES = (*_BITS, "date", "timestamp", "string", "decimal")
-"""Those of which files have least and greatest values on record."""
+"""The types of columns for which Delta's log has the minimum and maximum of each file."""
 
 
 def ends(target: Target, value: Callable[[str], str]) -> list[str]:
-    """Aggregates for each such column of the key: least, greatest, and how many nulls. `value`: SQL for a column."""
+    """Returns an aggregate for each prunable key column: struct(minimum, maximum, number of nulls).
+
+    `value` returns the SQL of a column's value.
+    """
     return [
-        f"struct(CAST(min({one}) AS STRING), CAST(max({one}) AS STRING), count_if({one} IS NULL))"
-        for one in map(value, _columns(target))
+        f"struct(CAST(min({sql}) AS STRING), CAST(max({sql}) AS STRING), count_if({sql} IS NULL))"
+        for sql in map(value, _prunable_columns(target))
     ]
 
 
-def between(target: Target, found: list[Any]) -> list[str]:
-    """Conditions on the target `t`, by what `ends` found."""
+def between(target: Target, key_ends: list[Any]) -> list[str]:
+    """Returns conditions on the table `t` that hold for all arriving keys, from the results of `ends`."""
     conditions = []
-    for column, (low, high, nulls) in zip(_columns(target), found, strict=True):
-        kind = target.columns[column].dataType
+    for column, (low, high, nulls) in zip(_prunable_columns(target), key_ends, strict=True):
+        column_type = target.columns[column].dataType
         if low is not None and not nulls:
-            bits = _BITS.get(kind.typeName())
-            around = _around(int(low), int(high), bits) if bits else (low, high)
-            limits = " AND ".join(f"CAST({literal(str(end))} AS {kind.simpleString()})" for end in around)
+            bits = _BITS.get(column_type.typeName())
+            bounds = _around(int(low), int(high), bits) if bits else (low, high)
+            limits = " AND ".join(f"CAST({literal(str(bound))} AS {column_type.simpleString()})" for bound in bounds)
             conditions.append(f"t.{name(column)} BETWEEN {limits}")
     return conditions
 
 
-def _columns(target: Target) -> list[str]:
-    return [one for one in target.key if target.columns[one].dataType.typeName() in _TYPES]
+def _prunable_columns(target: Target) -> list[str]:
+    return [column for column in target.key if target.columns[column].dataType.typeName() in _TYPES]
 
 
 def _around(low: int, high: int, bits: int) -> tuple[int, int]:
-    """A somewhat wider range of such integers, the same for batches that are alike: each other is compiled anew."""
-    step, least = 1 << max(0, (high - low).bit_length() - 3), -(1 << (bits - 1))
-    return max(low // step * step, least), min(-(-high // step) * step, -least - 1)
+    """Rounds the bounds outwards to multiples of a power of two, within integers of `bits` bits.
+
+    Similar batches then have the same literals, so that Spark reuses the compiled code.
+    """
+    step, min_value = 1 << max(0, (high - low).bit_length() - 3), -(1 << (bits - 1))
+    return max(low // step * step, min_value), min(-(-high // step) * step, -min_value - 1)

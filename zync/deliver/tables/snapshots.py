@@ -1,8 +1,8 @@
-"""Which versions of the delivered tables belong together: a row for each batch of syncs that is in all of them.
+"""Snapshots: a table with a row for each delivered batch, which names the versions of all delivered tables.
 
-Delta has no commit over several tables. So each table gets its own, and then this table gets a row that names the
-versions; who reads at those versions sees, over all tables, whole transactions only. Now and then its rows become one
-file, without those of longer ago than tables can be read as they were.
+Delta has no commit over several tables. So each table gets a commit of its own, and then the snapshot names their
+versions. A reader at those versions sees whole transactions only, over all tables. Every `TIDY_EVERY` versions the
+rows are rewritten as a single file, without those that are older than the tables' history.
 """
 
 import contextlib
@@ -33,12 +33,12 @@ from zync.lake.types import TIMESTAMP
 from zync.sql import name
 
 FOLDER = delivered.FOLDER
-"""Where the tables are, below the lake."""
+"""The folder of the delivered tables, below the lake."""
 NAME = "_snapshots"
 TIDY_EVERY = CHECKPOINT_EVERY
-"""Versions."""
-_UNREAD_HOURS = 24
-"""For so long files stay that are no part of the table any more: somebody may be reading them."""
+"""The number of versions between rewrites of the table as a single file."""
+_RETENTION_HOURS = 24
+"""For so long vacuum keeps files that are no longer part of the table: somebody may be reading them."""
 _APP = "zync/snapshot"
 _NOT_IN_VIEWS = re.compile(r"[^a-zA-Z0-9_]")
 _SCHEMA = pa.schema(
@@ -53,7 +53,14 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The versions of all tables, by topic, that hold what staging (by its table id) has through that sync."""
+    """The versions of the delivered tables that hold staging through a sync.
+
+    Attributes:
+        sync: The last delivered sync.
+        at: The time of the snapshot.
+        staging: The table id of staging.
+        versions: The version of each table by topic.
+    """
 
     sync: int
     at: datetime
@@ -62,13 +69,13 @@ class Snapshot:
 
 
 def take(location: str, snapshot: Snapshot) -> None:
-    """Puts it on record. The caller is the only one who delivers."""
+    """Appends the snapshot to the table at `location`. The caller holds the lock of the delivery."""
     table = ensure_table(location, _SCHEMA, "zync: versions of delivered tables that belong together")
     rows = pa.Table.from_pylist([{**vars(snapshot), "versions": list(snapshot.versions.items())}], _SCHEMA)
     tidy = (table.version() + 1) % TIDY_EVERY == 0
     if tidy:
-        kept = _rows(table).filter(ds.field("at") > pa.scalar(snapshot.at - REMEMBERED, TIMESTAMP))
-        rows = pa.concat_tables([kept, rows])
+        recent_rows = _rows(table).filter(ds.field("at") > pa.scalar(snapshot.at - REMEMBERED, TIMESTAMP))
+        rows = pa.concat_tables([recent_rows, rows])
     write_deltalake(
         table,
         rows,
@@ -77,49 +84,54 @@ def take(location: str, snapshot: Snapshot) -> None:
         post_commithook_properties=NO_HOOKS,
     )
     if tidy:
-        with contextlib.suppress(DeltaError, OSError):  # which the next time may mend
+        with contextlib.suppress(DeltaError, OSError):  # the next rewrite tries again
             refresh(table)
             table.create_checkpoint()
             table.cleanup_metadata()
-            table.vacuum(retention_hours=_UNREAD_HOURS, dry_run=False, enforce_retention_duration=False)
+            table.vacuum(retention_hours=_RETENTION_HOURS, dry_run=False, enforce_retention_duration=False)
 
 
 def newest(location: str) -> Snapshot | None:
-    """The newest one, None before the first."""
+    """Returns the newest snapshot of the table at `location`; None before the first."""
     table = open_table(location)
     files = data_files(table, "sync") if table else []
-    last = max((one.highest for one in files), default=0)
-    found = _all(_rows(table, above=last - 1)) if table else []
-    return found[-1] if found else None
+    last_sync = max((file.highest for file in files), default=0)
+    snapshots = _all(_rows(table, above=last_sync - 1)) if table else []
+    return snapshots[-1] if snapshots else None
 
 
 def at(location: str, moment: int | datetime | None) -> Snapshot:
-    """The newest one; or, of a sync or a time, the newest that is not after it. UsageError where there is none."""
-    found = [
-        one
-        for one in _all(_rows(existing_table(location, "zync sync-to tables staging")))
-        if moment is None or (one.at <= moment if isinstance(moment, datetime) else one.sync <= moment)
+    """Returns the newest snapshot; or the newest that is not after `moment`, the number of a sync or a time.
+
+    Raises:
+        UsageError: there is no such snapshot.
+    """
+    snapshots = [
+        snapshot
+        for snapshot in _all(_rows(existing_table(location, "zync sync-to tables staging")))
+        if moment is None or (snapshot.at <= moment if isinstance(moment, datetime) else snapshot.sync <= moment)
     ]
-    if not found:
+    if not snapshots:
         msg = f"there is no snapshot as old as {moment}" if moment is not None else "there is no snapshot yet"
         raise UsageError(msg)
-    return found[-1]
+    return snapshots[-1]
 
 
 def views(snapshot: Snapshot, folder: str) -> list[str]:
-    """Statements that make a view of each table in `folder`, at the snapshot's versions.
+    """Returns SQL statements that create a view of each table in `folder`, at the snapshot's versions.
 
-    A view's name has letters, digits and _ only, or Spark's catalog does not take it: what else a topic has becomes _,
-    with a number where two would be alike.
+    Spark's catalog takes only letters, digits and _ in the name of a view. Other characters of a topic become _, and
+    a number is added to names that would be the same.
     """
-    made, taken = [], set()
+    statements, names = [], set()
     for topic, version in sorted(snapshot.versions.items()):
-        plain = _NOT_IN_VIEWS.sub("_", topic)
-        view = next(one for one in chain([plain], (f"{plain}_{n}" for n in count(2))) if one.lower() not in taken)
-        taken.add(view.lower())
+        plain_name = _NOT_IN_VIEWS.sub("_", topic)
+        candidates = chain([plain_name], (f"{plain_name}_{number}" for number in count(2)))
+        view = next(candidate for candidate in candidates if candidate.lower() not in names)
+        names.add(view.lower())
         rows = f"SELECT * FROM {_delta(folder, topic)} VERSION AS OF {version}"  # noqa: S608 - names are quoted
-        made.append(f"CREATE OR REPLACE VIEW {name(view)} AS {rows};")
-    return made
+        statements.append(f"CREATE OR REPLACE VIEW {name(view)} AS {rows};")
+    return statements
 
 
 def _delta(folder: str, topic: str) -> str:
@@ -127,16 +139,19 @@ def _delta(folder: str, topic: str) -> str:
 
 
 def now() -> datetime:
-    """The time, as snapshots have it."""
+    """Returns the current time in UTC."""
     return datetime.now(UTC)
 
 
 def _rows(table: DeltaTable, above: int = 0) -> pa.Table:
-    """Those in files that have syncs above that."""
-    paths = [one.path for one in data_files(table, "sync", above=above)]
+    """Reads the rows of the files that hold syncs above `above`."""
+    paths = [file.path for file in data_files(table, "sync", above=above)]
     return dataset(table, paths, _SCHEMA).to_table()
 
 
 def _all(rows: pa.Table) -> list[Snapshot]:
-    found = [Snapshot(one["sync"], one["at"], one["staging"], dict(one["versions"] or [])) for one in rows.to_pylist()]
-    return sorted(found, key=lambda one: (one.sync, one.at))
+    """Parses rows into snapshots, in order of sync and time."""
+    snapshots = [
+        Snapshot(row["sync"], row["at"], row["staging"], dict(row["versions"] or [])) for row in rows.to_pylist()
+    ]
+    return sorted(snapshots, key=lambda snapshot: (snapshot.sync, snapshot.at))

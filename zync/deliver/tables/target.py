@@ -1,4 +1,4 @@
-"""One table that an output topic goes to: what it looks like, and whether it is still as zync left it."""
+"""The delivered table of an output topic: its columns and layout, and checks that only zync changed it."""
 
 import re
 from collections.abc import Mapping
@@ -19,191 +19,237 @@ from zync.rules.schema import columns_by_topic
 from zync.rules.type_changes import check_has_tables
 
 PLACE = ("_position", "_seqno")
-"""Columns beside the rule's: where a row's transaction is in the source's order."""
+"""Columns of every delivered table: the place of a row's transaction in the source's order."""
 VALIDITY = ("valid_from", "valid_to", "current")
-"""And those of a history: where a version begins to hold, where the next one does, and whether there is none."""
+"""Columns of a history: the place from which a version is valid, the place of the next version, and whether the version
+is the current one."""
 DELETED = "_deleted"
-"""And that of what is appended: whether its row is deleted. And the folder where tables' deleted keys are."""
+"""The column of an append table that tells whether a row is a deletion; also the folder of the tombstone tables."""
 OWN: dict[str, tuple[str, ...]] = {"history": VALIDITY, "append": (DELETED,)}
+"""The columns that zync adds to a table, by `apply`."""
 _NOT_IN_NAMES = re.compile(r"[ ,;{}()\n\t=]")
-"""What Delta has in no column's name (without column mapping, which not all read)."""
-_UPKEEP = ("OPTIMIZE", "VACUUM START", "VACUUM END", "REORG")
-"""What others may do to a table: the rows are the same afterwards."""
+"""Characters that Delta refuses in column names (without column mapping, which some readers lack)."""
+_MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END", "REORG")
+"""Operations by which others may change a table: they keep its rows."""
 _NUMBERS = ("byte", "short", "integer", "long", "bigint", "decimal", "float", "double")
 _TEXTS = ("string", "char", "varchar")
 _TIMES = ("date", "timestamp", "timestamp_ntz")
-_LAYOUT = {
-    # Binary is written as the text that it may not be, and read back so.
+_LAYOUT_TYPES = {
+    # Without binary: Delta writes partition values as text, and bytes may be no valid text.
     "partition_by": ("boolean", *_TEXTS, *_NUMBERS, *_TIMES),
     "cluster_by": (*_TEXTS, *_NUMBERS, *_TIMES),
 }
-"""The types of columns that tables can be laid out by."""
-_CLUSTERED_MOST = 4
-ANEW = "take the folder of the tables away, to have all made anew"
+"""The types of the columns that a table can be partitioned or clustered by."""
+_MAX_CLUSTER_COLUMNS = 4
+REMAKE_ADVICE = "take the folder of the tables away, to have all made anew"
+"""Advice for a table that cannot be delivered to any more."""
 CLUSTERED_BY = "zync.cluster_by"
 TAG = '{"zync":'
-"""How what a commit says of itself begins, where it is zync's."""
+"""The prefix of the `userMetadata` of zync's commits."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """The table of an output topic. `columns`: the rules'; `key`: their key columns."""
+    """The delivered table of an output topic.
+
+    Attributes:
+        topic: The output topic.
+        location: The location of the table.
+        columns: The columns that the topic's rules select.
+        key: The names of the key columns.
+        settings: The table's settings in the config.
+    """
 
     topic: str
     location: str
     columns: StructType
     key: tuple[str, ...]
-    said: DeliveredTable
+    settings: DeliveredTable
 
     @property
     def apply(self) -> str:
-        """What rows do to it: by default upsert, where there is a key to do it by."""
-        return self.said.apply or ("upsert" if self.key else "append")
+        """How rows are applied: upsert, append or history; by default upsert if there is a key, else append."""
+        return self.settings.apply or ("upsert" if self.key else "append")
 
     @property
     def deleted(self) -> str | None:
-        """Where the table is that remembers what was deleted, if this one does."""
+        """The location of the table of tombstones, which stores deleted keys; None for an append table."""
         folder, _, topic = self.location.rpartition("/")
         return f"{folder}/{DELETED}/{topic}" if self.apply != "append" else None
 
     def is_partition(self, column: str) -> bool:
-        """Whether the table is partitioned by it."""
-        return column.lower() in map(str.lower, self.said.partition_by)
+        """Returns whether the table is partitioned by the column."""
+        return column.lower() in map(str.lower, self.settings.partition_by)
 
     @property
     def made_with(self) -> dict[str, str]:
-        """What the table is made with, as properties of it: it cannot be another later."""
+        """The table properties that cannot change after the table was created."""
         return {"zync.apply": self.apply, "zync.key": ", ".join(self.key)}
 
     @property
     def properties(self) -> dict[str, str]:
-        """All properties that it has: what it is clustered by may change."""
-        return self.made_with | {CLUSTERED_BY: ", ".join(self.said.cluster_by)}
+        """All table properties: `made_with`, and the clustering, which may change."""
+        return self.made_with | {CLUSTERED_BY: ", ".join(self.settings.cluster_by)}
 
 
 def targets(
-    made: list[tuple[OutputRule, DataFrame]], said: Mapping[str, DeliveredTable], folder: str
+    rows_by_rule: list[tuple[OutputRule, DataFrame]], settings: Mapping[str, DeliveredTable], folder: str
 ) -> dict[str, Target]:
-    """The tables of all output topics, by what their rules make. UsageError where rules of a topic do not agree."""
-    columns = columns_by_topic(made)
-    found: dict[str, Target] = {}
-    for rule, _ in made:
-        of = f"output {rule.topic}: rule {rule.name}"
+    """Returns the delivered tables by output topic.
+
+    Args:
+        rows_by_rule: The rules, each with rows that have its columns.
+        settings: The settings of tables by topic.
+        folder: The folder of the delivered tables.
+
+    Raises:
+        UsageError: rules of a topic disagree, or a topic or its columns do not fit a table.
+    """
+    columns = columns_by_topic(rows_by_rule)
+    targets_by_topic: dict[str, Target] = {}
+    for rule, _ in rows_by_rule:
+        subject = f"output {rule.topic}: rule {rule.name}"
         if "/" in rule.topic or rule.topic.startswith(("_", ".")):
             msg = f"output {rule.topic!r} cannot be the name of a table's folder: name it otherwise"
             raise UsageError(msg)
-        table = said.get(rule.topic, DeliveredTable())
-        if table.apply in ("upsert", "history") and not rule.key:
-            msg = f"{of} has no key, which apply: {table.apply} needs: say `key` in outputs"
+        table_settings = settings.get(rule.topic, DeliveredTable())
+        if table_settings.apply in ("upsert", "history") and not rule.key:
+            msg = f"{subject} has no key, which apply: {table_settings.apply} needs: say `key` in outputs"
             raise UsageError(msg)
-        if alike := [one for one in found if one.lower() == rule.topic.lower() and one != rule.topic]:
+        if alike := [
+            topic for topic in targets_by_topic if topic.lower() == rule.topic.lower() and topic != rule.topic
+        ]:
             msg = f"outputs {alike[0]!r} and {rule.topic!r} are alike but for case: name one otherwise"
             raise UsageError(msg)
         location = locate(f"{folder}/{rule.topic}", folder)
-        found[rule.topic] = Target(rule.topic, location, columns[rule.topic].value, rule.key, table)
-        check_columns(found[rule.topic], of)
-    return found
+        target = Target(rule.topic, location, columns[rule.topic].value, rule.key, table_settings)
+        targets_by_topic[rule.topic] = target
+        check_columns(target, subject)
+    return targets_by_topic
 
 
-def check_columns(target: Target, of: str) -> None:
-    """UsageError where columns are not such as a table of that kind can have."""
-    taken = {*PLACE, DELETED, toast.COLUMN, *OWN.get(target.apply, ())}
-    for one in target.columns:
-        if one.name.lower() in {*taken, toast.MISSING} or one.name.lower().startswith(toast.KNOWN):
-            msg = f"{of} selects {one.name!r}, which is a column of zync's own in tables: name it otherwise"
+def check_columns(target: Target, subject: str) -> None:
+    """Checks that a delivered table can have the columns of `target`.
+
+    Args:
+        target: The table.
+        subject: Begins the error text.
+
+    Raises:
+        UsageError: a column's name or type does not fit, or the table cannot be laid out as the config says.
+    """
+    reserved = {*PLACE, DELETED, toast.COLUMN, *OWN.get(target.apply, ())}
+    for field in target.columns:
+        if field.name.lower() in {*reserved, toast.MISSING} or field.name.lower().startswith(toast.KNOWN):
+            msg = f"{subject} selects {field.name!r}, which is a column of zync's own in tables: name it otherwise"
             raise UsageError(msg)
-        if odd := _NOT_IN_NAMES.search(one.name):
-            msg = f"{of} selects {one.name!r}, and tables have no {odd[0]!r} in the name of a column: name it otherwise"
+        if invalid := _NOT_IN_NAMES.search(field.name):
+            msg = (
+                f"{subject} selects {field.name!r}, and tables have no {invalid[0]!r} in the name of a column: name it "
+                "otherwise"
+            )
             raise UsageError(msg)
-        check_has_tables(one.dataType, one.name, of)
-        if re.search(r"\bmap<(?!string,)", one.dataType.simpleString()):
-            msg = f"{of}: column {one.name!r} is {one.dataType.simpleString()}: cast its keys to string"
+        check_has_tables(field.dataType, field.name, subject)
+        if re.search(r"\bmap<(?!string,)", field.dataType.simpleString()):
+            msg = f"{subject}: column {field.name!r} is {field.dataType.simpleString()}: cast its keys to string"
             raise UsageError(msg)
-        if one.name in target.key and isinstance(one.dataType, ArrayType | MapType | VariantType):
-            msg = f"{of}: column {one.name!r} is {one.dataType.simpleString()}, by which no row is found: cast it"
+        if field.name in target.key and isinstance(field.dataType, ArrayType | MapType | VariantType):
+            type_text = field.dataType.simpleString()
+            msg = f"{subject}: column {field.name!r} is {type_text}, by which no row is found: cast it"
             raise UsageError(msg)
     _check_layout(target)
 
 
 def _check_layout(target: Target) -> None:
-    """UsageError where the table cannot be laid out by the columns that the config says."""
-    types = {one.name.lower(): one.dataType.typeName() for one in target.columns}
+    """Raises UsageError if the table cannot be partitioned or clustered as the config says."""
+    types = {field.name.lower(): field.dataType.typeName() for field in target.columns}
     types |= dict.fromkeys((*PLACE, *OWN.get(target.apply, ())), "bigint")
-    for clause, suited in _LAYOUT.items():
-        asked = getattr(target.said, clause)
-        where = f"deliver.tables.{target.topic}.{clause}"
-        for column in asked:
-            kind = types.get(column.lower())
-            if kind is None:
-                msg = f"{where}: {column!r} is no column of it: {sorted(types)}"
+    for clause, allowed_types in _LAYOUT_TYPES.items():
+        columns = getattr(target.settings, clause)
+        config_key = f"deliver.tables.{target.topic}.{clause}"
+        for column in columns:
+            type_name = types.get(column.lower())
+            if type_name is None:
+                msg = f"{config_key}: {column!r} is no column of it: {sorted(types)}"
                 raise UsageError(msg)
-            if kind not in suited:
-                msg = f"{where}: {column!r} is {kind}, by which Delta does not lay out a table: take another"
+            if type_name not in allowed_types:
+                msg = f"{config_key}: {column!r} is {type_name}, by which Delta does not lay out a table: take another"
                 raise UsageError(msg)
             if clause == "partition_by" and "." in column:
-                msg = f"{where}: {column!r} has a dot in its name, which Delta splits it at: name it otherwise"
+                msg = f"{config_key}: {column!r} has a dot in its name, which Delta splits it at: name it otherwise"
                 raise UsageError(msg)
-        if clause == "cluster_by" and len(asked) > _CLUSTERED_MOST:
-            msg = f"{where}: Delta clusters by {_CLUSTERED_MOST} columns at most, not {len(asked)}"
+        if clause == "cluster_by" and len(columns) > _MAX_CLUSTER_COLUMNS:
+            msg = f"{config_key}: Delta clusters by {_MAX_CLUSTER_COLUMNS} columns at most, not {len(columns)}"
             raise UsageError(msg)
 
 
-def through(target: Target, staging: str) -> int:
-    """The sync of that staging (its table id) whose rows the table has; 0 where there is no table."""
+def delivered_sync(target: Target, staging_id: str) -> int:
+    """Returns the last sync of a staging (by its table id) that is in the table; 0 if there is no table."""
     table = open_table(target.location)
-    return (table.transaction_version(APP + staging) or 0) if table else 0
+    return (table.transaction_version(APP + staging_id) or 0) if table else 0
 
 
-def check(target: Target, staging: str, recorded: int | None) -> int | None:
-    """The table's version, None where it is not there; ZyncError where others wrote to it, or took it away.
+def check_table(target: Target, staging_id: str, snapshot_version: int | None) -> int | None:
+    """Checks that only zync changed the table since the newest snapshot; returns the table's version.
 
-    `recorded`: the version that the newest snapshot has of it. UsageError where it is made otherwise than the config
-    says, or of another staging.
+    Args:
+        target: The table.
+        staging_id: The table id of staging.
+        snapshot_version: The table's version in the newest snapshot, if it has one.
+
+    Returns:
+        The version; None if the table does not exist and no snapshot has it.
+
+    Raises:
+        UsageError: the table is of another staging, or has another key, apply or partitioning than the config says.
+        ZyncError: others wrote to the table, deleted it, or restored an older version.
     """
     table = open_table(target.location)
     if table is None:
-        if recorded is not None:
-            _gone(target, target.location)
+        if snapshot_version is not None:
+            _raise_deleted(target, target.location)
         return None
-    made_of = [app.removeprefix(APP) for app in app_transactions(table) if app.startswith(APP)]
-    begun = not made_of and _is_ours(table.history()[-1].get("userMetadata"))
-    if made_of != [staging] and not begun:
-        of = f"of another staging (table id {made_of[0]})" if made_of else "not zync's"
-        msg = f"the table at {target.location} is {of}: take it away, or give another lake"
+    staging_ids = [app.removeprefix(APP) for app in app_transactions(table) if app.startswith(APP)]
+    is_empty_zync_table = not staging_ids and _is_zync_commit(table.history()[-1].get("userMetadata"))
+    if staging_ids != [staging_id] and not is_empty_zync_table:
+        origin = f"of another staging (table id {staging_ids[0]})" if staging_ids else "not zync's"
+        msg = f"the table at {target.location} is {origin}: take it away, or give another lake"
         raise UsageError(msg)
     _check_made_with(target, table)
     version = table.version()
-    if recorded is not None and version < recorded:
-        msg = f"the table at {target.location} is at version {version}, and was at {recorded}: was it put back?"
+    if snapshot_version is not None and version < snapshot_version:
+        msg = f"the table at {target.location} is at version {version}, and was at {snapshot_version}: was it put back?"
         raise ZyncError(msg)
-    for one in table.history(None if recorded is None else version - recorded):
-        if not _is_ours(one.get("userMetadata")) and one["operation"] not in _UPKEEP:
+    for commit in table.history(None if snapshot_version is None else version - snapshot_version):
+        if not _is_zync_commit(commit.get("userMetadata")) and commit["operation"] not in _MAINTENANCE:
             msg = (
-                f"somebody else changed the table at {target.location}: its version {one['version']} is "
-                f"{one['operation']}: {ANEW}, and write elsewhere"
+                f"somebody else changed the table at {target.location}: its version {commit['version']} is "
+                f"{commit['operation']}: {REMAKE_ADVICE}, and write elsewhere"
             )
             raise ZyncError(msg)
     return version
 
 
 def _check_made_with(target: Target, table: DeltaTable) -> None:
+    """Raises UsageError if the table was created with other settings; ZyncError if its tombstones are deleted."""
     metadata = table.metadata()
-    made = {key: its for key, its in metadata.configuration.items() if key in target.made_with}  # none in older tables
-    partitioned = {"partition_by": ", ".join(metadata.partition_columns)}
-    now = target.made_with | {"partition_by": ", ".join(target.said.partition_by)}
-    for key, was in {**made, **partitioned}.items():
-        if was.lower() != now[key].lower():
-            says = f"{key.removeprefix('zync.')} is {now[key] or 'none'}, and was {was or 'none'}"
-            msg = f"output {target.topic}: {says} when {target.location} was made. Say that, or {ANEW}"
+    # Tables of older zyncs do not have these properties.
+    created_with = {key: value for key, value in metadata.configuration.items() if key in target.made_with}
+    partitioning = {"partition_by": ", ".join(metadata.partition_columns)}
+    wanted = target.made_with | {"partition_by": ", ".join(target.settings.partition_by)}
+    for key, value in {**created_with, **partitioning}.items():
+        if value.lower() != wanted[key].lower():
+            difference = f"{key.removeprefix('zync.')} is {wanted[key] or 'none'}, and was {value or 'none'}"
+            msg = f"output {target.topic}: {difference} when {target.location} was made. Say that, or {REMAKE_ADVICE}"
             raise UsageError(msg)
-    if made and target.deleted and open_table(target.deleted) is None:
-        _gone(target, target.deleted)
+    if created_with and target.deleted and open_table(target.deleted) is None:
+        _raise_deleted(target, target.deleted)
 
 
-def _gone(target: Target, location: str) -> NoReturn:
-    msg = f"the table at {location}, of output {target.topic}, is gone: put it back, or {ANEW}"
+def _raise_deleted(target: Target, location: str) -> NoReturn:
+    msg = f"the table at {location}, of output {target.topic}, is gone: put it back, or {REMAKE_ADVICE}"
     raise ZyncError(msg)
 
 
-def _is_ours(metadata: str | None) -> bool:
-    return bool(metadata) and str(metadata).startswith(TAG)
+def _is_zync_commit(user_metadata: str | None) -> bool:
+    return bool(user_metadata) and str(user_metadata).startswith(TAG)

@@ -1,7 +1,7 @@
-"""Truncations of a delivered table: what is before one in the source's order is gone, now and when it comes later.
+"""Truncations of a delivered table: a truncation deletes all rows before it in the source's order, also later ones.
 
-Staging has each as an output row of its own (zync.staging.outputs.TRUNCATED). A table remembers them beside the keys
-that were deleted, as tombstones without a key.
+Staging stores a truncation as an output row (zync.staging.outputs.TRUNCATED). A delivered table stores it beside its
+deleted keys, as a tombstone without a key.
 """
 
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ from zync.spark.frames import local
 from zync.staging.outputs import Truncation
 
 TOMBSTONES = pa.schema([("key", pa.string()), ("place", pa.struct([("position", pa.int64()), ("seqno", pa.int64())]))])
-"""Columns of the table that remembers what was deleted; a null key: all that was there."""
+"""Columns of the table of tombstones: a deleted key and the place of its deletion; a null key stands for all keys."""
 _COLUMNS = "position bigint, seqno bigint, offset bigint, turn bigint"
 
 
-def recorded(target: Target, came: Sequence[Truncation]) -> list[Truncation]:
-    """Those that the table remembers, but for those that `came` now: who was killed had put them on record.
+def read_stored(target: Target, arrived: Sequence[Truncation]) -> list[Truncation]:
+    """Reads the truncations that the table stores as tombstones, without those that `arrived` in this batch.
 
-    Of the files that remember what was deleted only those are read that have a null key.
+    A process that was killed before its MERGE may have stored those of this batch. Only files with a null key are read.
     """
     table = open_table(str(target.deleted))
     actions = pa.table(table.get_add_actions(flatten=True)) if table else None
@@ -36,27 +36,27 @@ def recorded(target: Target, came: Sequence[Truncation]) -> list[Truncation]:
     if not files:
         return []
     rows = dataset(table, files, TOMBSTONES).to_table(columns=["place"], filter=ds.field("key").is_null())
-    now = {(one.position, one.seqno) for one in came}
-    found = (Truncation(**place, offset=-1, turn=-1) for place in rows["place"].to_pylist())
-    return [one for one in found if (one.position, one.seqno) not in now]
+    arrived_places = {(truncation.position, truncation.seqno) for truncation in arrived}
+    stored = (Truncation(**place, offset=-1, turn=-1) for place in rows["place"].to_pylist())
+    return [truncation for truncation in stored if (truncation.position, truncation.seqno) not in arrived_places]
 
 
 def bind(spark: SparkSession, truncations: Sequence[Truncation]) -> None:
-    """Makes the view `truncations` of them: position, seqno, offset, turn (-1 where that is not known any more)."""
-    rows = [(one.position, one.seqno, one.offset, one.turn) for one in truncations]
+    """Creates the view `truncations`: position, seqno, offset and turn; offset and turn are -1 for stored ones."""
+    rows = [(truncation.position, truncation.seqno, truncation.offset, truncation.turn) for truncation in truncations]
     local(spark, rows, _COLUMNS).createOrReplaceTempView("truncations")
 
 
 def as_tombstones(spark: SparkSession, truncations: Sequence[Truncation]) -> DataFrame:
-    """The rows by which a table remembers them."""
-    rows = [(None, (one.position, one.seqno)) for one in truncations]
+    """Returns the tombstones that store the truncations."""
+    rows = [(None, (truncation.position, truncation.seqno)) for truncation in truncations]
     return local(spark, rows, "key string, place struct<position: bigint, seqno: bigint>")
 
 
-def not_before(arrived: Sequence[Truncation], remembered: Sequence[Truncation]) -> str:
-    """A condition: the row with that `place` is before none of them.
+def not_before(arrived: Sequence[Truncation], stored: Sequence[Truncation]) -> str:
+    """Returns a SQL condition on `place`: no truncation deletes the row.
 
-    What came now says by its offset, too, which rows of its own transaction are before it.
+    The offset of a truncation that arrived in this batch also tells which rows of its own transaction it deletes.
     """
     conditions = ["true"]
     if arrived:
@@ -64,12 +64,12 @@ def not_before(arrived: Sequence[Truncation], remembered: Sequence[Truncation]) 
         conditions.append(
             f"place > named_struct('position', {last.position}L, 'seqno', {last.seqno}L, 'offset', {last.offset}L)"
         )
-    if remembered:
-        conditions.append(f"NOT {before(max(remembered), 'place.position', 'place.seqno')}")
+    if stored:
+        conditions.append(f"NOT {before(max(stored), 'place.position', 'place.seqno')}")
     return " AND ".join(conditions)
 
 
 def before(truncation: Truncation, position: str, seqno: str) -> str:
-    """A condition: what is at that place is before it, in another transaction."""
-    at, number = truncation.position, truncation.seqno
-    return f"({position} < {at}L OR {position} = {at}L AND {seqno} < {number}L)"
+    """Returns a SQL condition: the place (position, seqno) is of a transaction before that of the truncation."""
+    bound, seqno_bound = truncation.position, truncation.seqno
+    return f"({position} < {bound}L OR {position} = {bound}L AND {seqno} < {seqno_bound}L)"

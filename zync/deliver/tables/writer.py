@@ -1,4 +1,4 @@
-"""Commits to a delivered table: each says of itself, as Delta's `txn` and in words, through which sync it is."""
+"""Commits to a delivered table: each stores its sync as Delta's `txn` and in the commit's `userMetadata`."""
 
 import json
 from collections.abc import Iterator
@@ -21,139 +21,168 @@ from zync.spark.frames import leaves
 from zync.sql import literal, name
 
 MANY = 64
-"""Small files of a table that are left as they are."""
+"""The number of small files above which a table is compacted."""
 _FEATURES = {"timestamp_ntz": "timestampNtz", "variant": "variantType"}
-"""Delta's table features by the types that need them. A new table gets them by itself, one that is there does not."""
-_SMALL, _LARGE = 16 << 20, 128 << 20
-"""Bytes of a file that is small, and of those that are made of such."""
+"""Delta's table features by the types that need them. Delta enables them in a new table, but not in an existing one."""
+_SMALL_BYTES, _COMPACTED_BYTES = 16 << 20, 128 << 20
+"""The size below which a file is small, and the largest size of the files that compaction writes."""
 
 
 @dataclass(frozen=True)
 class Writer:
-    """Writes to the table of `target` what the staging of that table id has up to the sync `upto`.
+    """Writes the rows of staging through the sync `upto` to the table of `target`.
 
-    `noted`: columns that rows say were left out, which the table has on record (zync.debezium.toast.NOTED).
+    Attributes:
+        spark: The session.
+        target: The table.
+        staging: The table id of staging.
+        upto: The last sync of the batch.
+        left_out_columns: The columns that rows name as left out, which the table property toast.NOTED stores.
     """
 
     spark: SparkSession
     target: Target
     staging: str
     upto: int
-    noted: frozenset[str] = frozenset()
+    left_out_columns: frozenset[str] = frozenset()
 
     @property
     def properties(self) -> dict[str, str]:
-        """All properties that the table is to have."""
-        return self.target.properties | ({toast.NOTED: ", ".join(sorted(self.noted))} if self.noted else {})
+        """All properties that the table should have."""
+        return self.target.properties | (
+            {toast.NOTED: ", ".join(sorted(self.left_out_columns))} if self.left_out_columns else {}
+        )
 
     def fit_columns(self) -> list[str]:
-        """Gives the table the columns and wider types that rules select by now. Those that they do not any more.
+        """Adds the new columns of the rules to the table, and widens its types.
 
-        A wider type rewrites the table, in a commit of its own: Delta can widen in place, but then not all can read it.
-        UsageError where a type is another one otherwise, or a change is unwanted.
+        A wider type rewrites the table in a commit of its own: Delta can widen types in place, but not all readers
+        support that.
+
+        Returns:
+            The names of the columns that the rules no longer select.
+
+        Raises:
+            UsageError: as `schema_changes.changes`.
         """
         target = self.target
-        self._complete()
+        self._update_properties()
         rows = self.spark.read.format("delta").load(target.location)
-        wider, more, dropped = changes(target, rows.schema)
-        self._enable_features([*wider.values(), *(one.dataType for one in more)])
+        wider, new_fields, dropped = changes(target, rows.schema)
+        self._enable_features([*wider.values(), *(field.dataType for field in new_fields)])
         if wider:
-            self._rewrite(rows.withColumns({column: _as(rows[name(column)], kind) for column, kind in wider.items()}))
-        if more:
-            self._alter(f"ADD COLUMNS ({StructType(more).toDDL()})")
+            self._rewrite(
+                rows.withColumns(
+                    {column: _widen(rows[name(column)], wider_type) for column, wider_type in wider.items()}
+                )
+            )
+        if new_fields:
+            self._alter(f"ADD COLUMNS ({StructType(new_fields).toDDL()})")
         return dropped
 
     def _enable_features(self, types: list[DataType]) -> None:
-        """Gives the table the features that columns of those types need, where it lacks them."""
-        needed = {_FEATURES[leaf.typeName()] for kind in types for leaf in leaves(kind) if leaf.typeName() in _FEATURES}
+        """Enables the table features that columns of these types need."""
+        needed = {
+            _FEATURES[leaf.typeName()]
+            for column_type in types
+            for leaf in leaves(column_type)
+            if leaf.typeName() in _FEATURES
+        }
         table = open_table(self.target.location) if needed else None
         if table is None:
             return
-        has = {*(table.protocol().reader_features or ()), *(table.protocol().writer_features or ())}
-        if missing := sorted(needed - has):
-            pairs = ", ".join(f"{literal(f'delta.feature.{one}')} = 'supported'" for one in missing)
+        enabled = {*(table.protocol().reader_features or ()), *(table.protocol().writer_features or ())}
+        if missing := sorted(needed - enabled):
+            pairs = ", ".join(f"{literal(f'delta.feature.{feature}')} = 'supported'" for feature in missing)
             self._alter(f"SET TBLPROPERTIES ({pairs})")
 
     def _rewrite(self, rows: DataFrame) -> None:
-        """Puts `rows`, of other types, in place of those that the table has: one commit, which keeps Delta's txn."""
+        """Replaces the table's rows by `rows` with wider types, in a single commit that keeps Delta's `txn`."""
         rows.createOrReplaceTempView("rewritten")
-        with self._tagged():  # a DataFrame's overwrite would lose the clustering
-            table = f"delta.{name(self.target.location)} USING DELTA{self._made_with}"
+        with self._tagged():  # SQL, as the overwrite of a DataFrame would lose the clustering
+            table = f"delta.{name(self.target.location)} USING DELTA{self._table_clauses}"
             self.spark.sql(f"CREATE OR REPLACE TABLE {table} AS SELECT * FROM rewritten")  # noqa: S608 - names are quoted
 
-    def notes_left_out(self, *, some: bool) -> bool:
-        """Whether rows say what Debezium left out of them; if `some` is, the table gets that column."""
+    def ensure_left_out_column(self, *, needed: bool) -> bool:
+        """Adds the column `_left_out` to an existing table if it is `needed`.
+
+        Returns:
+            Whether the table has the column, or a new table should have it.
+        """
         table = open_table(self.target.location)
         if table is None:
-            return some
-        there = any(one.name == toast.COLUMN for one in table.schema().fields)
-        if some and not there:
+            return needed
+        exists = any(field.name == toast.COLUMN for field in table.schema().fields)
+        if needed and not exists:
             self._alter(f"ADD COLUMNS ({toast.COLUMN} {toast.TYPE})")
-        return some or there
+        return needed or exists
 
     def _alter(self, clause: str) -> None:
         with self._tagged():
             self.spark.sql(f"ALTER TABLE delta.{name(self.target.location)} {clause}")
 
-    def _complete(self) -> None:
-        """Gives the table what one made now would have: all properties, where an older zync made it; its clustering."""
-        self._ensure_deleted()
+    def _update_properties(self) -> None:
+        """Updates the clustering of an existing table, and the properties that an older zync did not set."""
+        self._ensure_tombstones()
         table = open_table(self.target.location)
         if table is None:
             return
-        there, wanted = table.metadata().configuration, self.properties
-        if there.get(CLUSTERED_BY, "") != wanted[CLUSTERED_BY]:
-            columns = ", ".join(map(name, self.target.said.cluster_by))
+        current, wanted = table.metadata().configuration, self.properties
+        if current.get(CLUSTERED_BY, "") != wanted[CLUSTERED_BY]:
+            columns = ", ".join(map(name, self.target.settings.cluster_by))
             self._alter(f"CLUSTER BY {f'({columns})' if columns else 'NONE'}")
-        if not wanted.items() <= there.items():
-            self._alter(f"SET{self._properties}")
+        if not wanted.items() <= current.items():
+            self._alter(f"SET{self._properties_clause}")
 
-    def _ensure_deleted(self) -> None:
+    def _ensure_tombstones(self) -> None:
         if self.target.deleted:
             ensure_table(self.target.deleted, TOMBSTONES, "zync: what was deleted, and where in the source's order")
 
     def fill(self, rows: DataFrame) -> None:
-        """The first rows of a table, which is made if it is not there."""
-        self._ensure_deleted()
+        """Writes the first rows of the table; creates the table if it does not exist."""
+        self._ensure_tombstones()
         if open_table(self.target.location) is None:
             with self._tagged():
-                table = f"delta.{name(self.target.location)} ({rows.schema.toDDL()}) USING DELTA{self._made_with}"
+                table = f"delta.{name(self.target.location)} ({rows.schema.toDDL()}) USING DELTA{self._table_clauses}"
                 self.spark.sql(f"CREATE TABLE {table}")
         self.append(rows, self.target.location)
 
     def append(self, rows: DataFrame, location: str) -> None:
-        """Adds rows to the table there, as this sync's; nothing, if it has them."""
+        """Appends rows to the table at `location`; Delta skips them if the table has the batch's `txn` already."""
         options = {"txnAppId": APP + self.staging, "txnVersion": str(self.upto), "userMetadata": self._tag}
         rows.write.format("delta").options(**options).mode("append").save(location)
 
     def merge(self, text: str) -> None:
-        """Runs a MERGE, whose commit is this sync's."""
-        write = "spark.databricks.delta.write.txn"  # which MERGE takes from the session alone
-        settings = {f"{write}AppId": APP + self.staging, f"{write}Version": str(self.upto)}
-        settings["spark.databricks.delta.merge.materializeSource"] = "none"  # what is merged is kept already
+        """Runs a MERGE statement; its commit stores the batch's sync as `txn`."""
+        prefix = "spark.databricks.delta.write.txn"  # MERGE takes the txn from the session's settings only
+        settings = {f"{prefix}AppId": APP + self.staging, f"{prefix}Version": str(self.upto)}
+        settings["spark.databricks.delta.merge.materializeSource"] = "none"  # the source is checkpointed already
         with self._tagged(**settings):
             self.spark.sql(text).collect()
 
     def compact(self) -> None:
-        """Makes few files of small ones where they are many by now: each batch leaves some."""
+        """Compacts the table, and its tombstones, if it has more than `MANY` small files; each batch adds some."""
         for location in filter(None, (self.target.location, self.target.deleted)):
             table = open_table(location)
             sizes = pa.table(table.get_add_actions())["size_bytes"].to_pylist() if table else []
-            if sum(size < _SMALL for size in sizes) > MANY:
-                limits = {"minFileSize": _SMALL, "maxFileSize": _LARGE}
-                with self._tagged(**{f"spark.databricks.delta.optimize.{one}": str(v) for one, v in limits.items()}):
+            if sum(size < _SMALL_BYTES for size in sizes) > MANY:
+                limits = {"minFileSize": _SMALL_BYTES, "maxFileSize": _COMPACTED_BYTES}
+                with self._tagged(
+                    **{f"spark.databricks.delta.optimize.{setting}": str(limit) for setting, limit in limits.items()}
+                ):
                     self.spark.sql(f"OPTIMIZE delta.{name(location)}").collect()
 
     @property
-    def _made_with(self) -> str:
-        said = self.target.said
-        layout = (("PARTITIONED BY", said.partition_by), ("CLUSTER BY", said.cluster_by))
+    def _table_clauses(self) -> str:
+        """The clauses of CREATE TABLE: partitioning, clustering and properties."""
+        settings = self.target.settings
+        layout = (("PARTITIONED BY", settings.partition_by), ("CLUSTER BY", settings.cluster_by))
         clauses = [f" {clause} ({', '.join(map(name, columns))})" for clause, columns in layout if columns]
-        return "".join([*clauses, self._properties])
+        return "".join([*clauses, self._properties_clause])
 
     @property
-    def _properties(self) -> str:
-        pairs = (f"{literal(one)} = {literal(its)}" for one, its in self.properties.items())
+    def _properties_clause(self) -> str:
+        pairs = (f"{literal(key)} = {literal(value)}" for key, value in self.properties.items())
         return f" TBLPROPERTIES ({', '.join(pairs)})"
 
     @property
@@ -161,8 +190,9 @@ class Writer:
         return json.dumps({"zync": {"sync": self.upto}})
 
     @contextmanager
-    def _tagged(self, **more: str) -> Iterator[None]:
-        settings = {"spark.databricks.delta.commitInfo.userMetadata": self._tag, **more}
+    def _tagged(self, **spark_settings: str) -> Iterator[None]:
+        """Sets the commits' `userMetadata`, and other settings of the session, within the context."""
+        settings = {"spark.databricks.delta.commitInfo.userMetadata": self._tag, **spark_settings}
         for key, value in settings.items():
             self.spark.conf.set(key, value)
         try:
@@ -172,13 +202,14 @@ class Writer:
                 self.spark.conf.unset(key)
 
 
-def _as(column: Column, kind: DataType) -> Column:
-    """The column's values in a wider type: of nested ones as they were read from JSON, as a cast adds no fields.
+def _widen(column: Column, wider_type: DataType) -> Column:
+    """Converts a column to a wider type.
 
-    And as text what they are in staging's JSON, as which other rows come.
+    Nested values go through JSON, because a cast adds no fields to a struct. A value that becomes a string has the text
+    of staging's JSON, as the values of new rows have.
     """
-    if isinstance(kind, StringType):
+    if isinstance(wider_type, StringType):
         return sf.from_json(sf.to_json(sf.struct(column.alias("v")), JSON_OPTIONS), "v STRING", JSON_OPTIONS)["v"]
-    if isinstance(kind, StructType | ArrayType | MapType):
-        return sf.from_json(sf.to_json(column, JSON_OPTIONS), kind.json(), JSON_OPTIONS)
-    return column.cast(kind)
+    if isinstance(wider_type, StructType | ArrayType | MapType):
+        return sf.from_json(sf.to_json(column, JSON_OPTIONS), wider_type.json(), JSON_OPTIONS)
+    return column.cast(wider_type)
