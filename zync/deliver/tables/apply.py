@@ -323,7 +323,7 @@ class _Apply:
         return arrived
 
     def tracked_columns(self, *, any_left_out: bool) -> dict[str, str]:
-        """Returns `may_be_left_out` if the table has `_left_out`, or gets it because of `any_left_out`; else nothing."""
+        """Returns `may_be_left_out` if the table has `_left_out`, or gets it by `any_left_out`; otherwise nothing."""
         return (
             self.may_be_left_out
             if self.may_be_left_out and self.writer.ensure_left_out_column(needed=any_left_out)
