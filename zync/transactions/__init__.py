@@ -1,1 +1,1 @@
-"""When a transaction is whole: decode records, assemble them by transaction id, decide which are complete."""
+"""Transactions: decode records, assemble them by transaction id, and decide which transactions are complete."""

@@ -1,4 +1,4 @@
-"""Stage assemble: which transaction completes with which record, what is late, and what stays in flight."""
+"""Assembles records by transaction: finds complete transactions, late records and transactions still in flight."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -11,43 +11,52 @@ from zync.spark.expressions import try_eval
 from zync.spark.frames import Keeper, local, result_of, select, together
 from zync.sql import literal, statement
 from zync.transactions.done import Done
-from zync.transactions.envelopes import one_by_one
+from zync.transactions.envelopes import with_row_identity
 from zync.transactions.summary import Summary, summarize, total
 
 _PAYLOAD = (
     *("kafka", "headers", "key", "value", "ingested", "fault", "bad", "judged", "earlier", "earlier_count"),
     "truncates",
 )
-"""What no window looks at of a record; and its structs. As one column: each window copies each column by itself."""
+"""Columns that no window function reads. `_packed` puts them and the topics' structs into one struct column, because
+Spark copies every column once per window."""
 _CLASHING = (
     "a row of another transaction that has the same id: its number, or its commit's time, is one that an earlier row "
     "contradicts (was the database made anew?)"
 )
-"""What is wrong with a row that sql/judge/runs.sql calls so."""
-_REPEATED = ("topic", "record_id")
-"""What tells which record is the same as which: only there to look at where something does."""
+"""The error of a row that sql/judge/runs.sql marks as `clashing`."""
+_DUPLICATE_KEY = ("topic", "record_id")
+"""Columns that identify duplicates. Windows read them only if a topic has a `record_id`; else they are packed, too."""
 
 
 @dataclass(frozen=True)
 class Assembled:
-    """`rows`: every record with its fate, and their summary."""
+    """The result of assembling.
+
+    Attributes:
+        rows: every record with its fate (see sql/judge/judge.sql).
+        summary: counts and lists over these rows.
+    """
 
     rows: DataFrame
     summary: Summary
 
 
 def with_state(spark: SparkSession, identified: DataFrame, in_flight: DataFrame, done: Done) -> DataFrame:
-    """The records and, as one row each, the transactions in flight with the state of their aggregates.
+    """Returns the records, plus one row for each transaction in flight with the state of its aggregates.
 
-    `in_flight` has the columns of `zync.staging.bookkeeping.Known.in_flight`.
+    Args:
+        spark: the session.
+        identified: new records, from `Decoder.decode`.
+        in_flight: transactions in flight, with the columns of `zync.staging.bookkeeping.Known.in_flight`.
+        done: the parsed `done` condition.
     """
     types = state_types(spark, identified, done)
     if types:
-        kept = ", ".join(types)
-        identified = select(
-            identified, f"* EXCEPT ({kept})", *(f"CAST({one} AS {t}) AS {one}" for one, t in types.items())
-        )
-    of_done = ", ".join(f"{column}: {kind}" for column, kind in types.items()) or "none: string"
+        replaced = ", ".join(types)
+        casts = (f"CAST({column} AS {state_type}) AS {column}" for column, state_type in types.items())
+        identified = select(identified, f"* EXCEPT ({replaced})", *casts)
+    state_fields = ", ".join(f"{column}: {state_type}" for column, state_type in types.items()) or "none: string"
     carried = select(
         in_flight,
         "txn",
@@ -58,14 +67,14 @@ def with_state(spark: SparkSession, identified: DataFrame, in_flight: DataFrame,
         "true AS carried",
         "records AS earlier",
         "count AS earlier_count",
-        f"from_json(state, {literal(f'done struct<{of_done}>')}).done AS done",
+        f"from_json(state, {literal(f'done struct<{state_fields}>')}).done AS done",
     )
     carried = select(carried, "* EXCEPT (done)", *(f"done.{column}" for column in types))
     return identified.unionByName(carried, allowMissingColumns=True)
 
 
 def without_state(identified: DataFrame) -> DataFrame:
-    """The records alone, with the columns that `with_state` gives."""
+    """Returns the records with the columns of `with_state`, without transactions in flight."""
     return select(
         identified,
         "*",
@@ -75,14 +84,14 @@ def without_state(identified: DataFrame) -> DataFrame:
 
 
 def state_types(spark: SparkSession, identified: DataFrame, done: Done) -> dict[str, str]:
-    """The type of each aggregate's state, by the column of its part."""
+    """Returns the SQL type of each aggregate's state, keyed by its column (`p0`, `p1`, …)."""
     if not done.aggregates:
         return {}
-    merged = [f"{one.over(f'p{number}')} AS p{number}" for number, one in enumerate(done.aggregates)]
+    merged = [f"{aggregate.over(f'p{number}')} AS p{number}" for number, aggregate in enumerate(done.aggregates)]
     return {field.name: field.dataType.simpleString() for field in identified.selectExpr(*merged).schema.fields}
 
 
-def assemble(  # noqa: PLR0913 - each is a thing known by now
+def assemble(  # noqa: PLR0913 - the inputs of the whole stage
     spark: SparkSession,
     rows: DataFrame,
     settled: DataFrame,
@@ -94,33 +103,43 @@ def assemble(  # noqa: PLR0913 - each is a thing known by now
     tasks: int,
     by_run: bool = False,
 ) -> Assembled:
-    """Every record of `rows` (from `with_state` or `without_state`) with its fate; see sql/judge/judge.sql.
+    """Gives every record its fate; see sql/judge/judge.sql.
 
-    `settled`: (txn, settled_at), one row a transaction. `decided`: there may be decisions of operators among the rows.
-    `tasks`: so many do it. `by_run`: by sql/judge/runs.sql, of a preset's transactions that are `torn`, all of whose
-    records are among `rows`.
-    The records of an id that was forgotten within this very sync are assembled once more, until none is left.
+    A sync can be so long that it forgets an id (`transactions.remember`) that it has settled itself. Later records with
+    that id are a new transaction: they are assembled in another round, until none is left.
+
+    Args:
+        spark: the session.
+        rows: records, from `with_state` or `without_state`.
+        settled: settled transactions, one row each: (txn, settled_at).
+        config: the config.
+        done: the parsed `done` condition.
+        keeper: keeps the result of each round.
+        decided: whether the rows may contain operators' decisions.
+        tasks: the number of Spark tasks.
+        by_run: whether to judge by sql/judge/runs.sql. It is for a preset's `torn` transactions, and all of their
+            records must be among `rows`.
     """
     rounds: list[DataFrame] = []
     summaries: list[Summary] = []
     again = 1
     while again:
-        one = _assemble_once(spark, rows, settled, config, done, decided=decided, tasks=tasks, by_run=by_run)
-        one = _unpacked(keeper.keep(one, adaptive=False))
-        rounds.append(_with_clashes(one) if by_run else one)
+        judged = _assemble_once(spark, rows, settled, config, done, decided=decided, tasks=tasks, by_run=by_run)
+        judged = _unpacked(keeper.keep(judged, adaptive=False))
+        rounds.append(_with_clashes(judged) if by_run else judged)
         summary, again = summarize(spark, rounds[-1], config, one_task=tasks == 1)
         summaries.append(summary)
         if again:
             settled = settled.limit(0)
-            rows = one.where("fate = 'again'").select(*rows.columns)
-    whole = rounds[0].where("fate <> 'again'") if len(rounds) > 1 else rounds[0]
-    for one in rounds[1:]:
-        whole = whole.unionByName(one.where("fate <> 'again'"))
-    return Assembled(whole, total(summaries))
+            rows = judged.where("fate = 'again'").select(*rows.columns)
+    all_judged = rounds[0].where("fate <> 'again'") if len(rounds) > 1 else rounds[0]
+    for judged in rounds[1:]:
+        all_judged = all_judged.unionByName(judged.where("fate <> 'again'"))
+    return Assembled(all_judged, total(summaries))
 
 
 def instead(spark: SparkSession, assembled: Assembled, others: Assembled, config: Config) -> Assembled:
-    """`assembled`, where the transactions that are torn are as `others` says."""
+    """Returns `assembled` with its torn transactions replaced by those of `others`."""
     torn = local(spark, [(txn,) for txn in assembled.summary.torn], "txn string").hint("broadcast")
     rest = assembled.rows.join(torn, "txn", "left_anti")
     summary, _ = summarize(spark, rest, config, one_task=False)
@@ -128,11 +147,11 @@ def instead(spark: SparkSession, assembled: Assembled, others: Assembled, config
 
 
 def late_before(assembled: Assembled) -> DataFrame:
-    """The records whose transaction an earlier sync settled."""
+    """Returns the late records whose transaction an earlier sync settled."""
     return assembled.rows.where("fate = 'late' AND settled_at IS NULL")
 
 
-def look_again(  # noqa: PLR0913 - each is a thing known by now
+def look_again(  # noqa: PLR0913 - the inputs of the whole stage
     spark: SparkSession,
     assembled: Assembled,
     earlier: DataFrame,
@@ -142,17 +161,23 @@ def look_again(  # noqa: PLR0913 - each is a thing known by now
     *,
     tasks: int,
 ) -> Assembled:
-    """`assembled`, where late records that only repeat what their transaction has are told from those that do not.
+    """Returns `assembled` with its late records judged again: a repeat of a transaction's record is no late record.
 
-    `earlier`: the records of those transactions, as they were when they were settled.
+    Args:
+        spark: the session.
+        assembled: the result of `assemble`.
+        earlier: the records with which those transactions were settled.
+        config: the config.
+        done: the parsed `done` condition.
+        keeper: keeps the result.
+        tasks: the number of Spark tasks.
     """
     late = late_before(assembled)
     rows = without_state(select(earlier, "* EXCEPT (judged)", "true AS judged"))
-    rows = rows.unionByName(
-        late.select(*(one for one in rows.columns if one in late.columns)), allowMissingColumns=True
-    )
-    nothing = local(spark, [], "txn string, settled_at bigint")
-    judged = _assemble_once(spark, rows, nothing, config, done, tasks=tasks, by_run=True)
+    shared_columns = (column for column in rows.columns if column in late.columns)
+    rows = rows.unionByName(late.select(*shared_columns), allowMissingColumns=True)
+    no_settled = local(spark, [], "txn string, settled_at bigint")
+    judged = _assemble_once(spark, rows, no_settled, config, done, tasks=tasks, by_run=True)
     judged = judged.where("NOT payload.judged").withColumns(
         {
             "fate": sf.expr("coalesce(known, 'late')"),
@@ -173,7 +198,7 @@ def look_again(  # noqa: PLR0913 - each is a thing known by now
     return Assembled(others.unionByName(judged, allowMissingColumns=True), summary)
 
 
-def _assemble_once(  # noqa: PLR0913 - each is a thing known by now
+def _assemble_once(  # noqa: PLR0913 - the inputs of the whole stage
     spark: SparkSession,
     rows: DataFrame,
     settled: DataFrame,
@@ -184,16 +209,17 @@ def _assemble_once(  # noqa: PLR0913 - each is a thing known by now
     decided: bool = False,
     by_run: bool = False,
 ) -> DataFrame:
-    recorded = any(topic.record_id for topic in config.topics.values())
+    has_record_ids = any(topic.record_id for topic in config.topics.values())
     rows = _packed(
-        one_by_one(rows, config) if by_run else rows, _PAYLOAD if by_run or recorded else (*_PAYLOAD, *_REPEATED)
+        with_row_identity(rows, config) if by_run else rows,
+        _PAYLOAD if by_run or has_record_ids else (*_PAYLOAD, *_DUPLICATE_KEY),
     )
     together(rows, "txn", tasks).createOrReplaceTempView("identified")
     settled.createOrReplaceTempView("settled")
     remember = str(config.transactions.remember)
-    first = "min(CASE WHEN lane = 'txn' THEN {} END) OVER (PARTITION BY txn)"
-    began = first.format("seqno") if decided else "CAST(NULL AS BIGINT)"
-    place = first.format("place") if config.transactions.order == "commit" else "CAST(NULL AS BIGINT)"
+    first_value = "min(CASE WHEN lane = 'txn' THEN {} END) OVER (PARTITION BY txn)"
+    began = first_value.format("seqno") if decided else "CAST(NULL AS BIGINT)"
+    place = first_value.format("place") if config.transactions.order == "commit" else "CAST(NULL AS BIGINT)"
     if by_run:
         aggregated = result_of(spark, statement("judge/runs", remember=remember))
         aggregated.createOrReplaceTempView("aggregated")
@@ -201,29 +227,28 @@ def _assemble_once(  # noqa: PLR0913 - each is a thing known by now
     repeated = (
         "record_id IS NOT NULL AND NOT alone AND "
         "row_number() OVER (PARTITION BY txn, alone, late, topic, record_id ORDER BY seqno) > 1"
-        if recorded
+        if has_record_ids
         else "false"
     )
     aggregated = result_of(
         spark, statement("judge/aggregate", remember=remember, repeated=repeated, aggregates="".join(_windowed(done)))
     )
-    more = {"known": done.known, "torn": done.torn, "place": done.place}
+    preset_columns = {"known": done.known, "torn": done.torn, "place": done.place}
     condition = sf.expr(f"coalesce(({done.condition}\n), false)")
-    holds = sf.coalesce(try_eval(spark, condition, "seqno > 0"), sf.lit(False))
+    is_done = sf.coalesce(try_eval(spark, condition, "seqno > 0"), sf.lit(False))
     aggregated = aggregated.select(
         "*",
-        (holds & sf.expr("lane = 'txn' AND NOT carried")).alias("done"),
-        *(sf.expr(text).alias(column) for column, text in more.items()),
+        (is_done & sf.expr("lane = 'txn' AND NOT carried")).alias("done"),
+        *(sf.expr(text).alias(column) for column, text in preset_columns.items()),
     )
     aggregated.createOrReplaceTempView("aggregated")
     return result_of(spark, statement("judge/judge", remember=remember, began=began, place=place))
 
 
 def _packed(rows: DataFrame, payload: tuple[str, ...]) -> DataFrame:
-    payload = tuple(one for one in rows.columns if one in payload or one.startswith("as_"))
-    return select(
-        rows, *(one for one in rows.columns if one not in payload), f"struct({', '.join(payload)}) AS payload"
-    )
+    payload = tuple(column for column in rows.columns if column in payload or column.startswith("as_"))
+    others = (column for column in rows.columns if column not in payload)
+    return select(rows, *others, f"struct({', '.join(payload)}) AS payload")
 
 
 def _unpacked(rows: DataFrame) -> DataFrame:
@@ -231,12 +256,12 @@ def _unpacked(rows: DataFrame) -> DataFrame:
 
 
 def _with_clashes(rows: DataFrame) -> DataFrame:
-    """The rows, from sql/judge/runs.sql, of which those that are `clashing` are `bad`, too."""
+    """Returns the rows of sql/judge/runs.sql with an error in `bad` for those that are `clashing`."""
     bad = f"coalesce(bad, CASE WHEN clashing THEN {literal(_CLASHING)} END) AS bad"
     return select(rows, "* EXCEPT (bad, clashing)", bad)
 
 
 def _windowed(done: Done) -> Iterator[str]:
-    for number, one in enumerate(done.aggregates):
-        over = one.over(f"p{number}", "so_far")
-        yield f"coalesce({over}, 0) AS a{number}, " if one.counts else f"{over} AS a{number}, "
+    for number, aggregate in enumerate(done.aggregates):
+        over = aggregate.over(f"p{number}", "so_far")
+        yield f"coalesce({over}, 0) AS a{number}, " if aggregate.counts else f"{over} AS a{number}, "

@@ -1,4 +1,4 @@
-"""The order of commit: by whose decision what is held came to be whole."""
+"""Commit order: the operators' decisions that completed held transactions."""
 
 import json
 
@@ -8,10 +8,10 @@ from zync.transactions.summary import Decision
 
 
 def decided(in_flight: pa.Table) -> list[Decision]:
-    """The decisions by which those came to be whole that are held."""
-    found = []
+    """Returns the decisions that completed these held transactions; most complete without a decision."""
+    decisions = []
     for row in in_flight.to_pylist():
         state = json.loads(row["state"])
-        if one := state["decided"]:
-            found.append(Decision(acts=True, flying=True, settles=state["place"], txn=row["txn"], **one))
-    return found
+        if decision := state["decided"]:
+            decisions.append(Decision(acts=True, flying=True, settles=state["place"], txn=row["txn"], **decision))
+    return decisions

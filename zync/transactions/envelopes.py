@@ -9,19 +9,21 @@ from zync.spark.frames import select
 
 
 def with_body(records: DataFrame) -> DataFrame:
-    """The records with `body`, which all expressions here see.
+    """Returns the records with the column `body`, which the expressions of `zync.debezium` read.
 
-    It is the envelope, or BEGIN or END, with or without the JSON converter's `schema` and `payload` around it.
+    `body` is the envelope, or the BEGIN or END message, without the `schema` and `payload` that the JSON converter may
+    have put around it.
     """
     return select(records, "*", f"{BODY} AS body")
 
 
-def one_by_one(records: DataFrame, config: Config) -> DataFrame:
-    """The records: rows with what tells one from others and from what was sent again of it, ENDs with what they say.
+def with_row_identity(records: DataFrame, config: Config) -> DataFrame:
+    """Returns the records with the columns by which sql/judge/runs.sql tells rows from repeats of them.
 
-    The `total` of an END is null where it does not count by table: then its `count` is all that it says.
+    Rows of tables get their run, total_order, record_id and so on. ENDs get `said`: their seqno, their `count` of rows
+    and their `total` by table. `total` is null where the END has no counts by table.
     """
-    own = {
+    row_columns = {
         "run": RUN,
         "total_order": TOTAL_ORDER,
         "record_id": RECORD_ID,
@@ -29,7 +31,7 @@ def one_by_one(records: DataFrame, config: Config) -> DataFrame:
         "common": COMMON,
         "collection": rows_table(config),
     }
-    of_rows = (f"CASE WHEN p0 IS NOT NULL THEN {text} END AS {column}" for column, text in own.items())
-    said = f"named_struct('seqno', seqno, 'count', p3, 'total', {counted(config)})"
-    of_ends = f"CASE WHEN p3 IS NOT NULL THEN {said} END AS said"
+    of_rows = (f"CASE WHEN p0 IS NOT NULL THEN {text} END AS {column}" for column, text in row_columns.items())
+    end_counts = f"named_struct('seqno', seqno, 'count', p3, 'total', {counted(config)})"
+    of_ends = f"CASE WHEN p3 IS NOT NULL THEN {end_counts} END AS said"
     return select(with_body(records), "* EXCEPT (body, record_id)", *of_rows, of_ends)

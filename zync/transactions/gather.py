@@ -1,4 +1,4 @@
-"""Stage gather: earlier records of transactions that were in flight, read again from raw, and nothing else."""
+"""Gathers the earlier records of transactions that were in flight: reads them, and little else, again from raw."""
 
 import numpy as np
 import pyarrow as pa
@@ -17,32 +17,36 @@ from zync.sql import statement
 from zync.transactions.decode import RAW_COLUMNS, Decoder
 
 RECENT = 1_000
-"""So many of the newest records are little to look for transactions in that are not whole yet."""
+"""The newest so many records are few enough to read them again for transactions that are still in flight."""
 
-_FEW = 32
-"""Gaps between records that are skipped already as they are read: more would cost more to compare than they save."""
+_GAPS_MOST = 32
+"""The most gaps between ranges that a filter in the scan skips: comparing with more costs more than it saves."""
 
-_FEW_FILES, _LITTLE = 32, 64_000_000
-"""So many files, and bytes of them when they are unpacked, are read by this process."""
+_DRIVER_FILES_MOST, _DRIVER_BYTES_MOST = 32, 64_000_000
+"""The most files, and uncompressed bytes of them, that the driver reads itself."""
 
-_FIRST = "monotonically_increasing_id() >= 0"
-"""Holds of each row, but Spark cannot know, and so asks nothing of rows before it: else it looks for the id in each row
-of the files, wanted or not, to spare itself those without one."""
+_BARRIER = "monotonically_increasing_id() >= 0"
+"""A condition that is always true. It is nondeterministic, so Spark pushes no later filter below it. Without it Spark
+pushes its filter "the id is not null" into the scan and evaluates the id of every row of the files, wanted or not."""
 
 _MANY_ROWS = 1_000_000
-"""Seqnos that no task can have a table of; and rows that take longer to read than code that skips them to compile."""
+"""So many seqnos are too many to broadcast; and so many rows take longer to read than a filter that skips them takes to
+compile."""
 
 
 def gather(spark: SparkSession, raw: DeltaTable, wanted: pa.Table, decoder: Decoder) -> DataFrame:
-    """The records of the `wanted` transactions: (txn, completes_at, records as ranges).
+    """Returns the decoded records of the `wanted` transactions.
 
-    Only files that hold some of those ranges are read, however old the transactions are, and little is decoded beside
-    the ranges. Where there is their `state`, too, what it says was sent again is read with the rest, as `judged`.
+    It reads only files that hold some of their ranges, however old the transactions are, and decodes few rows beside
+    the ranges.
+
+    `wanted` has columns txn, completes_at, records (a list of seqno ranges), and `state` where it is known. The records
+    that `state` names as sent again are read, too, and marked as `judged`.
     """
-    again = sent_again(wanted)
-    ranges = pa.concat_tables([_flat(wanted["records"]), again])
-    _seqnos(spark, again).createOrReplaceTempView("sent_again")
-    rows = _only(spark, raw, ranges)
+    repeats = sent_again(wanted)
+    ranges = pa.concat_tables([_flat(wanted["records"]), repeats])
+    _seqnos(spark, repeats).createOrReplaceTempView("sent_again")
+    rows = _rows_in(spark, raw, ranges)
     decoder.decode(rows).createOrReplaceTempView("identified")
     finishing = local(spark, wanted.select(["txn", "completes_at"]), "txn string, completes_at bigint")
     if _count(ranges) <= TINY:
@@ -52,45 +56,47 @@ def gather(spark: SparkSession, raw: DeltaTable, wanted: pa.Table, decoder: Deco
 
 
 def recent(in_flight: pa.Table, head: int) -> pa.Array:
-    """Whether each transaction in flight began within the last records up to `head`, so that it may be whole soon.
+    """Returns for each transaction in flight whether it began within the last `RECENT` records up to `head`.
 
-    Those are none that need records beside their own, which were sent again.
+    Such a transaction may be complete soon. A transaction with records that were sent again is never recent: it needs
+    these records beside its own.
     """
     return pc.and_not(pc.greater(in_flight["seqno"], head - RECENT), has_sent_again(in_flight))
 
 
 def places_in(in_flight: pa.Table) -> int:
-    """How many records of raw those transactions have, their decisions among them."""
+    """Returns the number of records of raw that these transactions have, including decisions about them."""
     return _count(_flat(in_flight["records"]))
 
 
 def read_with(spark: SparkSession, raw: DeltaTable, in_flight: pa.Table, head: int, upto: int) -> DataFrame:
-    """The rows of raw after seqno `head` and up to `upto`, and those in flight, whatever they belong to by now."""
-    flying, new = _flat(in_flight["records"]), pa.table({"first": [head + 1], "last": [upto]})
-    both = pa.concat_tables([flying, new])
-    few = _few(spark, raw, _files(raw, both), both)
-    if few is not None:
-        return few
+    """Returns the rows of raw after seqno `head` up to and including `upto`, and those of `in_flight`, not decoded."""
+    in_flight_ranges, new_range = _flat(in_flight["records"]), pa.table({"first": [head + 1], "last": [upto]})
+    ranges = pa.concat_tables([in_flight_ranges, new_range])
+    driver_rows = _driver_rows(spark, raw, _files(raw, ranges), ranges)
+    if driver_rows is not None:
+        return driver_rows
     files = data_files(raw, "seqno", above=head, upto=upto)
-    rows = read_parquet(spark, [one.uri for one in files], RAW_COLUMNS)
+    rows = read_parquet(spark, [file.uri for file in files], RAW_COLUMNS)
     if files and (files[0].lowest <= head or files[-1].highest > upto):
         rows = rows.where(f"seqno > {head} AND seqno <= {upto}")
-    return rows.unionByName(_only(spark, raw, flying)) if in_flight.num_rows else rows
+    return rows.unionByName(_rows_in(spark, raw, in_flight_ranges)) if in_flight.num_rows else rows
 
 
 def regather(
     spark: SparkSession, raw: DeltaTable, ranges: list[tuple[str, int, int, int]], decoder: Decoder
 ) -> DataFrame:
-    """The records with seqnos in (txn, completes_at, first, last), as records of that transaction, which they complete.
+    """Returns the records in `ranges`, decoded, as whole transactions; decisions among them are left out.
 
-    What is wrong with them, if anything, is in `bad`; their transaction by the present config in `own`, null where they
-    are by themselves. A decision that had settled the transaction is none of them.
+    Each range is (txn, completes_at, first, last): the transaction that its records go out with, the seqno at which it
+    completes, and the first and last seqno of the range. In the result `bad` is the error of a record that does not
+    decode, and `own` the transaction id that the record has by the present config, null where it has none.
     """
     wanted = local(spark, ranges, "redriven string, completes_at bigint, first bigint, last bigint").hint("broadcast")
-    places = pa.table({"first": [one[2] for one in ranges], "last": [one[3] for one in ranges]})
-    records = decoder.decode(_only(spark, raw, places)).where("decision IS NULL")
-    within = (records["seqno"] >= wanted["first"]) & (records["seqno"] <= wanted["last"])
-    joined = records.join(wanted, within).drop("first", "last")
+    seqno_ranges = pa.table({"first": [first for _, _, first, _ in ranges], "last": [last for _, _, _, last in ranges]})
+    records = decoder.decode(_rows_in(spark, raw, seqno_ranges)).where("decision IS NULL")
+    in_range = (records["seqno"] >= wanted["first"]) & (records["seqno"] <= wanted["last"])
+    joined = records.join(wanted, in_range).drop("first", "last")
     return select(
         joined,
         "* EXCEPT (redriven, txn, bad, fault, alone, judged)",
@@ -107,34 +113,37 @@ def regather(
 
 
 def _flat(records: pa.ChunkedArray) -> pa.Table:
-    """The ranges of all the lists of ranges, as (first, last)."""
+    """Returns all ranges of a column of lists of ranges as a table (first, last)."""
     return pa.Table.from_struct_array(records.combine_chunks().flatten())
 
 
-def _only(spark: SparkSession, raw: DeltaTable, ranges: pa.Table) -> DataFrame:
-    """The rows of raw with those seqnos, and no others."""
+def _rows_in(spark: SparkSession, raw: DeltaTable, ranges: pa.Table) -> DataFrame:
+    """Returns the rows of raw with seqnos in `ranges`."""
     files, count = _files(raw, ranges), _count(ranges)
-    few = _few(spark, raw, files, ranges)
-    if few is not None:
-        return few
-    rows_there = sum(file.rows for file in files)
+    driver_rows = _driver_rows(spark, raw, files, ranges)
+    if driver_rows is not None:
+        return driver_rows
+    rows_in_files = sum(file.rows for file in files)
     rows, covering = read_parquet(spark, [file.uri for file in files], RAW_COLUMNS), _covering(ranges)
-    if rows_there - sum(last - first + 1 for first, last in covering) > _MANY_ROWS:
+    if rows_in_files - sum(last - first + 1 for first, last in covering) > _MANY_ROWS:
         rows = rows.where(" OR ".join(f"seqno BETWEEN {first} AND {last}" for first, last in covering))
     wanted = _seqnos(spark, ranges)
     if count < _MANY_ROWS:
         wanted = wanted.hint("broadcast")
-    return rows.join(wanted, "seqno", "left_semi").where(_FIRST)
+    return rows.join(wanted, "seqno", "left_semi").where(_BARRIER)
 
 
-def _few(spark: SparkSession, raw: DeltaTable, files: list[DataFile], ranges: pa.Table) -> DataFrame | None:
-    """What `_only` says, of those `files`, read by this process: sooner than Spark has planned to; None if it is much.
+def _driver_rows(spark: SparkSession, raw: DeltaTable, files: list[DataFile], ranges: pa.Table) -> DataFrame | None:
+    """Returns the rows of `_rows_in`, read from `files` by the driver; None where they are too many.
 
-    ZyncError names a file that cannot be read.
+    The driver reads a few rows in less time than Spark takes to plan it.
+
+    Raises:
+        ZyncError: a file cannot be read.
     """
     if not files:
         return local(spark, [], RAW_COLUMNS)
-    if _count(ranges) > TINY or len(files) > _FEW_FILES or sum(file.rows for file in files) > SMALL:
+    if _count(ranges) > TINY or len(files) > _DRIVER_FILES_MOST or sum(file.rows for file in files) > SMALL:
         return None
     rows, unpacked = dataset(raw, [file.path for file in files], RAW_SCHEMA), 0
     for fragment in rows.get_fragments():
@@ -143,10 +152,10 @@ def _few(spark: SparkSession, raw: DeltaTable, files: list[DataFile], ranges: pa
         except (OSError, pa.ArrowException) as error:
             msg = f"{fragment.path} of {raw.table_uri} cannot be read: {first_line(error)}. Nothing was committed"
             raise ZyncError(msg) from error
-    if unpacked > _LITTLE:
+    if unpacked > _DRIVER_BYTES_MOST:
         return None
-    places = zip(ranges["first"].to_pylist(), ranges["last"].to_pylist(), strict=True)
-    seqnos = np.concatenate([np.arange(first, last + 1) for first, last in places])
+    bounds = zip(ranges["first"].to_pylist(), ranges["last"].to_pylist(), strict=True)
+    seqnos = np.concatenate([np.arange(first, last + 1) for first, last in bounds])
     return local(spark, rows.to_table(filter=pc.field("seqno").isin(pa.array(seqnos))), RAW_COLUMNS).coalesce(1)
 
 
@@ -155,28 +164,28 @@ def _seqnos(spark: SparkSession, ranges: pa.Table) -> DataFrame:
 
 
 def _count(ranges: pa.Table) -> int:
-    """How many seqnos are in them."""
+    """Returns the number of seqnos in `ranges`."""
     return int(ranges.num_rows) + int(pc.sum(pc.subtract(ranges["last"], ranges["first"])).as_py() or 0)
 
 
 def _covering(ranges: pa.Table) -> list[tuple[int, int]]:
-    """A few ranges that have all those in them, and as little else as can be."""
+    """Returns ranges that cover `ranges` and leave out its `_GAPS_MOST` largest gaps."""
     ranges = ranges.sort_by("first")
     first, last = ranges["first"].to_numpy(), np.maximum.accumulate(ranges["last"].to_numpy())
     gaps = first[1:] - last[:-1]
-    cuts = np.sort(np.argsort(gaps)[-_FEW:]) if len(gaps) else np.empty(0, int)
+    cuts = np.sort(np.argsort(gaps)[-_GAPS_MOST:]) if len(gaps) else np.empty(0, int)
     return list(zip(first[[0, *(cuts + 1)]].tolist(), last[[*cuts, -1]].tolist(), strict=True))
 
 
 def _files(raw: DeltaTable, ranges: pa.Table) -> list[DataFile]:
-    """The files that hold some of those seqnos."""
+    """Returns the files of raw that hold seqnos in `ranges`."""
     if not ranges.num_rows:
         return []
     ranges = ranges.sort_by("first")
     first, last = ranges["first"].to_numpy(), np.maximum.accumulate(ranges["last"].to_numpy())
-    found = []
+    overlapping = []
     for file in data_files(raw, "seqno", above=int(first[0]) - 1, upto=int(last[-1])):
-        begun = np.searchsorted(first, file.highest, side="right")
-        if begun and last[begun - 1] >= file.lowest:
-            found.append(file)
-    return found
+        started = np.searchsorted(first, file.highest, side="right")  # so many ranges begin before the file ends
+        if started and last[started - 1] >= file.lowest:
+            overlapping.append(file)
+    return overlapping

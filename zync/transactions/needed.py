@@ -1,4 +1,4 @@
-"""The oldest record of raw that a staging may still ask for."""
+"""The oldest record of raw that a staging still needs."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -22,24 +22,35 @@ _COLUMNS = ["kind", "seqno", "txn", "records", "state"]
 
 
 def needed_from(staging: DeltaTable, remember: int) -> tuple[int, str]:
-    """The first seqno that a sync to this staging, or an operator, may ask for; and as what."""
-    known, aside = read_known(staging, 0), read_set_aside(staging)
-    found = [(known.cursor.seqno + 1, "not settled yet")]
-    found += _firsts(known.in_flight.to_pylist(), "in flight or expired: zync txn list")
-    found += _firsts(chain(*aside.quarantined.values(), aside.late.values()), "set aside, undecided: zync dlq list")
+    """Returns the first seqno that a later sync to this staging, or an operator, may read, and the reason.
+
+    Args:
+        staging: the staging table.
+        remember: `transactions.remember`: the last so many records count as needed, too; 0 for none.
+    """
+    bookkeeping, set_aside = read_known(staging, 0), read_set_aside(staging)
+    needed = [(bookkeeping.cursor.seqno + 1, "not settled yet")]
+    needed += _firsts(bookkeeping.in_flight.to_pylist(), "in flight or expired: zync txn list")
+    undecided = chain(*set_aside.quarantined.values(), set_aside.late.values())
+    needed += _firsts(undecided, "set aside, undecided: zync dlq list")
     if remember:
-        recent = _rows(staging, ds.field("seqno") > known.cursor.head - remember, known.cursor.head - remember)
+        oldest = bookkeeping.cursor.head - remember
+        recent = _rows(staging, ds.field("seqno") > oldest, oldest)
         firsts = filter(None, (pc.min(_ranges(rows)["first"]).as_py() for rows in recent))
-        found += [(first, f"within the last {amount(remember, 'record')}: transactions.remember") for first in firsts]
-    return min(found)
+        needed += [(first, f"within the last {amount(remember, 'record')}: transactions.remember") for first in firsts]
+    return min(needed)
 
 
-def _firsts(rows: Iterable[dict[str, Any]], why: str) -> list[tuple[int, str]]:
-    return [(part["first"], why) for row in rows for part in row["records"]]
+def _firsts(rows: Iterable[dict[str, Any]], reason: str) -> list[tuple[int, str]]:
+    return [(seqno_range["first"], reason) for row in rows for seqno_range in row["records"]]
 
 
 def check_start(raw: DeltaTable, staging: DeltaTable, cursor: Cursor) -> None:
-    """Raises UsageError where raw was trimmed since that cursor's sync, and the staging needs what is gone."""
+    """Checks that raw still has all records that the staging needs, if raw was trimmed since the cursor's sync.
+
+    Raises:
+        UsageError: records that the staging needs were trimmed.
+    """
     if cursor.raw_version >= (raw.transaction_version(TRIMMED) or 0) or not cursor.sync:
         return
     if (needed := needed_from(staging, 0)[0]) < first_seqno(raw):
@@ -51,14 +62,16 @@ def check_start(raw: DeltaTable, staging: DeltaTable, cursor: Cursor) -> None:
 
 
 def _rows(staging: DeltaTable, wanted: ds.Expression, above: int) -> Iterator[pa.RecordBatch]:
-    """The rows about transactions that are `wanted`, which are in files that have seqnos above that."""
-    paths = [one.path for one in data_files(staging, "seqno", above=above)]
+    """Yields the rows about transactions that match the filter `wanted`, from files with seqnos over `above`."""
+    paths = [file.path for file in data_files(staging, "seqno", above=above)]
     kind, txn = ds.field("kind"), ds.field("txn")
-    nobodys = kind.isin(["output", "cursor", "trimmed"]) | (kind == "ignored") & txn.is_null()
+    of_no_transaction = kind.isin(["output", "cursor", "trimmed"]) | (kind == "ignored") & txn.is_null()
     if paths:
-        yield from dataset(staging, paths, STAGING_SCHEMA).to_batches(columns=_COLUMNS, filter=wanted & ~nobodys)
+        yield from dataset(staging, paths, STAGING_SCHEMA).to_batches(
+            columns=_COLUMNS, filter=wanted & ~of_no_transaction
+        )
 
 
 def _ranges(rows: pa.RecordBatch) -> pa.Table:
-    """The ranges of all the rows, as (first, last)."""
+    """Returns the seqno ranges of all the rows as a table (first, last)."""
     return pa.Table.from_struct_array(rows["records"].flatten()).cast(_RANGES)

@@ -1,4 +1,4 @@
-"""Transactions that go to quarantine, and the limit on them."""
+"""Failed transactions that go to quarantine, and the limit on their number."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,13 @@ from zync.text import amount
 
 @dataclass(frozen=True)
 class Failure:
-    """A transaction (by its seqno) that goes to quarantine, with the reason and, where one is at fault, the rule."""
+    """A transaction that goes to quarantine.
+
+    Attributes:
+        seqno: the transaction's seqno.
+        reason: the error text.
+        rule: the rule that failed on it; None where no rule did.
+    """
 
     seqno: int
     reason: str
@@ -19,10 +25,16 @@ class Failure:
 def check_limit(
     limit: int, failures: Sequence[Failure], faulty: int = 0, first_faulty: Callable[[], Failure] | None = None
 ) -> None:
-    """DataError when one sync would set aside more than `limit`.
+    """Checks that one sync quarantines no more than `limit` transactions and records.
 
-    `failures`: transactions; `faulty`: records that belong to none, counted beside them, the first of which is asked
-    for where it is to be told of.
+    Args:
+        limit: `limits.max_quarantined` of the config.
+        failures: transactions to quarantine.
+        faulty: the number of bad records that belong to no transaction; they count too.
+        first_faulty: returns the first of these records. It is called only where the message needs it.
+
+    Raises:
+        DataError: the limit is exceeded.
     """
     if len(failures) + faulty <= limit:
         return
@@ -30,8 +42,8 @@ def check_limit(
     what = " and ".join([*counts, f"at least {amount(len(failures), 'transaction')}"] if failures else counts)
     first = failures[0] if failures else first_faulty() if first_faulty else None
     by = f" by rule {first.rule}" if first and first.rule else ""
-    one = "transaction" if failures else "record"
-    example = f"; the first {one}, of seqno {first.seqno}{by}: {first.reason.rstrip('.')}" if first else ""
+    noun = "transaction" if failures else "record"
+    example = f"; the first {noun}, of seqno {first.seqno}{by}: {first.reason.rstrip('.')}" if first else ""
     msg = (
         f"more than {limit} would go to quarantine ({what}), so nothing was committed{example}. Mend the rule or "
         "the config (`zync check`), or raise limits.max_quarantined"

@@ -1,4 +1,4 @@
-"""What the driver must know of a sync's records once each has its fate: counts, and what is looked at by itself."""
+"""The summary of a sync's judged records for the driver: counts by fate, and lists of what needs a closer look."""
 
 import json
 from dataclasses import dataclass
@@ -13,13 +13,19 @@ from zync.sql import statement
 from zync.staging.set_aside import REVISITS, Ranges
 
 _LISTED = "fate IN ('decision', 'void') OR carried OR bad IS NOT NULL OR torn"
-"""What sql/judge/lists.sql looks at, one by one; in the order of commit also what completes."""
-_NONE_LISTED: dict[str, Any] = {"decisions": [], "finishing": [], "tainted": [], "torn": [], "turns": []}
+"""The rows that sql/judge/lists.sql lists; with `order: commit` it lists completing transactions, too."""
+_EMPTY_LISTS: dict[str, Any] = {"decisions": [], "finishing": [], "tainted": [], "torn": [], "turns": []}
 
 
 @dataclass(frozen=True)
 class Finishing:
-    """A transaction that was in flight before and completes now: its earlier records have to be read again."""
+    """A transaction that was in flight before and completes now. Its earlier records have to be read again.
+
+    Attributes:
+        txn: the transaction id.
+        first: the seqno of its first record.
+        completes_at: the seqno at which it completes.
+    """
 
     txn: str
     first: int
@@ -28,12 +34,21 @@ class Finishing:
 
 @dataclass(frozen=True)
 class Decision:
-    """What an operator decided of a transaction; it acts at `seqno`, the decision's own.
+    """An operator's decision about a transaction.
 
-    `acts`: whether it does. `flying`: whether the transaction is in flight there, so that it cannot be about one of
-    that id which is in quarantine. `settles`: the seqno of the transaction that it settles. `records`, of a redrive or
-    drop: those that it is about, as ranges; null until it is known which those in quarantine are. `refused`: why it
-    does not act, where that is not that there is nothing for it to act on.
+    Attributes:
+        acts: whether the decision has an effect.
+        flying: whether the transaction is in flight at that seqno. The decision is then not about a quarantined
+            transaction of the same id.
+        settles: the seqno of the transaction that the decision settles.
+        txn: the transaction id.
+        seqno: the decision's own seqno, at which it acts.
+        action: release, discard, redrive or drop.
+        who: the operator.
+        why: the operator's reason.
+        records: of a redrive or drop the seqno ranges of the records that it is about; None until it is known which
+            records of that id are in quarantine.
+        refused: the reason why the decision does not act; None where it acts, or finds nothing to act on.
     """
 
     acts: bool
@@ -49,20 +64,34 @@ class Decision:
 
     @property
     def revisits(self) -> str | None:
-        """`records`, as the state of staging's row has them."""
+        """`records` as JSON, for the column `state` of staging."""
         return None if self.records is None else json.dumps({REVISITS: self.records})
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Counts of records by fate, and what else decides how the sync goes on. `ingested` is in microseconds.
+    """Counts of records by fate, and what else decides how the sync goes on.
 
-    `records`: all that there are; `flying`: in flight after this sync; `single`: those that
-    have a row of their own in staging, unless ignored. `late_before`: those of the late ones whose transaction an
-    earlier sync settled. `torn`: transactions whose state is not enough (see sql/judge/runs.sql). `open`: where in the
-    order of commit the first stands that is not whole; `turns`: of those that are, where they do. `truncating`: records
-    that say that a table was truncated. `documents`: whether some are of MongoDB's. `left_out`: whether the connector
-    left fields out of any.
+    Attributes:
+        records: the number of all records.
+        flying: records in flight after this sync.
+        single: records with a row of their own in staging, unless they are ignored.
+        late: late records.
+        late_before: late records whose transaction an earlier sync settled.
+        duplicate: duplicate records.
+        ignored: records that settle without output.
+        faulty: bad records that belong to no transaction.
+        completed: the number of transactions that complete.
+        truncating: records that say that a table was truncated.
+        ingested: when the newest record was ingested, in microseconds since 1970.
+        finishing: transactions that complete now and were in flight before.
+        tainted: complete transactions with a bad record, as (seqno, error).
+        torn: ids of transactions that only all their records, and not their state, can judge (see sql/judge/runs.sql).
+        open: the position in commit order of the first incomplete transaction.
+        turns: the positions in commit order of the complete transactions.
+        decisions: operators' decisions, including those without effect.
+        documents: whether there are documents of MongoDB.
+        left_out: whether the connector left fields out of some record.
     """
 
     records: int = 0
@@ -87,24 +116,33 @@ class Summary:
 
     @property
     def discarded(self) -> list[int]:
-        """The seqnos of transactions that are not to go out."""
-        return [one.settles for one in self.decisions if one.acts and one.settles and one.action in ("discard", "drop")]
+        """The seqnos of transactions that a decision settles without output."""
+        dropping = [decision for decision in self.decisions if decision.acts and decision.action in ("discard", "drop")]
+        return [decision.settles for decision in dropping if decision.settles]
 
 
 def summarize(spark: SparkSession, rows: DataFrame, config: Config, *, one_task: bool) -> tuple[Summary, int]:
-    """The summary of records with their fates (sql/judge/judge.sql), and how many are to be assembled once more.
+    """Summarizes judged records (sql/judge/judge.sql).
 
-    `one_task`: they are so few that to ask once is quicker than to ask for what is seldom there only when it is.
+    Args:
+        spark: the session.
+        rows: the records with their fates.
+        config: the config.
+        one_task: whether one task handles all rows. Then one query for counts and lists is quicker. Otherwise the lists
+            get a query of their own, and only where the counts show that there is something to list.
+
+    Returns:
+        The summary, and the number of records that must be assembled once more.
     """
     rows.createOrReplaceTempView("assembled")
     in_order = config.transactions.order == "commit"
     listed = _LISTED + (" OR completing" if in_order else "")
     lists = statement("judge/lists", in_order=str(in_order).lower())
-    said = ("truncates", "document") if config.transactions.preset else ("false", "false")
+    flags = ("truncates", "document") if config.transactions.preset else ("false", "false")
     left_out = f"{LEFT_OUT} IS NOT NULL" if has_envelopes(config) else "false"
-    slots = {"listed": listed, "truncating": said[0], "documents": said[1], "left_out": left_out}
+    slots = {"listed": listed, "truncating": flags[0], "documents": flags[1], "left_out": left_out}
     counts = statement("judge/counts", **slots, lists=f",\n{lists}" if one_task else "")
-    row = _NONE_LISTED | _only_row(result_of(spark, counts))
+    row = _EMPTY_LISTS | _only_row(result_of(spark, counts))
     if row["listed"] and not one_task:
         row |= _only_row(result_of(spark, f"SELECT\n{lists}FROM assembled WHERE {listed}"))
     return Summary(
@@ -119,12 +157,12 @@ def summarize(spark: SparkSession, rows: DataFrame, config: Config, *, one_task:
         completed=row["completed"],
         truncating=row["truncating"],
         ingested=row["ingested"],
-        finishing=tuple(Finishing(**one) for one in row["finishing"]),
-        tainted=tuple(sorted((one["seqno"], one["error"]) for one in row["tainted"])),
+        finishing=tuple(Finishing(**transaction) for transaction in row["finishing"]),
+        tainted=tuple(sorted((transaction["seqno"], transaction["error"]) for transaction in row["tainted"])),
         torn=tuple(row["torn"]),
         open=row["open"],
         turns=tuple(row["turns"]),
-        decisions=tuple(Decision(**one) for one in row["decisions"]),
+        decisions=tuple(Decision(**decision) for decision in row["decisions"]),
         documents=row["documents"],
         left_out=row["left_out"],
     ), row["again"]
@@ -136,29 +174,29 @@ def _only_row(frame: DataFrame) -> dict[str, Any]:
 
 
 def total(summaries: list[Summary]) -> Summary:
-    """One summary of the records of all of them."""
+    """Returns one summary over the records of all `summaries`."""
     return Summary(
-        records=sum(one.records for one in summaries),
-        flying=sum(one.flying for one in summaries),
-        single=sum(one.single for one in summaries),
-        late=sum(one.late for one in summaries),
-        late_before=sum(one.late_before for one in summaries),
-        duplicate=sum(one.duplicate for one in summaries),
-        ignored=sum(one.ignored for one in summaries),
-        faulty=sum(one.faulty for one in summaries),
-        completed=sum(one.completed for one in summaries),
-        truncating=sum(one.truncating for one in summaries),
-        ingested=max((one.ingested for one in summaries if one.ingested), default=None),
-        finishing=tuple(finishing for one in summaries for finishing in one.finishing),
-        tainted=tuple(tainted for one in summaries for tainted in one.tainted),
-        torn=tuple(torn for one in summaries for torn in one.torn),
-        open=min((one.open for one in summaries if one.open), default=None),
-        turns=tuple(turn for one in summaries for turn in one.turns),
-        decisions=tuple(decision for one in summaries for decision in one.decisions),
-        documents=any(one.documents for one in summaries),
-        left_out=any(one.left_out for one in summaries),
+        records=sum(summary.records for summary in summaries),
+        flying=sum(summary.flying for summary in summaries),
+        single=sum(summary.single for summary in summaries),
+        late=sum(summary.late for summary in summaries),
+        late_before=sum(summary.late_before for summary in summaries),
+        duplicate=sum(summary.duplicate for summary in summaries),
+        ignored=sum(summary.ignored for summary in summaries),
+        faulty=sum(summary.faulty for summary in summaries),
+        completed=sum(summary.completed for summary in summaries),
+        truncating=sum(summary.truncating for summary in summaries),
+        ingested=max((summary.ingested for summary in summaries if summary.ingested), default=None),
+        finishing=tuple(finishing for summary in summaries for finishing in summary.finishing),
+        tainted=tuple(tainted for summary in summaries for tainted in summary.tainted),
+        torn=tuple(torn for summary in summaries for torn in summary.torn),
+        open=min((summary.open for summary in summaries if summary.open), default=None),
+        turns=tuple(turn for summary in summaries for turn in summary.turns),
+        decisions=tuple(decision for summary in summaries for decision in summary.decisions),
+        documents=any(summary.documents for summary in summaries),
+        left_out=any(summary.left_out for summary in summaries),
     )
 
 
 REVISITING = ("redrive", "drop")
-"""Decisions about what is set aside."""
+"""Actions of decisions about records that are set aside."""
