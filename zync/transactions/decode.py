@@ -1,4 +1,4 @@
-"""Stage decode: rows of raw to records with their transaction id, or with the reason why they have none."""
+"""Decodes rows of raw to records with their transaction id, or with the reason why they have none."""
 
 from collections.abc import Callable
 from functools import reduce
@@ -39,7 +39,7 @@ from zync.spark.jvm import jvm_class
 from zync.spark.times import LAST_SECOND, TIME_OF_DAY
 from zync.sql import literal, statement
 from zync.transactions.done import Done
-from zync.transactions.envelope_schema import UNFIT, read_as, typed, without_moded
+from zync.transactions.envelope_schema import UNFIT, convert, json_type, without_mode_types
 from zync.transactions.unpack import unpack
 
 RAW_COLUMNS = (
@@ -57,46 +57,53 @@ _FROM_JSON = {
     "mode": "PERMISSIVE",
     "enableDateTimeParsingFallback": "false",  # else the text "202601" would be so many days after 1970
 }
-"""How the values of a topic with a schema are read: what does not fit says so."""
-_DECIDED = "variant_get(value, '$.txn', 'string')"
-"""The transaction that an operator's decision is about."""
+"""Options of `from_json` for topics with a schema: a value that does not fit has its text in `_unfit`."""
+_DECISION_TXN = "variant_get(value, '$.txn', 'string')"
+"""SQL of the transaction id that an operator's decision is about."""
 
 
 class Decoder:
-    """Decodes and identifies rows of raw as the config says: once made, for as many syncs as there are."""
+    """Decodes rows of raw and identifies their transactions by the config; a Decoder serves any number of syncs."""
 
     def __init__(self, spark: SparkSession, config: Config, done: Done) -> None:
-        """UsageError where an id or a schema of the config is none, or what a format needs is not installed."""
+        """Prepares the SQL.
+
+        Raises:
+            UsageError: an id or a schema of the config is invalid, or a package that a format needs is not installed.
+        """
         self.spark, self.config = spark, config
-        for topic, one in config.topics.items():
-            for part in PARTS:
-                if config.format(one, part) == "protobuf":
-                    require_protobuf(topic, part)
-        ids = {t: _as_string(spark, one.id, t, "id") for t, one in config.topics.items()}
-        found = [f"{by_topic(config, ids, _DECIDED)} AS id"]
-        recorded = any(topic.record_id for topic in config.topics.values())
-        if recorded:
-            named = {
-                t: _as_string(spark, one.record_id, t, "record_id") if one.record_id else "CAST(NULL AS STRING)"
-                for t, one in config.topics.items()
+        for name, topic in config.topics.items():
+            for key_or_value in PARTS:
+                if config.format(topic, key_or_value) == "protobuf":
+                    require_protobuf(name, key_or_value)
+        ids = {name: _as_string(spark, topic.id, name, "id") for name, topic in config.topics.items()}
+        identities = [f"{by_topic(config, ids, _DECISION_TXN)} AS id"]
+        has_record_ids = any(topic.record_id for topic in config.topics.values())
+        if has_record_ids:
+            record_ids = {
+                name: _as_string(spark, topic.record_id, name, "record_id")
+                if topic.record_id
+                else "CAST(NULL AS STRING)"
+                for name, topic in config.topics.items()
             }
-            found.append(f"{by_topic(config, named)} AS record_id")
-        brings = [sf.expr(part).alias(column) for column, part in done.brings.items()]
-        with_schema = [(number, topic) for number, topic in enumerate(config.topics) if config.topics[topic].schema]
-        structs = {f"as_{number}": _struct(spark, config, topic) for number, topic in with_schema}
-        self._asked = [
-            try_eval(spark, sf.struct(*map(sf.expr, found)), "seqno > 0").alias("found"),
-            (try_eval(spark, sf.struct(*brings), "seqno > 0") if brings else sf.lit(True)).alias("brings"),
+            identities.append(f"{by_topic(config, record_ids)} AS record_id")
+        parts = [sf.expr(part).alias(column) for column, part in done.brings.items()]
+        with_schema = [(number, name) for number, name in enumerate(config.topics) if config.topics[name].schema]
+        structs = {f"as_{number}": _struct(spark, config, name) for number, name in with_schema}
+        self._evaluated = [
+            try_eval(spark, sf.struct(*map(sf.expr, identities)), "seqno > 0").alias("found"),
+            (try_eval(spark, sf.struct(*parts), "seqno > 0") if parts else sf.lit(True)).alias("brings"),
             *(struct.alias(column) for column, struct in structs.items()),
         ]
-        own = _without_placeholders(config)
-        more = done.decoded | own
+        placeholder_columns = _without_placeholders(config)
+        added_columns = done.decoded | placeholder_columns
         clean_text = "value_text"
-        if own and any(one.schema for one in config.topics.values()):
-            clean_text = f"CASE WHEN value_found IS NULL THEN coalesce(to_json({own[CLEAN]}), value_text) END"
+        if placeholder_columns and any(topic.schema for topic in config.topics.values()):
+            clean = placeholder_columns[CLEAN]
+            clean_text = f"CASE WHEN value_found IS NULL THEN coalesce(to_json({clean}), value_text) END"
         self._decode = statement(
             "decode/decode",
-            more="".join(f", {text} AS {column}" for column, text in more.items()),
+            more="".join(f", {text} AS {column}" for column, text in added_columns.items()),
             clean_text=clean_text,
             **{f"{part}_changed": statement("decode/changed", text=f"{part}_text") for part in PARTS},
         )
@@ -104,178 +111,201 @@ class Decoder:
             "decode/identify",
             configured=configured(config),
             reserved=RESERVED,
-            single=claimed_by(config, [t for t, one in config.topics.items() if one.null_id == "single"]),
-            record_id="found.record_id" if recorded else "CAST(NULL AS STRING)",
-            unfit=f"coalesce({', '.join([*(f'{one}.unfit' for one in structs), 'CAST(NULL AS STRING)'])})",
+            single=claimed_by(config, [name for name, topic in config.topics.items() if topic.null_id == "single"]),
+            record_id="found.record_id" if has_record_ids else "CAST(NULL AS STRING)",
+            unfit=f"coalesce({', '.join([*(f'{column}.unfit' for column in structs), 'CAST(NULL AS STRING)'])})",
             no_envelope=no_envelope(config),
-            parts="".join(f", brings.{where} AS {column}" for column, where in done.parts.items()),
-            structs="".join(f", {one}.value AS {one}" for one in structs) + "".join(f", {one}" for one in own),
+            parts="".join(f", brings.{path} AS {column}" for column, path in done.parts.items()),
+            structs="".join(f", {column}.value AS {column}" for column in structs)
+            + "".join(f", {column}" for column in placeholder_columns),
         )
 
     def decode(self, rows: DataFrame) -> DataFrame:
-        """The rows of raw `rows`, decoded and identified.
+        """Decodes rows of raw, and identifies the transaction of each.
 
-        Columns: those of sql/decode/decode.sql without value_text; `txn` (never null: a record by itself is called by
-        its place in Kafka), `alone`, `fault` (why the record can be in no transaction; null if it can), `bad` (what is
-        wrong with a record that has an id), `record_id`, `p0`… (what it brings to `done`), and for topics with a
-        schema their struct, `as_<index>`; with the preset the names of fields left out, `as_left_out`, and
-        the envelope without them, `as_clean`.
+        Returns:
+            The columns of sql/decode/decode.sql without value_text, and:
+
+            - `txn`: the transaction id, never null: the id of a single record is topic/partition/offset.
+            - `alone`: whether the record is in no transaction, or one by itself.
+            - `fault`: the error of a record that cannot be in any transaction; null if it can.
+            - `bad`: the error of a record that has an id.
+            - `record_id`.
+            - `p0`, `p1`, …: the record's contributions to `done`.
+            - `as_<index>`: for each topic with a schema the value as its struct.
+            - with the preset `as_left_out`, the names of fields left out, and `as_clean`, the envelope without them.
         """
         unpack(self.spark, rows, self.config).createOrReplaceTempView("new_records")
-        result_of(self.spark, self._decode).select("*", *self._asked).createOrReplaceTempView("decoded")
+        result_of(self.spark, self._decode).select("*", *self._evaluated).createOrReplaceTempView("decoded")
         return result_of(self.spark, self._identify)
 
 
 def _without_placeholders(config: Config) -> dict[str, str]:
-    """Of a record in which the preset's connector may have left fields out: its envelope without, and their names."""
+    """Returns SQL by column: of the envelope without the fields that Debezium left out, and of these fields' names."""
     envelopes = [name for name, topic in config.topics.items() if topic.envelope]
     if not envelopes:
         return {}
-    mine = f"({has_placeholder(config, 'unpacked')}) AND ({claimed_by(config, envelopes)})"
-    found = {CLEAN: without_placeholders(config, "value"), LEFT_OUT: names_left_out(config, "value")}
-    return {column: f"CASE WHEN {mine} THEN {text} END" for column, text in found.items()}
+    condition = f"({has_placeholder(config, 'unpacked')}) AND ({claimed_by(config, envelopes)})"
+    columns = {CLEAN: without_placeholders(config, "value"), LEFT_OUT: names_left_out(config, "value")}
+    return {column: f"CASE WHEN {condition} THEN {text} END" for column, text in columns.items()}
 
 
 def _as_string(spark: SparkSession, text: str, topic: str, field: str) -> str:
     return f"CAST({expression(spark, text, f'topics.{topic}.{field}')} AS STRING)"
 
 
-def _struct(spark: SparkSession, config: Config, topic: str) -> Column:
-    """The value of that topic's records as the struct its schema says, and why it does not fit; null where it does."""
-    one, its_own = config.topics[topic], claimed_by(config, [topic])
-    claimed = sf.expr(its_own)
-    schema, text = schema_of(topic, one), config.is_text(one)
+def _struct(spark: SparkSession, config: Config, name: str) -> Column:
+    """Returns a struct of a record's `value` by the topic's schema, and of the error `unfit`, null where it fits."""
+    topic, is_claimed = config.topics[name], claimed_by(config, [name])
+    claimed = sf.expr(is_claimed)
+    schema, is_text = schema_of(name, topic), config.is_text(topic)
     checked: DataType | None = schema
 
     decoded = sf.expr(f"coalesce({CLEAN}, value)" if has_envelopes(config) else "value")
 
     def cast_to(kind: StructType) -> Column:
-        return try_eval(spark, sf.variant_get(decoded, "$", _sql(spark, kind)), its_own)
+        return try_eval(spark, sf.variant_get(decoded, "$", _sql(spark, kind)), is_claimed)
 
-    if text and one.envelope and (by_modes := _by_modes(spark, schema, config.debezium, its_own)) is not None:
-        mine = by_modes["value"]
-        why = sf.when(claimed & sf.expr("value_text IS NOT NULL"), sf.coalesce(by_modes["unfit"], sf.lit(UNFIT)))
-        why = sf.nullif(why, sf.lit(""))
-        checked = without_moded(schema, config.debezium)
-    elif text:
-        whole = StructType([*schema.fields, StructField("_unfit", StringType())])
-        found = sf.from_json("value_text", whole, _FROM_JSON)
-        mine = sf.when(claimed, found)
-        why = sf.when(mine["_unfit"].isNotNull(), sf.lit(UNFIT))
+    if is_text and topic.envelope and (by_modes := _by_modes(spark, schema, config.debezium, is_claimed)) is not None:
+        struct = by_modes["value"]
+        unfit = sf.when(claimed & sf.expr("value_text IS NOT NULL"), sf.coalesce(by_modes["unfit"], sf.lit(UNFIT)))
+        unfit = sf.nullif(unfit, sf.lit(""))
+        checked = without_mode_types(schema, config.debezium)
+    elif is_text:
+        with_unfit = StructType([*schema.fields, StructField("_unfit", StringType())])
+        parsed = sf.from_json("value_text", with_unfit, _FROM_JSON)
+        struct = sf.when(claimed, parsed)
+        unfit = sf.when(struct["_unfit"].isNotNull(), sf.lit(UNFIT))
     else:
-        mine = cast_to(schema)
-        why = sf.when(claimed & sf.expr("value IS NOT NULL") & mine.isNull(), sf.lit(UNFIT))
-    value = sf.struct(*(mine.getField(field.name).alias(field.name) for field in schema.fields))
-    if checked is not None and (texts := _texts(checked, integers=not text)):
-        exact, kinds = cast_to(cast("StructType", texts)), leaves(checked)
-        for check, of, reason in (
+        struct = cast_to(schema)
+        unfit = sf.when(claimed & sf.expr("value IS NOT NULL") & struct.isNull(), sf.lit(UNFIT))
+    value = sf.struct(*(struct.getField(field.name).alias(field.name) for field in schema.fields))
+    if checked is not None and (texts := _texts(checked, integers=not is_text)):
+        text_struct, kinds = cast_to(cast("StructType", texts)), leaves(checked)
+        for check, checked_types, reason in (
             (_is_rounded, DecimalType | IntegralType, UNFIT),
             (_counts_too_far, TimestampType, _TOO_FAR),
             (_has_no_date, TimestampType, _NO_DATE),
         ):
-            if any(isinstance(kind, of) for kind in kinds):
-                why = sf.coalesce(why, sf.when(_any(check, schema, texts, mine, exact), sf.lit(reason)))
-    return sf.struct(why.alias("unfit"), sf.when(mine.isNotNull(), value).alias("value"))
+            if any(isinstance(kind, checked_types) for kind in kinds):
+                fails = _any_leaf(check, schema, texts, struct, text_struct)
+                unfit = sf.coalesce(unfit, sf.when(fails, sf.lit(reason)))
+    return sf.struct(unfit.alias("unfit"), sf.when(struct.isNotNull(), value).alias("value"))
 
 
-def _by_modes(spark: SparkSession, schema: StructType, modes: DebeziumModes, its_own: str) -> Column | None:
-    """A struct of the row's `value` and why it is `unfit`, empty where it fits; None where the modes do not matter."""
-    wanted = cast("StructType", read_as(schema, modes))
-    if wanted == with_leaves(schema, lambda leaf: leaf):
+def _by_modes(spark: SparkSession, schema: StructType, modes: DebeziumModes, is_claimed: str) -> Column | None:
+    """Returns a struct of the `value` by Debezium's modes and of the error `unfit`, which is empty where it fits.
+
+    None where no type in the schema depends on the modes.
+    """
+    parsed_type = cast("StructType", json_type(schema, modes))
+    if parsed_type == with_leaves(schema, lambda leaf: leaf):
         return None
-    whole = StructType([*wanted.fields, StructField("_unfit", StringType())])
-    read = (
-        f"from_json(value_text, {literal(whole.toDDL())}, "
+    with_unfit = StructType([*parsed_type.fields, StructField("_unfit", StringType())])
+    parsed = (
+        f"from_json(value_text, {literal(with_unfit.toDDL())}, "
         "map('columnNameOfCorruptRecord', '_unfit', 'mode', 'PERMISSIVE'))"
     )
-    found = typed(schema, "w", modes)
-    unfit = f"IF(w._unfit IS NOT NULL, {literal(UNFIT)}, coalesce({', '.join([*found.problems, literal('')])}))"
-    both = f"transform(array({read}), w -> named_struct('unfit', {unfit}, 'value', {found.value}))[0]"
-    return try_eval(spark, sf.expr(both), its_own)
+    conversion = convert(schema, "w", modes)
+    unfit = f"IF(w._unfit IS NOT NULL, {literal(UNFIT)}, coalesce({', '.join([*conversion.problems, literal('')])}))"
+    struct = f"transform(array({parsed}), w -> named_struct('unfit', {unfit}, 'value', {conversion.value}))[0]"
+    return try_eval(spark, sf.expr(struct), is_claimed)
 
 
 def _sql(spark: SparkSession, kind: StructType) -> str:
-    """The type as SQL, names quoted."""
+    """Returns the type in SQL, with quoted names."""
     return str(jvm_class(spark, "org.apache.spark.sql.types.DataType").fromJson(kind.json()).sql())
 
 
 def _texts(kind: DataType, *, integers: bool) -> DataType | None:
-    """Of a type those that change in silence, as text; null where it has none: rounded numbers, seconds that overflow.
+    """Returns `kind` with text in place of the types that a cast can change in silence; None where it has none.
 
-    `integers`: whether those of whole numbers are, too, and not refused.
+    Casts round decimals, and wrap around timestamps. `integers`: whether casts also round to whole numbers; `from_json`
+    refuses to.
     """
     if isinstance(kind, StructType):
-        found = ((one.name, _texts(one.dataType, integers=integers)) for one in kind.fields)
-        fields = [StructField(name, its) for name, its in found if its]
+        types = ((field.name, _texts(field.dataType, integers=integers)) for field in kind.fields)
+        fields = [StructField(name, text_type) for name, text_type in types if text_type]
         return StructType(fields) if fields else None
     if isinstance(kind, ArrayType):
-        its = _texts(kind.elementType, integers=integers)
-        return its and ArrayType(its)
+        element_type = _texts(kind.elementType, integers=integers)
+        return element_type and ArrayType(element_type)
     if isinstance(kind, MapType):
-        its = _texts(kind.valueType, integers=integers)
-        return its and MapType(StringType(), its)
+        value_type = _texts(kind.valueType, integers=integers)
+        return value_type and MapType(StringType(), value_type)
     changing = (DecimalType, TimestampType, IntegralType) if integers else (DecimalType, TimestampType)
     return StringType() if isinstance(kind, changing) else None
 
 
 _Check = Callable[[DataType, Column, Column], Column | None]
-"""Whether a value of a type is not what its text says; None where that cannot be."""
+"""Returns whether a value of a type differs from its text (type, value, text); None where it cannot differ."""
 
 
-def _any(check: _Check, kind: DataType, texts: DataType, mine: Column, text: Column) -> Column:
-    """Whether `check` holds for any leaf of `mine`, of type `kind`, and of `text`, of type `texts` (`_texts`)."""
+def _any_leaf(check: _Check, kind: DataType, texts: DataType, value: Column, text: Column) -> Column:
+    """Returns whether `check` holds for any leaf of `value`, of type `kind`, and `text`, of type `texts` (`_texts`)."""
     if isinstance(kind, StructType) and isinstance(texts, StructType):
         fields = (
-            _any(check, kind[one.name].dataType, one.dataType, mine.getField(one.name), text.getField(one.name))
-            for one in texts.fields
+            _any_leaf(
+                check, kind[field.name].dataType, field.dataType, value.getField(field.name), text.getField(field.name)
+            )
+            for field in texts.fields
         )
-        return reduce(lambda some, more: some | more, fields)
+        return reduce(lambda left, right: left | right, fields)
     if isinstance(kind, ArrayType) and isinstance(texts, ArrayType):
-        of, its = kind.elementType, texts.elementType
-        found = sf.exists(sf.zip_with(mine, text, lambda one, same: _any(check, of, its, one, same)), lambda one: one)
+        item_type, item_texts = kind.elementType, texts.elementType
+        checks = sf.zip_with(
+            value, text, lambda item, item_text: _any_leaf(check, item_type, item_texts, item, item_text)
+        )
+        condition = sf.exists(checks, lambda fails: fails)
     elif isinstance(kind, MapType) and isinstance(texts, MapType):
-        of, its = kind.valueType, texts.valueType
-        found = sf.exists(sf.map_keys(mine), lambda key: _any(check, of, its, mine[key], text[key]))
+        item_type, item_texts = kind.valueType, texts.valueType
+        condition = sf.exists(
+            sf.map_keys(value), lambda key: _any_leaf(check, item_type, item_texts, value[key], text[key])
+        )
     else:
-        leaf = check(kind, mine, text)
-        if leaf is None:
+        leaf_condition = check(kind, value, text)
+        if leaf_condition is None:
             return sf.lit(False)
-        found = leaf
-    return sf.coalesce(found, sf.lit(False))
+        condition = leaf_condition
+    return sf.coalesce(condition, sf.lit(False))
 
 
-def _is_rounded(kind: DataType, mine: Column, text: Column) -> Column | None:
-    """Whether a number lost a digit that its text has."""
+def _is_rounded(kind: DataType, value: Column, text: Column) -> Column | None:
+    """Returns whether a number lost a digit that its text has."""
     if not isinstance(kind, DecimalType | IntegralType):
         return None
-    most = kind.scale if isinstance(kind, DecimalType) else 0
+    scale = kind.scale if isinstance(kind, DecimalType) else 0
     digits = sf.length(sf.rtrim(sf.regexp_extract(text, r"\.([0-9]*)", 1), sf.lit("0")))
-    return sf.when(text.rlike("[eE]"), text.try_cast("double") != mine.cast("double")).otherwise(digits > most)
+    return sf.when(text.rlike("[eE]"), text.try_cast("double") != value.cast("double")).otherwise(digits > scale)
 
 
-def _counts_too_far(kind: DataType, mine: Column, text: Column) -> Column | None:
-    """Whether a timestamp comes of a number that is no second of the years 1 to 9999: Spark's wraps round."""
+def _counts_too_far(kind: DataType, value: Column, text: Column) -> Column | None:
+    """Returns whether a timestamp comes from a number of seconds outside the years 1 to 9999: it overflows in Spark."""
     if not isinstance(kind, TimestampType):
         return None
     beyond = sf.abs(text.try_cast("double")) > sf.lit(LAST_SECOND)
     return text.rlike(r"^-?[0-9.]+([eE][-+]?[0-9]+)?$") & beyond
 
 
-def _has_no_date(kind: DataType, mine: Column, text: Column) -> Column | None:
-    """Whether a timestamp comes of a time of day: Spark takes that of the day on which it is asked."""
+def _has_no_date(kind: DataType, value: Column, text: Column) -> Column | None:
+    """Returns whether a timestamp comes from a time of day, to which Spark adds the current date."""
     return text.rlike(TIME_OF_DAY) if isinstance(kind, TimestampType) else None
 
 
 def schema_of(name: str, topic: Topic) -> StructType:
-    """The struct type of that topic's values, by its `schema`; UsageError where that is not DDL."""
+    """Returns the struct type of a topic's values by its `schema`.
+
+    Raises:
+        UsageError: the schema is not DDL, or has a name twice.
+    """
     text = str(topic.schema)
     try:
         schema = cast("StructType", StructType.fromDDL(text))
     except PySparkException as error:
         msg = f"topics.{name}.schema: {text!r} is not a schema in DDL: {message_of(error)}"
         raise UsageError(msg) from error
-    names = [one.lower() for one in schema.names]
-    if twice := sorted({one for one in names if names.count(one) > 1}):
-        msg = f"topics.{name}.schema: {text!r} has {twice[0]!r} twice"
+    columns = [column.lower() for column in schema.names]
+    if repeated := sorted({column for column in columns if columns.count(column) > 1}):
+        msg = f"topics.{name}.schema: {text!r} has {repeated[0]!r} twice"
         raise UsageError(msg)
     return cast("StructType", StructType.fromDDL(around(text))) if topic.envelope else schema

@@ -1,7 +1,7 @@
-"""The `done` condition taken apart: its aggregates, what each record brings to them, and how they are merged.
+"""Parses the `done` condition into its aggregates, each record's contribution to them, and functions that merge these.
 
-Spark's own parser finds the aggregates and their place in the text. Where all of them can be merged, the
-state of a transaction in flight is one value for each, and its records need not be read again until it completes.
+Spark's own parser finds the aggregates and their position in the text. Where all aggregates can be merged, the state of
+a transaction in flight is a single value for each aggregate, and its records are not read again until it completes.
 """
 
 from collections.abc import Callable
@@ -36,9 +36,14 @@ _MERGED_BY = {
 
 @dataclass(frozen=True)
 class Aggregate:
-    """One aggregate of `done`: `part` is what a record brings, `merge` the function over parts, `{over}` its window.
+    """An aggregate of `done`.
 
-    Of a preset `part` is where in `Done.structs` that is.
+    Attributes:
+        text: the call in the text of `done`.
+        part: SQL of a record's contribution; of a preset its path in `Done.structs`.
+        merge: SQL of the aggregate over contributions: `{}` stands for their column, `{over}` for the window.
+        mergeable: whether the aggregate can go on from its value over earlier records.
+        counts: whether it is a count, which is 0 over no rows.
     """
 
     text: str
@@ -48,17 +53,24 @@ class Aggregate:
     counts: bool = False
 
     def over(self, part: str, window: str = "") -> str:
-        """The aggregate of that column, over a window if one is named."""
+        """Returns SQL of the aggregate over the column `part`, and over the named `window` if there is one."""
         return self.merge.format(part, over=window and f" OVER {window}")
 
 
 @dataclass(frozen=True)
 class Done:
-    """`done` as `condition` over columns `a0`, `a1`, …, one for each of `aggregates`.
+    """The parsed `done` condition. All but the first three attributes are for presets.
 
-    A preset has more: columns `decoded` with each record, which all expressions see; `structs`, which have what the
-    aggregates take, and columns `beside` that; and over all of them `known`, `torn` and `place` (see
-    sql/judge/judge.sql), and `again` (see sql/bookkeeping/in_flight.sql).
+    Attributes:
+        text: the text of `done`, or the preset's name.
+        condition: SQL of `done` over columns `a0`, `a1`, …, one for each of `aggregates`.
+        aggregates: the aggregates, in their order in the text.
+        preset: whether this is a preset.
+        decoded: columns added to each record as it is decoded; all expressions can use them. SQL by column.
+        structs: named structs that each record contributes; the aggregates take their fields. SQL by column.
+        beside: further columns that each record contributes. SQL by column.
+        known: SQL over the aggregates, see sql/judge/judge.sql; so are `torn` and `place`.
+        again: SQL for the state of a transaction in flight, see sql/bookkeeping/in_flight.sql; None without a preset.
     """
 
     text: str
@@ -75,28 +87,36 @@ class Done:
 
     @property
     def mergeable(self) -> bool:
-        """Whether the state of a transaction in flight can be kept instead of reading its records again."""
-        return all(one.mergeable for one in self.aggregates)
+        """Whether the state of a transaction in flight can be kept, so that its records are not read again."""
+        return all(aggregate.mergeable for aggregate in self.aggregates)
 
     @property
     def state_now(self) -> str:
-        """The state of a transaction in flight over its rows in sql/bookkeeping/in_flight.sql, a struct by `parts`."""
-        columns = {f"p{n}": f"max_by(a{n}, seqno) FILTER (WHERE member)" for n in range(len(self.aggregates))}
+        """SQL of the state of a transaction in flight, a struct with a field for each of `aggregates`.
+
+        It aggregates over the transaction's rows in sql/bookkeeping/in_flight.sql.
+        """
+        columns = {
+            f"p{number}": f"max_by(a{number}, seqno) FILTER (WHERE member)" for number in range(len(self.aggregates))
+        }
         if self.again:
             columns["again"] = self.again
-        merged = ", ".join(f"'{column}', {text}" for column, text in columns.items())
-        return f"named_struct({merged})" if merged else "named_struct('none', CAST(NULL AS STRING))"
+        fields = ", ".join(f"'{column}', {text}" for column, text in columns.items())
+        return f"named_struct({fields})" if fields else "named_struct('none', CAST(NULL AS STRING))"
 
     @property
     def brings(self) -> dict[str, str]:
-        """What each record brings, by name."""
-        parts = {f"p{number}": one.part for number, one in enumerate(self.aggregates)}
+        """SQL of each record's contributions, by column."""
+        parts = {f"p{number}": aggregate.part for number, aggregate in enumerate(self.aggregates)}
         return {**(self.structs or parts), **self.beside}
 
     @property
     def parts(self) -> dict[str, str]:
-        """Columns p0, p1, … for the aggregates, and what is beside them: where each is in what a record brings."""
-        parts = {f"p{number}": one.part if self.structs else f"p{number}" for number, one in enumerate(self.aggregates)}
+        """The paths within `brings` of columns p0, p1, …, which the aggregates take, and of the columns `beside`."""
+        parts = {
+            f"p{number}": aggregate.part if self.structs else f"p{number}"
+            for number, aggregate in enumerate(self.aggregates)
+        }
         return {**parts, **{name: name for name in self.beside}}
 
 
@@ -104,20 +124,24 @@ _RECORD = (
     "topic string, partition int, offset bigint, timestamp timestamp, key variant, value variant, "
     "headers array<struct<key: string, value: binary>>"
 )
-"""What ids and `done` see of a record."""
+"""The columns of a record that ids and `done` can use."""
 
 
 def understand(spark: SparkSession, config: Config) -> Done:
-    """`done` taken apart, once it and the config's ids can be evaluated; UsageError that says which cannot, and why."""
+    """Parses `done`, and checks that Spark can evaluate it and the config's ids.
+
+    Raises:
+        UsageError: an expression cannot be evaluated; says which and why.
+    """
     record = spark.createDataFrame([], _RECORD)
     if config.transactions.preset:
         record = with_body(record)
-    for topic, one in config.topics.items():
-        if topic.startswith("^"):
-            _check_regex(spark, topic)
-        for what, text in (("id", one.id), ("record_id", one.record_id)):
+    for name, topic in config.topics.items():
+        if name.startswith("^"):
+            _check_regex(spark, name)
+        for field_name, text in (("id", topic.id), ("record_id", topic.record_id)):
             if text:
-                _check_of_one(spark, record, text, f"topics.{topic}.{what}")
+                _check_scalar(spark, record, text, f"topics.{name}.{field_name}")
     if config.transactions.preset:
         return Done(
             config.transactions.preset,
@@ -134,9 +158,9 @@ def understand(spark: SparkSession, config: Config) -> Done:
         )
     text = config.transactions.done
     done = take_apart(spark, text)
-    kind = _type_of(spark, record, text, "transactions.done")
-    if kind != "boolean":
-        msg = f"transactions.done: {text!r} is {kind}, not boolean"
+    type_name = _type_of(spark, record, text, "transactions.done")
+    if type_name != "boolean":
+        msg = f"transactions.done: {text!r} is {type_name}, not boolean"
         raise UsageError(msg)
     if not done.aggregates and text.strip().lower() not in ("true", "false"):
         msg = f"transactions.done: {text!r} has no aggregate: it must say something of all records of a transaction"
@@ -145,7 +169,7 @@ def understand(spark: SparkSession, config: Config) -> Done:
 
 
 def _check_regex(spark: SparkSession, text: str) -> None:
-    """UsageError where Java, by which `sync` looks, does not know what Python does, by which `sync-from` looks."""
+    """Raises UsageError where Java, which `sync` uses, cannot compile a regex; `sync-from` uses Python's regexes."""
     try:
         jvm_class(spark, "java.util.regex.Pattern").compile(text)
     except PySparkException as error:
@@ -155,8 +179,8 @@ def _check_regex(spark: SparkSession, text: str) -> None:
         raise UsageError(msg) from error
 
 
-def _check_of_one(spark: SparkSession, record: DataFrame, text: str, where: str) -> None:
-    """UsageError where it is no expression over one record: where rows are filtered, no other may stand."""
+def _check_scalar(spark: SparkSession, record: DataFrame, text: str, where: str) -> None:
+    """Raises UsageError where `text` is no expression over a single record; a WHERE clause takes no other."""
     _schema(spark, text, where, lambda checked: record.where(f"{checked} IS NOT NULL"))
 
 
@@ -166,7 +190,7 @@ def _type_of(spark: SparkSession, record: DataFrame, text: str, where: str) -> s
 
 
 def _schema(spark: SparkSession, text: str, where: str, use: Callable[[str], DataFrame]) -> Any:
-    """The columns of what makes use of the expression; UsageError where it cannot be evaluated there."""
+    """Returns the schema of what `use` makes of the expression; UsageError where Spark cannot evaluate it."""
     checked = expression(spark, text, where)
     try:
         return use(checked).schema
@@ -176,32 +200,36 @@ def _schema(spark: SparkSession, text: str, where: str, use: Callable[[str], Dat
 
 
 def take_apart(spark: SparkSession, text: str) -> Done:
-    """The parts of a `done` condition; UsageError where it is not a boolean over aggregates of one argument."""
+    """Parses a `done` condition.
+
+    Raises:
+        UsageError: the text is no expression, or has an aggregate that does not take exactly one argument.
+    """
     where = "transactions.done"
     nodes = {_span(node): node for node in _aggregates(spark, parse(spark, text, where))}
     words = tokens(spark, text)
     aggregates: list[Aggregate] = []
     pieces: list[str] = []
-    at = 0
+    end_of_last = 0
     for (start, end), node in sorted(nodes.items(), key=lambda item: item[0]):
         call = Call.of(text, [word for word in words if start <= word.start < end], distinct=node.isDistinct())
         _check_call(call, node)
-        pieces.append(f"{text[at:start]}a{len(aggregates)}")
+        pieces.append(f"{text[end_of_last:start]}a{len(aggregates)}")
         aggregates.append(aggregate(call, _name(node)))
-        at = end
-    pieces.append(text[at:])
+        end_of_last = end
+    pieces.append(text[end_of_last:])
     return Done(text, "".join(pieces), tuple(aggregates))
 
 
 def _aggregates(spark: SparkSession, node: Any) -> Any:
-    """The outermost aggregate functions below a parse tree's node."""
+    """Yields the outermost aggregate functions at and below a node of Spark's parse tree."""
     if node.getClass().getSimpleName() == "UnresolvedFunction":
         registry = jvm_class(spark, "org.apache.spark.sql.catalyst.analysis.FunctionRegistry")
-        known = registry.expressions().get(_name(node))
-        if known.isDefined() and known.get()._1().getGroup() == "agg_funcs":  # noqa: SLF001 - Scala's pair
+        function = registry.expressions().get(_name(node))
+        if function.isDefined() and function.get()._1().getGroup() == "agg_funcs":  # noqa: SLF001 - Scala's pair
             yield node
             return
-    if node.getClass().getSimpleName() == "AggregateExpression":  # of functions with a grammar of their own: first, …
+    if node.getClass().getSimpleName() == "AggregateExpression":  # a function with its own grammar: first, …
         yield node
         return
     children = node.children()
@@ -223,9 +251,14 @@ def _span(node: Any) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Call:
-    """The text of an aggregate function's call: all of it, its argument, and the condition of its FILTER, if any.
+    """The text of an aggregate function's call.
 
-    `more`: whether there is more than that, like OVER, WITHIN GROUP or IGNORE NULLS.
+    Attributes:
+        text: the whole call.
+        argument: its argument.
+        condition: the condition of its FILTER clause; None without such a clause.
+        distinct: whether DISTINCT stands before the argument.
+        more: whether the call has other clauses, like OVER, WITHIN GROUP or IGNORE NULLS.
     """
 
     text: str
@@ -236,42 +269,42 @@ class Call:
 
     @classmethod
     def of(cls, text: str, words: list[Token], *, distinct: bool = False) -> "Call":
-        """The call whose tokens in `text` are `words`. `distinct`: whether its argument has DISTINCT before it."""
+        """Returns the call whose tokens in `text` are `words`; `distinct` as the attribute."""
         opening = next(index for index, word in enumerate(words) if word.text == "(")
         closing = _closing(words, opening)
-        inside, rest = words[opening + 1 : closing], words[closing + 1 :]
-        if distinct or (len(inside) > 1 and inside[0].text.upper() == "ALL"):
-            inside = inside[1:]
+        argument, rest = words[opening + 1 : closing], words[closing + 1 :]
+        if distinct or (len(argument) > 1 and argument[0].text.upper() == "ALL"):
+            argument = argument[1:]
         condition = None
         if [word.text.upper() for word in rest[:3]] == ["FILTER", "(", "WHERE"]:
             end = _closing(rest, 1)
             condition, rest = _between(text, rest[3:end]), rest[end + 1 :]
-        nulls = [word.text.upper() for word in inside[-2:]] in (["IGNORE", "NULLS"], ["RESPECT", "NULLS"])
-        return cls(_between(text, words), _between(text, inside), condition, distinct, more=bool(rest) or nulls)
+        nulls = [word.text.upper() for word in argument[-2:]] in (["IGNORE", "NULLS"], ["RESPECT", "NULLS"])
+        return cls(_between(text, words), _between(text, argument), condition, distinct, more=bool(rest) or nulls)
 
 
 def _closing(words: list[Token], opening: int) -> int:
-    """The index of the parenthesis that closes the one at that index."""
+    """Returns the index of the parenthesis that closes the parenthesis at index `opening`."""
     depth = 0
     for index in range(opening, len(words)):
         depth += {"(": 1, ")": -1}.get(words[index].text, 0)
         if not depth:
             return index
-    raise AssertionError(words)  # Spark's parser takes no such text
+    raise AssertionError(words)  # Spark's parser accepts no such text
 
 
 def _between(text: str, words: list[Token]) -> str:
-    """The text from the first of those tokens to the last."""
+    """Returns the text from the first of the tokens to the last."""
     return text[words[0].start : words[-1].end] if words else ""
 
 
 def _check_call(call: Call, node: Any) -> None:
-    """UsageError where a call, of that node of Spark's parse tree, is more than an aggregate of one value."""
+    """Raises UsageError where a call, at `node` of Spark's parse tree, is more than an aggregate of a single value."""
     where = f"transactions.done: {call.text!r}"
     if call.more:
         msg = f"{where} is more than an aggregate with a FILTER, which is all that done can hold"
         raise UsageError(msg)
-    if node.getClass().getSimpleName() == "AggregateExpression":  # which has a grammar with one argument
+    if node.getClass().getSimpleName() == "AggregateExpression":  # its grammar has a single argument
         return
     arguments = node.arguments()
     if arguments.length() != 1:
@@ -283,21 +316,21 @@ def _check_call(call: Call, node: Any) -> None:
 
 
 def aggregate(call: Call, function: str) -> Aggregate:
-    """What each record brings to that call of that aggregate function, and how that is merged."""
-    inside, condition = call.argument, call.condition
+    """Returns the aggregate for a call of `function`: each record's contribution, and how these are merged."""
+    argument, condition = call.argument, call.condition
     when = f"WHEN {condition}\n " if condition else ""
     if call.distinct:
         merge = "size(collect_set({}){over})" if function == "count" else f"{function}(DISTINCT {{}}){{over}}"
-        return Aggregate(call.text, f"CASE {when or 'WHEN true '}THEN {inside}\n END", merge, mergeable=False)
-    also = f"({condition}\n) AND " if condition else ""
-    if function == "count" and inside == "*":
+        return Aggregate(call.text, f"CASE {when or 'WHEN true '}THEN {argument}\n END", merge, mergeable=False)
+    condition_and = f"({condition}\n) AND " if condition else ""
+    if function == "count" and argument == "*":
         part = f"CASE {when}THEN 1L END" if when else "1L"
     elif function == "count":
-        part = f"CASE WHEN {also}({inside}\n) IS NOT NULL THEN 1L END"
+        part = f"CASE WHEN {condition_and}({argument}\n) IS NOT NULL THEN 1L END"
     elif function == "count_if":
-        part = f"CASE WHEN {also}({inside}\n) THEN 1L END"
+        part = f"CASE WHEN {condition_and}({argument}\n) THEN 1L END"
     else:
-        part = f"CASE {when}THEN ({inside}\n) END" if when else f"({inside}\n)"
+        part = f"CASE {when}THEN ({argument}\n) END" if when else f"({argument}\n)"
     counts = function in ("count", "count_if")
     merged_by = _MERGED_BY.get(function)
     return Aggregate(

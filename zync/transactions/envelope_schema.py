@@ -1,7 +1,7 @@
-"""Rows of Debezium's in plain JSON, as the struct that the topic's `schema` says: times and decimals by its modes.
+"""Converts Debezium's rows in plain JSON to the struct of the topic's `schema`: times and decimals by Debezium's modes.
 
-Plain JSON does not say in which unit a number counts time, nor that text is a decimal's bytes. The connector's options
-`time.precision.mode` and `decimal.handling.mode` do, which the config repeats under `debezium`.
+Plain JSON does not say in which unit a number counts time, nor that a text is a decimal's bytes. The connector options
+`time.precision.mode` and `decimal.handling.mode` do, and the config repeats them under `debezium`.
 """
 
 from typing import NamedTuple
@@ -25,79 +25,95 @@ from zync.spark.times import TIME_OF_DAY, YEARS
 from zync.sql import literal, name
 
 UNFIT = "value does not fit the schema"
-_OF_MODE = {"connect": "millis", "microseconds": "micros", "nanoseconds": "nanos"}
-"""The unit of timestamps in the modes where it is one."""
+_UNIT_BY_MODE = {"connect": "millis", "microseconds": "micros", "nanoseconds": "nanos"}
+"""The unit of timestamps in modes that use the same unit for every column."""
 _ADAPTIVE = ("adaptive", "adaptive_time_microseconds")
+"""Modes in which the unit depends on the column; the schema gives it in the column's comment."""
 _ZONE = "[0-9]T?.*[+-][0-9]{2}:[0-9]{2}$"
+"""A timestamp's text that ends with a time zone offset."""
 
 
-class Typed(NamedTuple):
-    """SQL of a column's value, and of the reasons why it is none; what it is read from is null where they have none."""
+class Conversion(NamedTuple):
+    """SQL that converts a value.
+
+    Attributes:
+        value: SQL of the converted value.
+        problems: SQL expressions of error texts; each is null where the value is null or converts.
+    """
 
     value: str
     problems: list[str]
 
 
-def read_as(kind: DataType, modes: DebeziumModes) -> DataType:
-    """The type as which Spark is to read JSON: what needs the modes comes as its text."""
+def json_type(kind: DataType, modes: DebeziumModes) -> DataType:
+    """Returns the type that Spark parses JSON as: `kind` with text in place of types that need the modes."""
     if isinstance(kind, StructType):
-        return StructType([StructField(one.name, read_as(one.dataType, modes)) for one in kind.fields])
+        return StructType([StructField(field.name, json_type(field.dataType, modes)) for field in kind.fields])
     if isinstance(kind, ArrayType):
-        return ArrayType(read_as(kind.elementType, modes))
+        return ArrayType(json_type(kind.elementType, modes))
     if isinstance(kind, MapType):
-        return MapType(kind.keyType, read_as(kind.valueType, modes))
+        return MapType(kind.keyType, json_type(kind.valueType, modes))
     return StringType() if _needs_modes(kind, modes) else kind
 
 
-def without_moded(kind: DataType, modes: DebeziumModes) -> DataType | None:
-    """The type without what needs the modes; None where nothing is left."""
+def without_mode_types(kind: DataType, modes: DebeziumModes) -> DataType | None:
+    """Returns `kind` without the fields and elements that need the modes; None where nothing is left."""
     if isinstance(kind, StructType):
-        kept = ((one.name, without_moded(one.dataType, modes)) for one in kind.fields)
-        fields = [StructField(one, its) for one, its in kept if its]
+        types = ((field.name, without_mode_types(field.dataType, modes)) for field in kind.fields)
+        fields = [StructField(field_name, field_type) for field_name, field_type in types if field_type]
         return StructType(fields) if fields else None
     if isinstance(kind, ArrayType):
-        inner = without_moded(kind.elementType, modes)
+        inner = without_mode_types(kind.elementType, modes)
         return inner and ArrayType(inner)
     if isinstance(kind, MapType):
-        inner = without_moded(kind.valueType, modes)
+        inner = without_mode_types(kind.valueType, modes)
         return inner and MapType(kind.keyType, inner)
     return None if _needs_modes(kind, modes) else kind
 
 
-def typed(kind: DataType, text: str, modes: DebeziumModes, column: str = "", said: str = "", depth: int = 0) -> Typed:
-    """What `text`, of type `read_as(kind)`, is as `kind`. `column`: its path; `said`: its comment in the schema."""
-    if kind == read_as(kind, modes):
-        return Typed(text, [])
+def convert(
+    kind: DataType, text: str, modes: DebeziumModes, column: str = "", comment: str = "", depth: int = 0
+) -> Conversion:
+    """Returns SQL that converts `text` from the type `json_type(kind)` to `kind`.
+
+    Args:
+        kind: the type to convert to.
+        text: SQL of the parsed JSON value.
+        modes: Debezium's modes.
+        column: the path of the column, for errors.
+        comment: the column's comment in the schema, which may give a unit of time.
+        depth: how many arrays and maps the value is in; it numbers the parameters of lambda functions.
+    """
+    if kind == json_type(kind, modes):
+        return Conversion(text, [])
     if isinstance(kind, StructType):
         parts = {
-            one.name: typed(
-                one.dataType,
-                f"{text}.{name(one.name)}",
+            field.name: convert(
+                field.dataType,
+                f"{text}.{name(field.name)}",
                 modes,
-                f"{column}.{one.name}" if column else one.name,
-                str(one.metadata.get("comment", "")),
+                f"{column}.{field.name}" if column else field.name,
+                str(field.metadata.get("comment", "")),
                 depth,
             )
-            for one in kind.fields
+            for field in kind.fields
         }
-        fields = ", ".join(f"{part.value} AS {name(one)}" for one, part in parts.items())
-        return Typed(
-            f"IF({text} IS NULL, NULL, struct({fields}))", [why for part in parts.values() for why in part.problems]
-        )
+        fields = ", ".join(f"{part.value} AS {name(field_name)}" for field_name, part in parts.items())
+        problems = [problem for part in parts.values() for problem in part.problems]
+        return Conversion(f"IF({text} IS NULL, NULL, struct({fields}))", problems)
     item = f"x{depth}"
     if isinstance(kind, ArrayType | MapType):
         inner_kind = kind.elementType if isinstance(kind, ArrayType) else kind.valueType
-        inner = typed(inner_kind, item, modes, column, said, depth + 1)
+        inner = convert(inner_kind, item, modes, column, comment, depth + 1)
         is_list = isinstance(kind, ArrayType)
         value = f"transform({text}, {item} -> {inner.value})"
         if not is_list:
             value = f"transform_values({text}, (k{depth}, {item}) -> {inner.value})"
         values = text if is_list else f"map_values({text})"
-        first = f"coalesce({', '.join([*inner.problems, 'NULL'])})"
-        return Typed(
-            value, [f"get(filter(transform({values}, {item} -> {first}), p{depth} -> p{depth} IS NOT NULL), 0)"]
-        )
-    return _leaf(kind, text, modes, column, said)
+        first_problem = f"coalesce({', '.join([*inner.problems, 'NULL'])})"
+        problems_of_items = f"transform({values}, {item} -> {first_problem})"
+        return Conversion(value, [f"get(filter({problems_of_items}, p{depth} -> p{depth} IS NOT NULL), 0)"])
+    return _leaf(kind, text, modes, column, comment)
 
 
 def _needs_modes(kind: DataType, modes: DebeziumModes) -> bool:
@@ -106,53 +122,57 @@ def _needs_modes(kind: DataType, modes: DebeziumModes) -> bool:
     return type(kind) in YEARS
 
 
-def _leaf(kind: DataType, text: str, modes: DebeziumModes, column: str, said: str) -> Typed:
+def _leaf(kind: DataType, text: str, modes: DebeziumModes, column: str, comment: str) -> Conversion:
     if isinstance(kind, DecimalType):
         value = _decimal(kind, text)
-        why = f"{UNFIT}: {column} is no {kind.simpleString()} as decimal.handling.mode: precise has it"
-        return Typed(value, [f"IF({text} IS NOT NULL AND {value} IS NULL, {literal(why)}, NULL)"])
+        error_text = f"{UNFIT}: {column} is no {kind.simpleString()} as decimal.handling.mode: precise has it"
+        return Conversion(value, [f"IF({text} IS NOT NULL AND {value} IS NULL, {literal(error_text)}, NULL)"])
     mode = modes.time_precision_mode
     if isinstance(kind, DateType):
         unit = "days"
     else:
-        unit = said if mode in _ADAPTIVE and said in ("millis", "micros", "nanos") else _OF_MODE.get(str(mode), "")
+        from_comment = mode in _ADAPTIVE and comment in ("millis", "micros", "nanos")
+        unit = comment if from_comment else _UNIT_BY_MODE.get(str(mode), "")
     if mode is None or mode == "isostring":
         unit = ""
     number = f"try_cast({text} AS BIGINT)"
     is_number = f"{text} RLIKE '^-?[0-9.]+([eE][-+]?[0-9]+)?$'"
-    value = f"CASE WHEN {is_number} THEN {_counted(kind, number, unit)} ELSE {_written(kind, text)} END"
+    value = f"CASE WHEN {is_number} THEN {_time_of_number(kind, number, unit)} ELSE {_time_of_text(kind, text)} END"
     in_years = f"({value}) BETWEEN {YEARS[type(kind)]}"
-    tell = {
+    advice = {
         None: "say debezium.time_precision_mode in the config, as the connector has it",
         "isostring": "with time.precision.mode: isostring there are none",
     }.get(mode, f"say its unit in the schema: COMMENT 'millis', 'micros' or 'nanos', as mode {mode} goes by the column")
-    counts = "is a number that no unit is known of" if not unit else f"is no time of the years 1 to 9999 in {unit}"
-    numbered = f"{UNFIT}: {column} {counts}" + (f": {tell}" if not unit else "")
-    written = f"{UNFIT}: {column} is no {kind.simpleString()} of the years 1 to 9999"
-    why = f"IF({is_number}, {literal(numbered)}, {literal(written)})"
-    return Typed(value, [f"IF({text} IS NOT NULL AND NOT coalesce({in_years}, false), {why}, NULL)"])
+    problem = "is a number that no unit is known of" if not unit else f"is no time of the years 1 to 9999 in {unit}"
+    number_error = f"{UNFIT}: {column} {problem}" + (f": {advice}" if not unit else "")
+    text_error = f"{UNFIT}: {column} is no {kind.simpleString()} of the years 1 to 9999"
+    error = f"IF({is_number}, {literal(number_error)}, {literal(text_error)})"
+    return Conversion(value, [f"IF({text} IS NOT NULL AND NOT coalesce({in_years}, false), {error}, NULL)"])
 
 
-def _counted(kind: DataType, number: str, unit: str) -> str:
-    """The time that a number counts; null where no unit is known, or it is out of range."""
+def _time_of_number(kind: DataType, number: str, unit: str) -> str:
+    """Returns SQL of the time that a number counts; null where the unit is unknown or the number out of range."""
     if not unit:
         return "NULL"
-    its = UNITS[unit]
-    in_range = f"{number} BETWEEN {its.first}L AND {its.last}L"
-    return f"IF({in_range}, CAST({its.time.format(v=number)} AS {kind.simpleString()}), NULL)"
+    limits = UNITS[unit]
+    in_range = f"{number} BETWEEN {limits.first}L AND {limits.last}L"
+    return f"IF({in_range}, CAST({limits.time.format(v=number)} AS {kind.simpleString()}), NULL)"
 
 
-def _written(kind: DataType, text: str) -> str:
-    """The time that a text is; null where it is none."""
+def _time_of_text(kind: DataType, text: str) -> str:
+    """Returns SQL of the time that a text has; null where it has none."""
     if isinstance(kind, TimestampType):
         return f"IF({text} RLIKE {literal(TIME_OF_DAY)}, NULL, try_cast({text} AS TIMESTAMP))"
-    if isinstance(kind, TimestampNTZType):  # which has no zone, and drops one in silence
+    if isinstance(kind, TimestampNTZType):  # the type has no zone: the cast drops a zone in silence
         return f"IF({text} RLIKE '{_ZONE}', NULL, try_cast({text} AS TIMESTAMP_NTZ))"
     return f"try_cast(trim(TRAILING 'Z' FROM {text}) AS DATE)"
 
 
 def _decimal(kind: DecimalType, text: str) -> str:
-    """The decimal whose bytes a text is, in base64; with a scale of its own where it is an object."""
+    """Returns SQL of the decimal whose unscaled bytes a text has in base64.
+
+    An object's text has the scale beside the bytes (Debezium's VariableScaleDecimal).
+    """
     own = variable_decimal_text(
         f"CAST(get_json_object({text}, '$.scale') AS INT)",
         f"try_to_binary(get_json_object({text}, '$.value'), 'base64')",

@@ -1,1 +1,1 @@
-"""Decoding: bytes of a format to VARIANT, a module a format."""
+"""Decoding: bytes of a format to VARIANT, a module for each format."""

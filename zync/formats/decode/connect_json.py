@@ -1,8 +1,8 @@
-"""Values as Kafka Connect's JsonConverter writes them with `schemas.enable`: decoded as the schema beside each says.
+"""Decodes values that Kafka Connect's JsonConverter writes with `schemas.enable`, each by the schema beside it.
 
-`{"schema": …, "payload": …}`; types and their names as in org.apache.kafka.connect.json.JsonSchema, logical ones as in
-org.apache.kafka.connect.data, and Debezium's dates, timestamps and decimals with a scale of their own
-(zync.formats.decode.debezium_types). Other names change nothing.
+A value is `{"schema": …, "payload": …}`. Types have the names of org.apache.kafka.connect.json.JsonSchema. Logical
+types are those of org.apache.kafka.connect.data, and Debezium's dates, timestamps and decimals with a variable scale
+(zync.formats.decode.debezium_types). Other names of schemas have no effect.
 """
 
 import json
@@ -41,96 +41,113 @@ _SCALARS = {
     "string": "STRING",
     "bytes": "BINARY",
 }
-"""Connect's types, and as what Spark is to read them."""
+"""The types that Spark parses Connect's types as."""
 
 _DEPTH_MOST = 20
-"""Levels of a schema: Spark takes some rounds of a hundred to understand each."""
+"""The most levels of a schema: Spark's analyzer takes several of its hundred iterations for each level."""
 
-_BEFORE = '{"schema":'
+_PREFIX = '{"schema":'
+"""The text before the schema, as Connect writes it."""
 _COMPARED_MOST = 32
-"""So many schemas values are compared with before they are read to find theirs."""
+"""A value is compared with at most so many known schemas before it is parsed to find its own."""
 
 _SCHEMAS_MOST = 1_000
-"""Different schemas in one sync, beyond which they mean something else."""
+"""The most different schemas in a sync: with more, the values are most likely no JSON of Connect's."""
 
 
 @dataclass
-class Connect:
-    """What some rows' schemas make of them: a column by the text of the schema; or why it makes nothing."""
+class ConnectSchemas:
+    """The schemas beside the values of some rows.
+
+    Attributes:
+        columns: by the schema's text a Column that decodes by it.
+        problems: by the schema's text the error text, where it cannot be used.
+    """
 
     columns: dict[str, Column] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
 
     def schema_of(self, text: str) -> str:
-        """As the function, sooner where values begin with one of these as Connect itself writes them."""
-        known = [one for one in (*self.columns, *self.problems) if one.startswith("{")][:_COMPARED_MOST]
-        cases = " ".join(f"WHEN startswith({text}, {literal(_BEFORE + one)}) THEN {literal(one)}" for one in known)
+        """Returns SQL like the function `schema_of`, but quicker for values that begin with a schema in this object."""
+        known = [schema for schema in (*self.columns, *self.problems) if schema.startswith("{")][:_COMPARED_MOST]
+        cases = " ".join(
+            f"WHEN startswith({text}, {literal(_PREFIX + schema)}) THEN {literal(schema)}" for schema in known
+        )
         return f"CASE {cases} ELSE {schema_of(text)} END" if cases else schema_of(text)
 
 
 def schema_of(text: str) -> str:
-    """The schema's text in a column of values; null where there is none."""
+    """Returns SQL of the schema's text within a value's text; null where it has no schema."""
     return f"from_json({text}, 'schema STRING').schema"
 
 
 def without_schema(text: str, schema: str) -> str:
-    """The values in a column, with {} for the schema where they begin with it; it is longer than most payloads."""
-    before = f"{literal(_BEFORE)} || {schema}"
-    rest = f"CAST(substring(CAST({text} AS BINARY), octet_length({before}) + 1) AS STRING)"  # counted in bytes: sooner
-    begins = f"startswith({text}, {literal(_BEFORE + '{')}) AND startswith({text}, {before})"
-    return f"CASE WHEN {begins} THEN {literal(_BEFORE + '{}')} || {rest} ELSE {text} END"
+    """Returns SQL of a value's text with {} in place of its schema, which is longer than most payloads.
+
+    A value that does not begin with its schema stays as it is.
+    """
+    prefix = f"{literal(_PREFIX)} || {schema}"
+    # substring takes less time on bytes than on characters.
+    rest = f"CAST(substring(CAST({text} AS BINARY), octet_length({prefix}) + 1) AS STRING)"
+    has_prefix = f"startswith({text}, {literal(_PREFIX + '{')}) AND startswith({text}, {prefix})"
+    return f"CASE WHEN {has_prefix} THEN {literal(_PREFIX + '{}')} || {rest} ELSE {text} END"
 
 
-def understand(spark: SparkSession, rows: DataFrame, text: str, rest: str) -> Connect:
-    """The schemas of those rows, whose values are in the column `text`; decoded from `rest` (see `without_schema`)."""
-    found = Connect()
-    there = [row[0] for row in rows.selectExpr(schema_of(text)).distinct().limit(_SCHEMAS_MOST + 1).collect()]
-    if len(there) > _SCHEMAS_MOST:
+def read_schemas(spark: SparkSession, rows: DataFrame, text: str, rest: str) -> ConnectSchemas:
+    """Returns the schemas of values in the column `text`; their Columns decode the column `rest` (`without_schema`).
+
+    Raises:
+        DataError: the values have more than 1,000 different schemas.
+    """
+    schemas = ConnectSchemas()
+    texts = [row[0] for row in rows.selectExpr(schema_of(text)).distinct().limit(_SCHEMAS_MOST + 1).collect()]
+    if len(texts) > _SCHEMAS_MOST:
         msg = f"values have more than {_SCHEMAS_MOST:,} schemas beside them: is it Connect's JSON? Nothing was changed"
         raise DataError(msg)
-    for schema in sorted(filter(None, there)):
+    for schema in sorted(filter(None, texts)):
         try:
-            found.columns[schema] = _column(spark, _read(schema), rest)
+            schemas.columns[schema] = _column(spark, _parse(schema), rest)
         except (UsageError, ValueError, RecursionError) as error:
-            found.problems[schema] = f"the schema beside it cannot be used: {error}"
-    return found
+            schemas.problems[schema] = f"the schema beside it cannot be used: {error}"
+    return schemas
 
 
-def _read(schema: str) -> Any:
-    """The schema that the text is; ValueError where it is none, or says a key twice."""
+def _parse(schema: str) -> Any:
+    """Parses a schema's JSON; ValueError where it is invalid, or has a key twice."""
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        names = [one for one, _ in pairs]
-        if twice := [one for one in names if names.count(one) > 1]:
-            msg = f"it has {twice[0]!r} twice"
+    def without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        keys = [key for key, _ in pairs]
+        if repeated := [key for key in keys if keys.count(key) > 1]:
+            msg = f"it has {repeated[0]!r} twice"
             raise ValueError(msg)
         return dict(pairs)
 
-    return json.loads(schema, object_pairs_hook=once)
+    return json.loads(schema, object_pairs_hook=without_repeats)
 
 
 def _column(spark: SparkSession, schema: Any, text: str) -> Column:
-    """A struct whose `v` is what the payload means, as VARIANT; null where it is not as the schema says."""
-    kind = f"payload {_kind(schema)}"
-    meant = _meant(schema, f"from_json({text}, {literal(kind)}, map('mode', 'FAILFAST')).payload", count())
+    """Returns a struct whose `v` is the decoded payload (VARIANT); null where the payload does not fit the schema."""
+    payload_type = f"payload {_parsed_type(schema)}"
+    parsed = f"from_json({text}, {literal(payload_type)}, map('mode', 'FAILFAST')).payload"
+    decoded = _decoded(schema, parsed, count())
     try:
-        made = spark.range(0).selectExpr(f"CAST(NULL AS STRING) AS {text}").selectExpr(meant).schema[0].dataType
+        kind = spark.range(0).selectExpr(f"CAST(NULL AS STRING) AS {text}").selectExpr(decoded).schema[0].dataType
     except AnalysisException as error:
         if "NOT_LOADED" in (error.getCondition() or ""):
             msg = "decimals need Spark's module for Avro: add org.apache.spark:spark-avro_2.13 to this cluster's jars"
             raise ZyncError(msg) from error
         raise UsageError(message_of(error)) from error
-    value = sf.expr(meant)
-    if isinstance(made, StructType | ArrayType | MapType):
+    value = sf.expr(decoded)
+    if isinstance(kind, StructType | ArrayType | MapType):
         value = sf.to_variant_object(value)
-    elif not isinstance(made, VariantType):
+    elif not isinstance(kind, VariantType):
         value = value.cast("variant")
-    found = sf.struct(sf.coalesce(value, sf.parse_json(sf.lit("null"))).alias("v"))
-    return try_eval(spark, found, f"{text} IS NOT NULL")
+    struct = sf.struct(sf.coalesce(value, sf.parse_json(sf.lit("null"))).alias("v"))
+    return try_eval(spark, struct, f"{text} IS NOT NULL")
 
 
-def _kind(schema: Any, depth: int = 0) -> str:
-    """The type as which Spark is to read JSON of that schema."""
+def _parsed_type(schema: Any, depth: int = 0) -> str:
+    """Returns the SQL type that Spark parses JSON of this schema as."""
     if depth > _DEPTH_MOST:
         msg = f"it is nested more than {_DEPTH_MOST} deep"
         raise UsageError(msg)
@@ -143,46 +160,54 @@ def _kind(schema: Any, depth: int = 0) -> str:
     if kind in _SCALARS:
         return _SCALARS[kind]
     if kind == "array":
-        return f"ARRAY<{_kind(schema.get('items'), depth + 1)}>"
+        return f"ARRAY<{_parsed_type(schema.get('items'), depth + 1)}>"
     if kind == "struct":
-        return f"STRUCT<{', '.join(f'{name(one)}: {_kind(its, depth + 1)}' for one, its in _fields(schema))}>"
+        types = (f"{name(field)}: {_parsed_type(field_schema, depth + 1)}" for field, field_schema in _fields(schema))
+        return f"STRUCT<{', '.join(types)}>"
     if kind == "map":
-        values = _kind(schema.get("values"), depth + 1)
-        return f"MAP<STRING, {values}>" if _kind(schema.get("keys"), depth + 1) == "STRING" else "VARIANT"  # of pairs
+        values = _parsed_type(schema.get("values"), depth + 1)
+        has_text_keys = _parsed_type(schema.get("keys"), depth + 1) == "STRING"
+        return f"MAP<STRING, {values}>" if has_text_keys else "VARIANT"  # other maps are arrays of pairs in JSON
     msg = f"it has no type {json.dumps(kind)[:60]}"
     raise UsageError(msg)
 
 
 def _fields(schema: dict[str, Any]) -> list[tuple[str, Any]]:
     fields = schema.get("fields") or []
-    if not all(isinstance(one, dict) and isinstance(one.get("field"), str) for one in fields):
+    if not all(isinstance(field, dict) and isinstance(field.get("field"), str) for field in fields):
         msg = "a field of a struct has no name"
         raise UsageError(msg)
-    return [(one["field"], one) for one in fields]
+    return [(field["field"], field) for field in fields]
 
 
-def _meant(schema: dict[str, Any], value: str, numbers: "count[int]") -> str:
-    """SQL for what a `value` of that schema means; it fails where it cannot be. The schema is one that has a kind."""
+def _decoded(schema: dict[str, Any], value: str, numbers: "count[int]") -> str:
+    """Returns SQL that decodes `value`, parsed as `_parsed_type` of the schema; it fails where the value does not fit.
+
+    `numbers` gives each lambda function's parameter a number of its own.
+    """
     kind, logical = schema["type"], str(schema.get("name") or "")
     text = value
     if logical.startswith(CONNECT) and kind in ("bytes", "int32", "int64"):
         text = _logical(logical.removeprefix(CONNECT), schema, value)
     elif (logical, kind) in NAMED:
         text = time(value, NAMED[logical, kind])
-    elif logical == VARIABLE_DECIMAL and {"scale", "value"} <= {one for one, _ in _fields(schema)}:
+    elif logical == VARIABLE_DECIMAL and {"scale", "value"} <= {field for field, _ in _fields(schema)}:
         text = f"IF({value} IS NULL, NULL, {variable_decimal(f'{value}.scale', f'{value}.value')})"
     elif kind == "int8":
         text = f"CAST({value} AS TINYINT)"
     elif kind == "struct" and schema.get("fields"):
-        there = f"s{next(numbers)}"
-        fields = (f"{_meant(its, f'{there}.{name(one)}', numbers)} AS {name(one)}" for one, its in _fields(schema))
-        text = f"transform(array({value}), {there} -> IF({there} IS NULL, NULL, struct({', '.join(fields)})))[0]"
+        struct = f"s{next(numbers)}"
+        fields = (
+            f"{_decoded(field_schema, f'{struct}.{name(field)}', numbers)} AS {name(field)}"
+            for field, field_schema in _fields(schema)
+        )
+        text = f"transform(array({value}), {struct} -> IF({struct} IS NULL, NULL, struct({', '.join(fields)})))[0]"
     elif kind == "array":
-        one = f"x{next(numbers)}"
-        text = f"transform({value}, {one} -> {_meant(schema['items'], one, numbers)})"
-    elif kind == "map" and _kind(schema["keys"]) == "STRING":
-        key, one = f"k{next(numbers)}", f"x{next(numbers)}"
-        text = f"transform_values({value}, ({key}, {one}) -> {_meant(schema['values'], one, numbers)})"
+        item = f"x{next(numbers)}"
+        text = f"transform({value}, {item} -> {_decoded(schema['items'], item, numbers)})"
+    elif kind == "map" and _parsed_type(schema["keys"]) == "STRING":
+        key, item = f"k{next(numbers)}", f"x{next(numbers)}"
+        text = f"transform_values({value}, ({key}, {item}) -> {_decoded(schema['values'], item, numbers)})"
     return text if schema.get("optional") is True else f"coalesce({text}, raise_error('null'))"
 
 
@@ -196,11 +221,11 @@ def _logical(logical: str, schema: dict[str, Any], value: str) -> str:
         raise UsageError(msg)
     parameters = schema.get("parameters")
     scale = str(parameters.get("scale")) if isinstance(parameters, dict) else ""
-    if not scale.isdecimal() or int(scale) > 38:  # noqa: PLR2004 - digits that Spark has
+    if not scale.isdecimal() or int(scale) > 38:  # noqa: PLR2004 - the digits of a Spark decimal
         msg = f"a decimal of scale {scale[:20] or 'null'}, and Spark has 0 to 38"
         raise UsageError(msg)
     data = f"to_binary(CAST({value} AS STRING), 'base64')"
-    of_bytes = decimal_of_bytes(data, int(scale))
-    of_number = f"CAST({value} AS DECIMAL(38, {scale}))"
-    null = f"{value} IS NULL OR is_variant_null({value})"
-    return f"IF({null}, NULL, IF(schema_of_variant({value}) = 'STRING', {of_bytes}, {of_number}))"
+    from_bytes = decimal_of_bytes(data, int(scale))
+    from_number = f"CAST({value} AS DECIMAL(38, {scale}))"
+    is_null = f"{value} IS NULL OR is_variant_null({value})"
+    return f"IF({is_null}, NULL, IF(schema_of_variant({value}) = 'STRING', {from_bytes}, {from_number}))"
