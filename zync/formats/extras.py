@@ -1,15 +1,15 @@
-"""Packages that only some configs need, by the extra of zync that brings them."""
+"""Optional packages, which only some configs need, and the extra of zync that installs them."""
 
 from importlib.util import find_spec
 
 from zync.errors import UsageError
 
-_OF_PROTOBUF = ("google.protobuf", "google.type", "grpc_tools")
+_PROTOBUF_MODULES = ("google.protobuf", "google.type", "grpc_tools")
 
 
 def require_protobuf(topic: str, part: str) -> None:
-    """Raises UsageError where the packages of the extra `protobuf`, which that topic needs, are missing."""
-    if not all(map(_is_installed, _OF_PROTOBUF)):
+    """Raises UsageError where packages of the extra `protobuf` are missing; `part` of `topic` needs them."""
+    if not all(map(_is_installed, _PROTOBUF_MODULES)):
         msg = f"topic {topic}: {part}: protobuf needs the extra: pip install 'zync[protobuf]'"
         raise UsageError(msg)
 
@@ -17,5 +17,5 @@ def require_protobuf(topic: str, part: str) -> None:
 def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ModuleNotFoundError:  # find_spec imports the package that the module is in
+    except ModuleNotFoundError:  # find_spec imports the parent package
         return False

@@ -1,4 +1,4 @@
-"""What the text of a protobuf schema means, by protoc, which comes with Google's grpcio-tools."""
+"""Compiles protobuf schemas with protoc, which comes with Google's grpcio-tools."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from zync.errors import UsageError, ZyncError
 from zync.formats.registry import Schema
 
 MAIN = "zync_schema.proto"
-"""What the file of a schema is called that is compiled: registries have no name for it."""
+"""The file name for a schema to compile; registries have no name for it."""
 
 _CONFLUENT = {
     "confluent/meta.proto": """syntax = "proto3"; package confluent; import "google/protobuf/descriptor.proto";
@@ -28,7 +28,7 @@ _CONFLUENT = {
     "confluent/type/decimal.proto": """syntax = "proto3"; package confluent.type;
         message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }""",
 }
-"""What schemas in a registry may import without saying where it is, beside Google's own, by their field numbers.
+"""Files that schemas may import without a reference in the registry, like Google's, with Confluent's field numbers.
 
 See https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/serdes-protobuf.html
 """
@@ -36,48 +36,53 @@ See https://docs.confluent.io/platform/current/schema-registry/fundamentals/serd
 
 @cache
 def compiled(schema: Schema) -> bytes:
-    """The FileDescriptorSet of a schema and of all that it imports; UsageError with what protoc says against it."""
+    """Returns the serialized FileDescriptorSet of a schema and of all that it imports.
+
+    Raises:
+        UsageError: the schema is invalid; with protoc's message.
+        ZyncError: protoc failed otherwise.
+    """
     google, common = Path(grpc_tools.__file__).parent / "_proto", Path(calendar_period_pb2.__file__).parents[2]
     with tempfile.TemporaryDirectory(prefix="zync-protobuf-") as folder:
-        inside = Path(folder).resolve()
+        root = Path(folder).resolve()
         for name, text in {**_CONFLUENT, **dict(schema.references), MAIN: schema.text}.items():
-            path = (inside / name).resolve()
-            if not path.is_relative_to(inside):
+            path = (root / name).resolve()
+            if not path.is_relative_to(root):
                 msg = f"{name!r} is no name for a file to import"
                 raise UsageError(msg)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        command = [sys.executable, "-m", "grpc_tools.protoc", *(f"-I{one}" for one in (inside, google, common))]
-        done = subprocess.run(  # noqa: S603 - our arguments
+        command = [sys.executable, "-m", "grpc_tools.protoc", *(f"-I{path}" for path in (root, google, common))]
+        process = subprocess.run(  # noqa: S603 - zync's own arguments
             [*command, "--include_imports", "--descriptor_set_out=/dev/stdout", MAIN], capture_output=True, check=False
         )
-    if done.returncode == 0:
-        return done.stdout
-    said = done.stderr.decode(errors="replace").strip().splitlines()
-    if done.returncode != 1 or not said:
-        msg = f"protoc ended with {done.returncode}: {' '.join(said[-1:])}"
+    if process.returncode == 0:
+        return process.stdout
+    lines = process.stderr.decode(errors="replace").strip().splitlines()
+    if process.returncode != 1 or not lines:
+        msg = f"protoc ended with {process.returncode}: {' '.join(lines[-1:])}"
         raise ZyncError(msg)
-    raise UsageError(next((line for line in said if ".proto:" in line and "warning:" not in line), said[-1]))
+    raise UsageError(next((line for line in lines if ".proto:" in line and "warning:" not in line), lines[-1]))
 
 
 def messages(files: bytes) -> dict[bytes, str]:
-    """The full names of the messages of the schema itself, by what Confluent's clients put before the bytes of one.
+    """Returns the full names of the schema's message types, by the prefix that Confluent's clients put before each.
 
-    Which is the path of its index among its siblings, outermost first: how many there are and each, as zigzag varints;
-    a single 0 for the first message of all.
+    The prefix is the message type's path of indexes among its siblings, outermost first: the number of indexes and then
+    each index, as zigzag varints; or a single 0 for the first message type of the file.
     """
-    (main,) = (one for one in descriptor_pb2.FileDescriptorSet.FromString(files).file if one.name == MAIN)
-    found: dict[bytes, str] = {}
+    (main,) = (file for file in descriptor_pb2.FileDescriptorSet.FromString(files).file if file.name == MAIN)
+    names: dict[bytes, str] = {}
 
     def walk(siblings: Iterable[descriptor_pb2.DescriptorProto], within: str, path: tuple[int, ...]) -> None:
-        for number, one in enumerate(siblings):
-            name, at = f"{within}{one.name}", (*path, number)
-            if not one.options.map_entry:
-                found[b"".join(_varint(2 * n) for n in (len(at), *at))] = name
-                walk(one.nested_type, f"{name}.", at)
+        for number, message in enumerate(siblings):
+            name, indexes = f"{within}{message.name}", (*path, number)
+            if not message.options.map_entry:
+                names[b"".join(_varint(2 * n) for n in (len(indexes), *indexes))] = name
+                walk(message.nested_type, f"{name}.", indexes)
 
     walk(main.message_type, f"{main.package}." if main.package else "", ())
-    return {b"\0": found[b"\x02\0"], **found} if found else {}
+    return {b"\0": names[b"\x02\0"], **names} if names else {}
 
 
 def _varint(number: int) -> bytes:

@@ -1,9 +1,9 @@
-"""Debezium's semantic types (io.debezium.time, io.debezium.data) as VARIANT: times and decimals.
+"""Converts Debezium's semantic types (io.debezium.time, io.debezium.data) to VARIANT: times and decimals.
 
-A time of the years 1 to 9999 is a DATE or a timestamp. Any other is text, as no reader of tables has a type for it:
-`infinity` and `-infinity`, which Debezium's connector for PostgreSQL sends as the numbers below, and the time itself
-otherwise (`-0043-03-15`). Nanoseconds are cut to microseconds. A number before all times is one beyond them that
-overflowed: it fails.
+A time of the years 1 to 9999 becomes a DATE or a timestamp. Any other becomes text, as no reader of tables has a type
+for it: `infinity` and `-infinity`, which Debezium's connector for PostgreSQL sends as the numbers below, and otherwise
+the time itself (`-0043-03-15`). Nanoseconds are cut to microseconds. A number before all times of any database comes
+from a later time that overflowed: it fails.
 """
 
 import json
@@ -13,11 +13,15 @@ from zync.sql import literal
 
 
 class Unit(NamedTuple):
-    """A unit in which a number counts from 1970 on.
+    """A unit in which a number counts time from 1970 on. SQL has `{v}` in place of the number.
 
-    first, last: the numbers of the years 1 to 9999. infinite, minus_infinite: what stands for PostgreSQL's `infinity`
-    and `-infinity`: numbers, and the range beyond them. least: the first that any database has, of 4713 before Christ.
-    time: SQL of the time that the number `{v}` of that range is.
+    Attributes:
+        first: the number at the start of the year 1.
+        last: the number at the end of the year 9999.
+        infinite: SQL: whether the number stands for PostgreSQL's `infinity`, or is beyond it.
+        minus_infinite: the same of `-infinity`.
+        least: the number of the first time that any database has, in 4713 BC.
+        time: SQL of the time that a number between `first` and `last` counts.
     """
 
     first: int
@@ -29,13 +33,14 @@ class Unit(NamedTuple):
 
 
 _FIRST, _LAST = -62_135_596_800, 253_402_300_799
-"""Seconds of the years 1 and 9999."""
+"""The first second of the year 1, and the last of the year 9999."""
 _NANOS_TO_MICROS = "(({v} - pmod({v}, 1000)) DIV 1000)"
 _LEAST_DAY = -2_440_588
-# PGStatement.DATE_POSITIVE_INFINITY and DATE_NEGATIVE_INFINITY as the number, or in milliseconds. A date that was
-# streamed is LocalDate's +5877611-06-21 (before Debezium 3.7 -5877611-06-21) and -5877611-06-22. One of a snapshot, or
-# in an array, is what java.sql.Date makes of those milliseconds in 32 bits, some day or other by the JVM's time zone.
-# Microseconds of the last half minute of the year 294247 and later are the greatest number, and the fraction overflows.
+# `infinity` and `-infinity` are PGStatement.DATE_POSITIVE_INFINITY and DATE_NEGATIVE_INFINITY, as the number itself or
+# in milliseconds. Streamed dates are LocalDate's +5877611-06-21 (-5877611-06-21 before Debezium 3.7) and
+# -5877611-06-22. Dates of a snapshot, or in an array, come from java.sql.Date, which takes those milliseconds in 32
+# bits: the day differs by the JVM's time zone. From the last half minute of the year 294247 on, microseconds are the
+# greatest number plus a fraction, which overflows.
 UNITS = {
     "days": Unit(
         -719_162,
@@ -76,39 +81,39 @@ NAMED = {
     ("io.debezium.time.MicroTimestamp", "int64"): "micros",
     ("io.debezium.time.NanoTimestamp", "int64"): "nanos",
 }
-"""The units of Debezium's dates and timestamps without zone, by the schema's name and type of Connect."""
+"""The units of Debezium's dates and timestamps without zone, by the name and the Connect type of their schema."""
 CONNECT = "org.apache.kafka.connect.data."
-"""What the names of Connect's own types begin with."""
+"""The prefix of the names of Connect's logical types."""
 CONNECT_UNITS = {"Date": "days", "Timestamp": "millis"}
-"""The units of Connect's own dates and instants, by their names without what they begin with."""
+"""The units of Connect's dates and instants, by their names without the prefix."""
 VARIABLE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
-"""The name of decimals that each have their own scale: a struct of `scale` and `value`, the unscaled number's bytes."""
+"""The name of decimals with a variable scale: a struct of `scale` and `value`, the bytes of the unscaled number."""
 _DIGITS = 38
-"""Of Spark's decimals."""
+"""The most digits of a Spark decimal."""
 _DECIMAL_BYTES = 63
-"""So long is what one byte of Avro can announce; 38 digits take 16."""
+"""The longest bytes whose length Avro writes in a single byte; 38 digits take 16."""
 
 
 def time(value: str, unit: str, *, zoned: bool = False) -> str:
-    """SQL (VARIANT) of the time that the number `value` counts; null for null.
+    """Returns SQL (VARIANT) of the time that the number `value` counts in `unit`; null for null.
 
-    `zoned`: an instant, and not the wall clock's time, which a column without zone has. (The session's zone is UTC.)
+    `zoned`: whether the time is an instant, and not the local time of a column without zone. The session's zone is UTC.
     """
-    its = UNITS[unit]
-    found = its.time.format(v=value)
+    limits = UNITS[unit]
+    moment = limits.time.format(v=value)
     if unit != "days" and not zoned:
-        found = f"CAST({found} AS TIMESTAMP_NTZ)"
+        moment = f"CAST({moment} AS TIMESTAMP_NTZ)"
     return (
-        f"CASE WHEN {value} BETWEEN {its.first}L AND {its.last}L THEN CAST({found} AS VARIANT) "
-        f"WHEN {its.infinite.format(v=value)} THEN CAST('infinity' AS VARIANT) "
-        f"WHEN {its.minus_infinite.format(v=value)} THEN CAST('-infinity' AS VARIANT) "
-        f"WHEN {value} < {its.least}L THEN CAST(raise_error('time') AS VARIANT) "
-        f"WHEN {value} IS NOT NULL THEN CAST(CAST({found} AS STRING) AS VARIANT) END"
+        f"CASE WHEN {value} BETWEEN {limits.first}L AND {limits.last}L THEN CAST({moment} AS VARIANT) "
+        f"WHEN {limits.infinite.format(v=value)} THEN CAST('infinity' AS VARIANT) "
+        f"WHEN {limits.minus_infinite.format(v=value)} THEN CAST('-infinity' AS VARIANT) "
+        f"WHEN {value} < {limits.least}L THEN CAST(raise_error('time') AS VARIANT) "
+        f"WHEN {value} IS NOT NULL THEN CAST(CAST({moment} AS STRING) AS VARIANT) END"
     )
 
 
 def time_of_day(millis: str) -> str:
-    """SQL (text) of the time of day that so many milliseconds are, PostgreSQL's 24:00 included; others fail."""
+    """Returns SQL (text) of the time of day at `millis` milliseconds; it includes PostgreSQL's 24:00, others fail."""
     return (
         f"CASE WHEN {millis} BETWEEN 0 AND 86399999 THEN date_format(timestamp_millis({millis}), 'HH:mm:ss.SSS') "
         f"WHEN {millis} = 86400000 THEN '24:00:00.000' WHEN {millis} IS NOT NULL THEN raise_error('time') END"
@@ -116,23 +121,23 @@ def time_of_day(millis: str) -> str:
 
 
 def decimal_of_bytes(data: str, scale: int) -> str:
-    """SQL (DECIMAL(38, scale)) of the number whose unscaled digits are the binary `data`.
+    """Returns SQL (DECIMAL(38, scale)) of the number whose unscaled digits are the bytes `data`.
 
-    Big-endian, in two's complement, as Java's BigInteger writes them. The query fails where they are more than 38
-    digits, or no bytes.
+    The bytes are big-endian two's complement, as Java's BigInteger writes them. The query fails where the number has
+    more than 38 digits, or no bytes.
     """
     avro = json.dumps({"type": "bytes", "logicalType": "decimal", "precision": _DIGITS, "scale": scale})
-    announced = f"concat(unhex(lpad(hex(2 * length({data})), 2, '0')), {data})"
-    decoded = f"from_avro({announced}, {literal(avro)}, map('mode', 'FAILFAST'))"
+    with_length = f"concat(unhex(lpad(hex(2 * length({data})), 2, '0')), {data})"
+    decoded = f"from_avro({with_length}, {literal(avro)}, map('mode', 'FAILFAST'))"
     return f"IF(length({data}) BETWEEN 1 AND {_DECIMAL_BYTES}, {decoded}, raise_error('length'))"
 
 
 def variable_decimal_text(scale: str, data: str) -> str:
-    """SQL (text of digits, as JSON has numbers) of a decimal with a scale of its own; null where `data` is.
+    """Returns SQL (text of a JSON number) of a decimal with a variable scale; null where `data` is null.
 
-    The query fails where it has more than 38 digits.
+    The query fails where the number has more than 38 digits.
     """
-    # Not abs: Spark's Decimal negates by Scala's BigDecimal, which rounds to 34 digits.
+    # abs will not do: Spark's Decimal negates by Scala's BigDecimal, which rounds to 34 digits.
     digits = "replace(CAST(d.unscaled AS STRING), '-', '')"
     padded = f"lpad({digits}, greatest(length({digits}), d.scale + 1), '0')"
     return (
@@ -146,5 +151,5 @@ def variable_decimal_text(scale: str, data: str) -> str:
 
 
 def variable_decimal(scale: str, data: str) -> str:
-    """SQL (VARIANT) of the same."""
+    """Returns SQL (VARIANT) of the number of `variable_decimal_text`."""
     return f"parse_json({variable_decimal_text(scale, data)})"

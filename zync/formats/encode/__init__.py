@@ -1,1 +1,1 @@
-"""The formats of messages that have a schema: of a row's columns the schema, and what makes bytes of a row's JSON."""
+"""Encoding of output rows: each module makes a schema of a row's columns, and a function from a row's JSON to bytes."""

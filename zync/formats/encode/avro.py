@@ -1,4 +1,4 @@
-"""Output rows as Avro, by fastavro: https://avro.apache.org/docs/1.12.0/specification/."""
+"""Encodes output rows as Avro, with fastavro: https://avro.apache.org/docs/1.12.0/specification/."""
 
 import io
 import json
@@ -7,7 +7,17 @@ from typing import Any
 
 import fastavro
 
-from zync.formats.encode.values import SIMPLE, Change, Kind, digits, field_name, fields, no_type, parsed, word
+from zync.formats.encode.values import (
+    CONVERTERS,
+    Convert,
+    Kind,
+    digits,
+    field_name,
+    fields,
+    parse_row,
+    type_name,
+    unsupported_type,
+)
 
 _TYPES: dict[str, Any] = {
     "boolean": "boolean",
@@ -27,60 +37,67 @@ _TYPES: dict[str, Any] = {
 
 
 def avro(kind: Kind, name: str, within: str) -> tuple[str, Callable[[str], bytes]]:
-    """The schema of a record of that struct, with that full name, and what makes the bytes of one of a row's JSON.
+    """Returns the schema for a struct, and a function that encodes a row's JSON text.
 
-    All fields may be null, which is their default: so a rule may select more columns, or fewer, and readers go on.
-    UsageError where Avro has no type, or no name, for a column.
+    All fields may be null, which is their default: so rules may add and remove columns, and readers go on.
+
+    Args:
+        kind: the type of the row.
+        name: the full name of the Avro record.
+        within: where the row is from, for errors.
+
+    Raises:
+        UsageError: Avro has no type, or no name, for a column.
     """
-    schema, change = _type(kind, name, within)
+    schema, convert = _type(kind, name, within)
     compiled = fastavro.parse_schema(schema)
 
     def encode(text: str) -> bytes:
-        out = io.BytesIO()
-        fastavro.schemaless_writer(out, compiled, change(parsed(text)), disable_tuple_notation=True)
-        return out.getvalue()
+        buffer = io.BytesIO()
+        fastavro.schemaless_writer(buffer, compiled, convert(parse_row(text)), disable_tuple_notation=True)
+        return buffer.getvalue()
 
     return json.dumps(schema), encode
 
 
-def _type(kind: Kind, name: str, within: str) -> tuple[Any, Change]:
-    """The schema of a type, where it is a record of that name; and what makes a value of what JSON has for it."""
+def _type(kind: Kind, name: str, within: str) -> tuple[Any, Convert]:
+    """Returns the schema for a type, and its converter from JSON. `name`: the name of the record, if it is a struct."""
     if isinstance(kind, str):
-        simple = word(kind)
-        if simple == "decimal":
+        kind_name = type_name(kind)
+        if kind_name == "decimal":
             precision, scale = digits(kind)
             avro_type: Any = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
-        elif simple in _TYPES:
-            avro_type = _TYPES[simple]
+        elif kind_name in _TYPES:
+            avro_type = _TYPES[kind_name]
         else:
-            raise no_type(kind, within, "Avro")
-        return avro_type, SIMPLE[simple] or _same
-    if word(kind) == "struct":
+            raise unsupported_type(kind, within, "Avro")
+        return avro_type, CONVERTERS[kind_name] or _unchanged
+    if type_name(kind) == "struct":
         return _record(kind, name, within)
-    of = "elementType" if word(kind) == "array" else "valueType"
-    inner, change = _optional(kind[of], name, within)
-    if of == "elementType":
-        return {"type": "array", "items": inner}, lambda found: [change(one) for one in found]
-    return {"type": "map", "values": inner}, lambda found: {key: change(one) for key, one in found.items()}
+    item_key = "elementType" if type_name(kind) == "array" else "valueType"
+    item_schema, convert = _optional(kind[item_key], name, within)
+    if item_key == "elementType":
+        return {"type": "array", "items": item_schema}, lambda values: [convert(value) for value in values]
+    return {"type": "map", "values": item_schema}, lambda items: {key: convert(value) for key, value in items.items()}
 
 
-def _record(kind: Kind, name: str, within: str) -> tuple[Any, Change]:
-    schemas, changes = [], list[tuple[str, Change]]()
-    for field, its in fields(kind):
-        known = field_name(field, within, "Avro")
-        schema, change = _optional(its, f"{name}_{known}", f"{within}.{known}")
-        schemas.append({"name": known, "type": schema, "default": None})
-        changes.append((known, change))
+def _record(kind: Kind, name: str, within: str) -> tuple[Any, Convert]:
+    schemas, converters = [], list[tuple[str, Convert]]()
+    for column, column_type in fields(kind):
+        field = field_name(column, within, "Avro")
+        schema, convert = _optional(column_type, f"{name}_{field}", f"{within}.{field}")
+        schemas.append({"name": field, "type": schema, "default": None})
+        converters.append((field, convert))
     record = {"type": "record", "name": name, "fields": schemas}
-    return record, lambda found: {field: change(found.get(field)) for field, change in changes}
+    return record, lambda row: {field: convert(row.get(field)) for field, convert in converters}
 
 
-def _optional(kind: Kind, name: str, within: str) -> tuple[Any, Change]:
-    schema, change = _type(kind, name, within)
-    if change is _same:
-        return ["null", schema], _same
-    return ["null", schema], lambda found: None if found is None else change(found)
+def _optional(kind: Kind, name: str, within: str) -> tuple[Any, Convert]:
+    schema, convert = _type(kind, name, within)
+    if convert is _unchanged:
+        return ["null", schema], _unchanged
+    return ["null", schema], lambda value: None if value is None else convert(value)
 
 
-def _same(found: Any) -> Any:
-    return found
+def _unchanged(value: Any) -> Any:
+    return value

@@ -1,10 +1,10 @@
-"""Output rows as JSON with a schema: https://json-schema.org/draft-07. The text stays as staging has it."""
+"""Encodes output rows as JSON with a schema: https://json-schema.org/draft-07. The text stays as it is in staging."""
 
 import json
 from collections.abc import Callable
 from typing import Any
 
-from zync.formats.encode.values import Kind, fields, no_type, word
+from zync.formats.encode.values import Kind, fields, type_name, unsupported_type
 
 _NUMBER = {"anyOf": [{"type": ["null", "number"]}, {"enum": ["NaN", "Infinity", "-Infinity"]}]}
 _TYPES: dict[str, dict[str, Any]] = {
@@ -26,24 +26,31 @@ _TYPES: dict[str, dict[str, Any]] = {
 
 
 def json_schema(kind: Kind, name: str, within: str) -> tuple[str, Callable[[str], bytes]]:
-    """The schema of an object of that struct, and what makes the bytes of one of a row's JSON.
+    """Returns the schema for a struct, and a function that encodes a row's JSON text.
 
-    Objects have the properties that it names and no others, so that a registry takes one more for compatible.
-    UsageError where it has no type for a column.
+    Additional properties are not allowed: with such schemas a registry takes a new property for a compatible change.
+
+    Args:
+        kind: the type of the row.
+        name: the schema's title.
+        within: where the row is from, for errors.
+
+    Raises:
+        UsageError: JSON Schema has no type for a column.
     """
     schema = {"$schema": "http://json-schema.org/draft-07/schema#", "title": name, **_type(kind, within)}
     return json.dumps({**schema, "type": "object"}), str.encode
 
 
 def _type(kind: Kind, within: str) -> dict[str, Any]:
-    simple = word(kind)
+    kind_name = type_name(kind)
     if isinstance(kind, str):
-        if simple not in _TYPES:
-            raise no_type(kind, within, "JSON Schema")
-        return _TYPES[simple]
-    if simple == "array":
+        if kind_name not in _TYPES:
+            raise unsupported_type(kind, within, "JSON Schema")
+        return _TYPES[kind_name]
+    if kind_name == "array":
         return {"type": ["null", "array"], "items": _type(kind["elementType"], within)}
-    if simple == "map":
+    if kind_name == "map":
         return {"type": ["null", "object"], "additionalProperties": _type(kind["valueType"], within)}
-    properties = {name: _type(its, f"{within}.{name}") for name, its in fields(kind)}
+    properties = {name: _type(field_type, f"{within}.{name}") for name, field_type in fields(kind)}
     return {"type": ["null", "object"], "properties": properties, "additionalProperties": False}

@@ -1,4 +1,4 @@
-"""Output rows as messages of protobuf: https://protobuf.dev/programming-guides/proto3/."""
+"""Encodes output rows as protobuf messages: https://protobuf.dev/programming-guides/proto3/."""
 
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Context, Decimal
@@ -10,7 +10,18 @@ from google.protobuf.message import Message
 
 from zync.errors import UsageError
 from zync.formats.decode.protobuf import pool_of
-from zync.formats.encode.values import SIMPLE, Change, Kind, digits, field_name, fields, moment, no_type, parsed, word
+from zync.formats.encode.values import (
+    CONVERTERS,
+    Convert,
+    Kind,
+    digits,
+    field_name,
+    fields,
+    parse_row,
+    parse_timestamp,
+    type_name,
+    unsupported_type,
+)
 from zync.formats.protoc import MAIN, compiled
 from zync.formats.registry import Schema
 
@@ -32,7 +43,7 @@ _MESSAGES = {
     "timestamp": "google.protobuf.Timestamp",
     "decimal": "confluent.type.Decimal",
 }
-"""Those that Connect's converter takes."""
+"""The messages for types that protobuf has no scalar for; Connect's converter understands them."""
 
 _HEAD = """syntax = "proto3";
 package {package};
@@ -43,181 +54,199 @@ import "google/type/date.proto";
 """
 
 _EXACT = Context(prec=76)
-"""For twice as many digits as a decimal has at most."""
+"""A context for twice the digits of the longest decimal, so that scaling never rounds."""
 
-Into = Callable[[Message, Any], None]
-"""What puts a JSON value into a message."""
+Fill = Callable[[Message, Any], None]
+"""Fills a message, or a field of it, from a JSON value."""
 Numbers = dict[str, dict[str, int]]
-"""Of messages by their full names, the numbers of fields by theirs."""
+"""Field numbers by the full name of the message and the name of the field."""
 
 
 class _Single(NamedTuple):
-    """A type of one value: its name, what is said of it beside the field, messages that it needs, how to fill it.
+    """The protobuf type of a single value. Exactly one of `convert` and `fill` is set.
 
-    Exactly one of `change`, for a scalar, and `into`, for a message.
+    Attributes:
+        name: the type's name.
+        options: the options of a field of this type.
+        messages: the lines of nested messages that it needs.
+        convert: for a scalar, its converter from JSON.
+        fill: for a message, the function that fills it.
     """
 
     name: str
     options: str = ""
-    needs: tuple[str, ...] = ()
-    change: Change | None = None
-    into: Into | None = None
+    messages: tuple[str, ...] = ()
+    convert: Convert | None = None
+    fill: Fill | None = None
 
 
 def protobuf(kind: Kind, name: str, within: str, earlier: Sequence[Schema] = ()) -> tuple[str, Callable[[str], bytes]]:
-    """The schema of a message of that struct, and what makes the bytes of one of a row's JSON.
+    """Returns the schema for a struct, and a function that encodes a row's JSON text.
 
-    Fields have the numbers that they have in `earlier` schemas of the subject, and new ones numbers that were in none.
-    All may be absent, which is null; of lists and maps protobuf does not tell null from none. UsageError where it has
-    no type, or no name, for a column.
+    All fields may be absent, which means null. Protobuf has no difference between a null and an empty list or map.
+
+    Args:
+        kind: the type of the row.
+        name: the full name of the message.
+        within: where the row is from, for errors.
+        earlier: earlier schemas of the subject. Fields keep their numbers; new fields get unused numbers.
+
+    Raises:
+        UsageError: protobuf has no type, or no name, for a column.
     """
-    package, _, message = name.rpartition(".")
-    lines, into = _message(kind, name, within, _numbers(earlier))
+    package, _, message_name = name.rpartition(".")
+    lines, fill = _message(kind, name, within, _numbers(earlier))
     text = "\n".join([_HEAD.format(package=package), *lines, ""])
     try:
         pool = pool_of(compiled(Schema("PROTOBUF", text)))
     except UsageError as error:
         msg = f"{within} cannot be protobuf: {error}"
         raise UsageError(msg) from error
-    made = message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{message}"))
+    message_class = message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{message_name}"))
 
     def encode(row: str) -> bytes:
-        one = made()
-        into(one, parsed(row))
-        return b"\0" + one.SerializeToString()  # which of the schema's messages: the first
+        message = message_class()
+        fill(message, parse_row(row))
+        return b"\0" + message.SerializeToString()  # 0 is the index of the schema's first message type
 
     return text, encode
 
 
 def _numbers(earlier: Iterable[Schema]) -> Numbers:
-    found: Numbers = {}
+    """Returns the field numbers in schemas; of a field with several numbers the first."""
+    numbers: Numbers = {}
 
     def walk(messages: Iterable[Descriptor]) -> None:
         for message in messages:
-            its = found.setdefault(message.full_name, {})
+            of_message = numbers.setdefault(message.full_name, {})
             for field in message.fields:
-                its.setdefault(field.name, field.number)
+                of_message.setdefault(field.name, field.number)
             walk(message.nested_types)
 
     for schema in earlier:
         walk(pool_of(compiled(schema)).FindFileByName(MAIN).message_types_by_name.values())
-    return found
+    return numbers
 
 
-def _message(kind: Kind, name: str, within: str, numbers: Numbers) -> tuple[list[str], Into]:
-    """The lines of a message of that full name, and what fills it."""
-    lines, puts = list[str](), list[tuple[str, Into]]()
-    known = dict(numbers.get(name, {}))
-    for column, its in fields(kind):
+def _message(kind: Kind, name: str, within: str, numbers: Numbers) -> tuple[list[str], Fill]:
+    """Returns the lines of a message of the full name `name`, and the function that fills it."""
+    lines, fills = list[str](), list[tuple[str, Fill]]()
+    field_numbers = dict(numbers.get(name, {}))
+    for column, column_type in fields(kind):
         field = field_name(column, within, "protobuf")
-        number = known.setdefault(field, max([0, *known.values()]) + 1)
-        text, needs, options, put = _field(its, field, name, f"{within}.{field}", numbers)
-        lines += [*needs, f"{text} {field} = {number}{options};"]
-        puts.append((field, put))
+        number = field_numbers.setdefault(field, max([0, *field_numbers.values()]) + 1)
+        declaration, nested, options, fill_field = _field(column_type, field, name, f"{within}.{field}", numbers)
+        lines += [*nested, f"{declaration} {field} = {number}{options};"]
+        fills.append((field, fill_field))
 
-    def into(message: Message, found: Any) -> None:
-        for field, put in puts:
-            value = found.get(field)
+    def fill(message: Message, row: Any) -> None:
+        for field, fill_field in fills:
+            value = row.get(field)
             if value is not None:
-                put(message, value)
+                fill_field(message, value)
 
-    return [f"message {name.rpartition('.')[2]} {{", *(f"  {line}" for line in lines), "}"], into
+    return [f"message {name.rpartition('.')[2]} {{", *(f"  {line}" for line in lines), "}"], fill
 
 
 def _field(
     kind: Kind, field: str, message: str, within: str, numbers: Numbers
-) -> tuple[str, tuple[str, ...], str, Into]:
-    if isinstance(kind, str) or word(kind) == "struct":
-        one = _single(kind, field, message, within, numbers)
-        return f"optional {one.name}", one.needs, one.options, _putting(one, field)
-    inner = kind["elementType" if word(kind) == "array" else "valueType"]
-    if word(inner) in ("array", "map"):
+) -> tuple[str, tuple[str, ...], str, Fill]:
+    """Returns a field's label and type, the lines of nested messages, its options, and the function that fills it."""
+    if isinstance(kind, str) or type_name(kind) == "struct":
+        single = _single(kind, field, message, within, numbers)
+        return f"optional {single.name}", single.messages, single.options, _fill_single(single, field)
+    item_type = kind["elementType" if type_name(kind) == "array" else "valueType"]
+    if type_name(item_type) in ("array", "map"):
         msg = f"{within}: protobuf has no lists or maps within lists and maps: put a struct between them"
         raise UsageError(msg)
-    one = _single(inner, field, message, within, numbers)
-    if word(kind) == "array":
-        return f"repeated {one.name}", one.needs, one.options, _adding(one, field)
-    return f"map<string, {one.name}>", one.needs, one.options, _mapping(one, field)
+    single = _single(item_type, field, message, within, numbers)
+    if type_name(kind) == "array":
+        return f"repeated {single.name}", single.messages, single.options, _fill_list(single, field)
+    return f"map<string, {single.name}>", single.messages, single.options, _fill_map(single, field)
 
 
 def _single(kind: Kind, field: str, message: str, within: str, numbers: Numbers) -> _Single:
-    simple = word(kind)
-    if simple == "struct":
-        name = f"{field}_of"  # a name of its own: fields and messages share them
-        lines, into = _message(kind, f"{message}.{name}", within, numbers)
-        return _Single(name, needs=tuple(lines), into=into)
-    if simple == "decimal":
+    kind_name = type_name(kind)
+    if kind_name == "struct":
+        name = f"{field}_of"  # unlike the field's name, as fields and nested messages share a namespace
+        lines, fill = _message(kind, f"{message}.{name}", within, numbers)
+        return _Single(name, messages=tuple(lines), fill=fill)
+    if kind_name == "decimal":
         precision, scale = digits(kind)
         meta = f'[(confluent.field_meta) = {{params: [{{key: "precision", value: "{precision}"}}, '
         meta += f'{{key: "scale", value: "{scale}"}}]}}]'
-        return _Single(_MESSAGES[simple], options=f" {meta}", into=_decimal(precision, scale))
-    if simple == "timestamp":
-        return _Single(_MESSAGES[simple], into=lambda one, found: one.FromDatetime(moment(found)))  # type: ignore[attr-defined]
-    if simple == "date":
-        return _Single(_MESSAGES[simple], into=_date)
-    if simple not in _TYPES:
-        raise no_type(kind, within, "protobuf")
-    as_text = simple == "timestamp_ntz"
-    return _Single(_TYPES[simple], change=(None if as_text else SIMPLE[simple]) or (lambda found: found))
+        return _Single(_MESSAGES[kind_name], options=f" {meta}", fill=_fill_decimal(precision, scale))
+    if kind_name == "timestamp":
+        return _Single(_MESSAGES[kind_name], fill=_fill_timestamp)
+    if kind_name == "date":
+        return _Single(_MESSAGES[kind_name], fill=_fill_date)
+    if kind_name not in _TYPES:
+        raise unsupported_type(kind, within, "protobuf")
+    is_text = kind_name == "timestamp_ntz"
+    return _Single(_TYPES[kind_name], convert=(None if is_text else CONVERTERS[kind_name]) or (lambda value: value))
 
 
-def _putting(one: _Single, field: str) -> Into:
-    change, into = one.change, one.into
-    if into is None:
-        assert change  # noqa: S101 - one of both is there
-        return lambda message, found: setattr(message, field, change(found))
+def _fill_single(single: _Single, field: str) -> Fill:
+    convert, fill = single.convert, single.fill
+    if fill is None:
+        assert convert  # noqa: S101 - either convert or fill is set
+        return lambda message, value: setattr(message, field, convert(value))
 
-    def put(message: Message, found: Any) -> None:
+    def fill_field(message: Message, value: Any) -> None:
         part = getattr(message, field)
         part.SetInParent()
-        into(part, found)
+        fill(part, value)
 
-    return put
-
-
-def _adding(one: _Single, field: str) -> Into:
-    change, into = one.change, one.into
-
-    def put(message: Message, found: Any) -> None:
-        _no_null(found, field)
-        if change:
-            getattr(message, field).extend(map(change, found))
-        elif into:
-            for item in found:
-                into(getattr(message, field).add(), item)
-
-    return put
+    return fill_field
 
 
-def _mapping(one: _Single, field: str) -> Into:
-    change, into = one.change, one.into
+def _fill_list(single: _Single, field: str) -> Fill:
+    convert, fill = single.convert, single.fill
 
-    def put(message: Message, found: Any) -> None:
-        _no_null(found.values(), field)
+    def fill_field(message: Message, values: Any) -> None:
+        _check_no_null(values, field)
+        if convert:
+            getattr(message, field).extend(map(convert, values))
+        elif fill:
+            for value in values:
+                fill(getattr(message, field).add(), value)
+
+    return fill_field
+
+
+def _fill_map(single: _Single, field: str) -> Fill:
+    convert, fill = single.convert, single.fill
+
+    def fill_field(message: Message, values: Any) -> None:
+        _check_no_null(values.values(), field)
         items = getattr(message, field)
-        for key, item in found.items():
-            if change:
-                items[key] = change(item)
-            elif into:
-                into(items[key], item)
+        for key, value in values.items():
+            if convert:
+                items[key] = convert(value)
+            elif fill:
+                fill(items[key], value)
 
-    return put
+    return fill_field
 
 
-def _no_null(values: Iterable[Any], field: str) -> None:
-    if any(one is None for one in values):
+def _check_no_null(values: Iterable[Any], field: str) -> None:
+    if any(value is None for value in values):
         msg = f"protobuf has no null in a list or a map, and {field} has one"
         raise ValueError(msg)
 
 
-def _decimal(precision: int, scale: int) -> Into:
-    def into(message: Any, found: Any) -> None:
-        unscaled = int(_EXACT.scaleb(Decimal(found), scale))
+def _fill_decimal(precision: int, scale: int) -> Fill:
+    def fill(message: Any, number: Any) -> None:
+        unscaled = int(_EXACT.scaleb(Decimal(number), scale))
         message.value = unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True)
         message.precision, message.scale = precision, scale
 
-    return into
+    return fill
 
 
-def _date(message: Any, found: str) -> None:
-    message.year, message.month, message.day = map(int, found.split("-"))
+def _fill_timestamp(message: Any, text: str) -> None:
+    message.FromDatetime(parse_timestamp(text))
+
+
+def _fill_date(message: Any, text: str) -> None:
+    message.year, message.month, message.day = map(int, text.split("-"))
