@@ -1,1 +1,1 @@
-"""Process 2, `zync sync raw staging`: raw records to whole transactions. `syncer.STAGES` has the stages."""
+"""Process 2, `zync sync raw staging`: turns raw records into whole transactions. `syncer.STAGES` lists the stages."""

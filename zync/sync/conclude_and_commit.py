@@ -8,40 +8,41 @@ import pyarrow as pa
 from zync.staging.commit import add_rows, commit
 from zync.staging.conclude import conclude
 from zync.staging.table import STAGING_SCHEMA
-from zync.sync.context import Sync, there
+from zync.sync.context import Sync, require
 
 
 def conclude_and_commit(sync: Sync) -> Sync:
-    """The cursor, from what is in flight after this sync; and then everything at once."""
-    written, before = there(sync.written), sync.known
-    if not sync.changed:  # else all that is in flight is written anew
-        before = replace(before, in_flight=pa.concat_tables([there(sync.reread), before.in_flight]))
+    """Computes the cursor from what is in flight after this sync, then commits all files in a single Delta commit."""
+    written, bookkeeping = require(sync.written), sync.bookkeeping
+    if not sync.rejudges_all:  # otherwise this sync writes the row of each transaction in flight anew
+        in_flight = pa.concat_tables([require(sync.reread_in_flight), bookkeeping.in_flight])
+        bookkeeping = replace(bookkeeping, in_flight=in_flight)
     nonce = uuid.uuid4().hex
     concluded = conclude(
-        before,
+        bookkeeping,
         written.rows,
         number=sync.number,
         head=sync.head,
-        cutoff=sync.cutoff,
-        full=sync.changed or before.cursor.sync == 0,
+        cutoff=sync.expiry_cutoff,
+        full=sync.rejudges_all or bookkeeping.cursor.sync == 0,
         remember=sync.config.transactions.remember,
         cursor={
-            "offsets": {**before.cursor.offsets, **written.offsets},
+            "offsets": {**bookkeeping.cursor.offsets, **written.offsets},
             "raw": {"id": str(sync.raw.metadata().id), "version": sync.raw.version()},
             "nonce": nonce,
-            "state": sync.columns,
-            "digests": {**sync.config.digests, **sync.lookups},
+            "state": sync.output_columns,
+            "digests": {**sync.config.digests, **sync.lookup_digests},
         },
     )
-    rows = pa.concat_tables([concluded.rows, _trimmed(sync)])
+    rows = pa.concat_tables([concluded.rows, _trimmed_row(sync)])
     add_rows(sync.staging, written.folder, rows)
     commit(sync.staging, written.folder, sync.number, nonce, rows=written.count + rows.num_rows)
-    return replace(sync, after=concluded.known)
+    return replace(sync, bookkeeping_after=concluded.known)
 
 
-def _trimmed(sync: Sync) -> pa.Table:
-    """A row that says which records there were no more when this staging was made; none where all were there."""
-    ranges = [{"first": first, "last": last} for first, last in sync.trimmed]
-    count = sum(last - first + 1 for first, last in sync.trimmed)
+def _trimmed_row(sync: Sync) -> pa.Table:
+    """Returns staging's row of the new seqnos whose records raw no longer has; an empty table if raw has them all."""
+    ranges = [{"first": first, "last": last} for first, last in sync.trimmed_ranges]
+    count = sum(last - first + 1 for first, last in sync.trimmed_ranges)
     row = {"kind": "trimmed", "sync": sync.number, "records": ranges, "count": count}
-    return pa.Table.from_pylist([{**row, "seqno": sync.trimmed[-1][1]}] if ranges else [], STAGING_SCHEMA)
+    return pa.Table.from_pylist([{**row, "seqno": sync.trimmed_ranges[-1][1]}] if ranges else [], STAGING_SCHEMA)

@@ -1,4 +1,4 @@
-"""A sync under way: what is known of it by now, handed from stage to stage."""
+"""The state of a running sync, which each stage extends and hands to the next."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -20,20 +20,33 @@ from zync.transactions.done import Done
 from zync.transactions.quarantine import Failure
 
 _RECORDS_A_TASK = 250_000
-"""Some 200 MB as Spark has them, which a task can sort in memory."""
+"""About 200 MB in Spark's memory format, which a task can sort in memory."""
 
 
 @dataclass(frozen=True)
 class Sync:
-    """One sync under way: what is known of it by now. Each stage fills in its part.
+    """A running sync. Each stage returns a copy with its own results filled in; None: not computed yet.
 
-    trimmed: of the new seqnos those whose records raw has no more, as ranges.
-    reread: what was in flight and is judged anew with the new records; `known.in_flight` is the rest. identified: the
-    records of both. met: of `known.in_flight`, those that the new records may belong to. settling: the new records with
-    their fate, and what is known of earlier ones; going: the records of what is settled now, earlier ones among them.
-    truncating: there may be records among `going` that say that a table was truncated. documents: some of `going` may
-    be MongoDB's. earlier: how many records of earlier syncs are read again. columns: what outputs have, on record
-    (zync/rules/schema.py).
+    Attributes:
+        bookkeeping: Staging's bookkeeping before this sync; from read_new on, without `reread_in_flight`.
+        head: The largest seqno that this sync reads.
+        trimmed_ranges: Ranges (first, last) of new seqnos whose records raw no longer has.
+        lookup_digests: The digest of each lookup table that this sync reads.
+        reread_in_flight: Transactions in flight whose records are read and judged again with the new records.
+        identified_records: The new records and those of `reread_in_flight`, decoded, with their transaction ids.
+        matched_in_flight: Rows of `bookkeeping.in_flight` whose transactions the new records may belong to.
+        settled_transactions: (txn, settled_at) of transactions that earlier syncs settled.
+        assembled: Each record's fate, and the summary.
+        judged_records: The rows of `assembled`, with what is known of earlier records of the same transactions.
+        outgoing_records: All records of the transactions that this sync settles, records of earlier syncs included.
+        failures: The transactions that go to quarantine.
+        written: The files written so far, which are not committed yet.
+        output_columns: The columns of all outputs, as JSON (zync/rules/schema.py).
+        has_truncations: Whether `outgoing_records` may contain TRUNCATE records.
+        has_documents: Whether `outgoing_records` may contain MongoDB documents.
+        bookkeeping_after: Staging's bookkeeping once this sync is committed.
+        earlier_count: The number of records of earlier syncs that are read again.
+        stage_seconds: The duration of each stage.
     """
 
     spark: SparkSession
@@ -43,95 +56,107 @@ class Sync:
     decoder: Decoder
     raw: DeltaTable
     staging: DeltaTable
-    known: Known
+    bookkeeping: Known
     head: int
-    trimmed: list[tuple[int, int]] = field(default_factory=list)
-    lookups: dict[str, str] = field(default_factory=dict)
-    reread: pa.Table | None = None
-    identified: DataFrame | None = None
-    met: pa.Table | None = None
-    settled: DataFrame | None = None
+    trimmed_ranges: list[tuple[int, int]] = field(default_factory=list)
+    lookup_digests: dict[str, str] = field(default_factory=dict)
+    reread_in_flight: pa.Table | None = None
+    identified_records: DataFrame | None = None
+    matched_in_flight: pa.Table | None = None
+    settled_transactions: DataFrame | None = None
     assembled: Assembled | None = None
-    settling: DataFrame | None = None
-    going: DataFrame | None = None
+    judged_records: DataFrame | None = None
+    outgoing_records: DataFrame | None = None
     failures: tuple[Failure, ...] = ()
     written: Written | None = None
-    columns: str = ""
-    truncating: bool = False
-    after: Known | None = None
-    earlier: int = 0
-    documents: bool = True
-    seconds: dict[str, float] = field(default_factory=dict)
+    output_columns: str = ""
+    has_truncations: bool = False
+    bookkeeping_after: Known | None = None
+    earlier_count: int = 0
+    has_documents: bool = True
+    stage_seconds: dict[str, float] = field(default_factory=dict)
 
     @property
     def number(self) -> int:
-        """This sync's number: one more than the newest in staging."""
-        return self.known.cursor.sync + 1
+        """This sync's number: the newest in staging, plus 1."""
+        return self.bookkeeping.cursor.sync + 1
 
     @property
-    def new(self) -> int:
-        """How many new records there are."""
-        return self.head - self.known.cursor.head - sum(last - first + 1 for first, last in self.trimmed)
+    def new_count(self) -> int:
+        """The number of new records."""
+        trimmed = sum(last - first + 1 for first, last in self.trimmed_ranges)
+        return self.head - self.bookkeeping.cursor.head - trimmed
 
     @property
-    def records(self) -> int:
-        """How many there are to do: new ones, and those read again."""
-        return self.new + self.earlier
+    def record_count(self) -> int:
+        """The number of records to process: new records, and those of earlier syncs that are read again."""
+        return self.new_count + self.earlier_count
 
     @property
-    def small(self) -> bool:
-        """Whether they are few: then one task writes all, and only what is known of the ids at hand goes to Spark."""
-        return self.records <= SMALL
+    def is_small(self) -> bool:
+        """Whether a single task writes all files, and Spark gets only the bookkeeping of the ids at hand."""
+        return self.record_count <= SMALL
 
     @property
-    def one_task(self) -> bool:
-        """Whether they are so few that one task does each thing but to decode."""
-        return self.small and self.records <= ONE_TASK
+    def uses_single_task(self) -> bool:
+        """Whether a single task does everything but the decoding."""
+        return self.is_small and self.record_count <= ONE_TASK
 
-    def tasks(self, more: int = 0) -> int:
-        """How many tasks put the records, and so many `more`, together; so many files of bookkeeping there are, too."""
-        if self.one_task and more <= ONE_TASK:
+    def task_count(self, more: int = 0) -> int:
+        """Returns the number of tasks that assemble `record_count` + `more` records: the number of bookkeeping files.
+
+        Args:
+            more: Records that are read in addition.
+        """
+        if self.uses_single_task and more <= ONE_TASK:
             return 1
-        return max(2, (self.records + more) // _RECORDS_A_TASK)
+        return max(2, (self.record_count + more) // _RECORDS_A_TASK)
 
     @property
-    def stateful(self) -> bool:
-        """Whether in-flight transactions come as the state of their aggregates, not as their records."""
+    def keeps_state(self) -> bool:
+        """Whether a transaction in flight is represented by the state of its aggregates, not by its records."""
         return self.done.mergeable and not any(topic.record_id for topic in self.config.topics.values())
 
     @property
-    def in_order(self) -> bool:
-        """Whether transactions go out in the order of commit, and wait for that."""
+    def in_commit_order(self) -> bool:
+        """Whether transactions go out in the order of commit, so that a whole transaction may have to wait."""
         return self.config.transactions.order == "commit"
 
     @property
-    def decided(self) -> bool:
-        """Whether there are decisions of operators in raw."""
+    def has_decisions(self) -> bool:
+        """Whether raw contains decisions of operators."""
         return stored_position(self.raw, DECISIONS) is not None
 
     @property
-    def cutoff(self) -> int:
-        """What began at or before this (in microseconds) has expired, by raw's clock: the newest `ingested`."""
-        newest = there(self.assembled).summary.ingested or 0  # nothing came, as of a raw that was trimmed
+    def expiry_cutoff(self) -> int:
+        """The time, in microseconds, at or before which a transaction must have begun to be expired.
+
+        The clock is raw's: the newest `ingested`.
+        """
+        newest = require(self.assembled).summary.ingested or 0  # no record was read, for example from a trimmed raw
         return newest - self.config.transactions.expire_after // timedelta(microseconds=1)
 
     @property
-    def limit(self) -> int:
-        """The most transactions and records by themselves that may go to quarantine."""
-        summary = there(self.assembled).summary
+    def quarantine_limit(self) -> int:
+        """The most transactions and single records that this sync may quarantine."""
+        summary = require(self.assembled).summary
         return self.config.limits.quarantined(summary.completed + summary.faulty)
 
     @property
-    def changed(self) -> bool:
-        """Whether ids or `done` are not what they were, so that all that is in flight is to be judged anew."""
-        return self.known.cursor.judged_otherwise(self.config)
+    def rejudges_all(self) -> bool:
+        """Whether the config's ids or `done` changed, so that everything in flight has to be judged again."""
+        return self.bookkeeping.cursor.judged_otherwise(self.config)
 
 
 T = TypeVar("T")
 
 
-def there(value: T | None) -> T:
-    """What an earlier stage left."""
+def require(value: T | None) -> T:
+    """Returns a field that an earlier stage has filled in.
+
+    Raises:
+        AssertionError: The stage that fills it in has not run.
+    """
     if value is None:
         msg = "a stage ran before the one that it needs"
         raise AssertionError(msg)

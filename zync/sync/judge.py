@@ -1,4 +1,4 @@
-"""Stage judge: what becomes of each record, and of each transaction that waited for it."""
+"""Stage judge: decides the fate of each record, and reads the earlier records of transactions that complete now."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from zync.spark.frames import local, select
 from zync.spark.tuning import pace
 from zync.staging.bookkeeping import IN_FLIGHT_COLUMNS, read_settled, records_in
 from zync.staging.held import held, places
-from zync.sync.context import Sync, there
+from zync.sync.context import Sync, require
 from zync.sync.redrive import revisit
 from zync.transactions.assemble import Assembled, assemble, instead, late_before, look_again, with_state, without_state
 from zync.transactions.commit_order import decided
@@ -26,145 +26,172 @@ from zync.transactions.summary import REVISITING, Finishing
 
 
 def judge(sync: Sync) -> Sync:
-    """Each record's fate; and the earlier records of transactions that complete now after having been in flight."""
-    read_again = 0 if sync.stateful else records_in(there(sync.met))
-    assembled = _assemble(sync, _with_met(sync), read_again)
-    _check_all_came(sync, assembled.summary.records, sync.new + places_in(there(sync.reread)) + read_again)
+    """Decides each record's fate, and reads the earlier records of transactions that were in flight and complete now.
+
+    Raises:
+        DataError: More would go to quarantine than the config allows.
+        UsageError: An aggregate of `done` fails.
+        ZyncError: Raw lacks records that it should have.
+    """
+    reread_count = 0 if sync.keeps_state else records_in(require(sync.matched_in_flight))
+    assembled = _assemble(sync, _with_in_flight(sync), reread_count)
+    expected_count = sync.new_count + places_in(require(sync.reread_in_flight)) + reread_count
+    _check_complete(sync, assembled.summary.records, expected_count)
     if assembled.summary.torn:
         assembled = _by_run(sync, assembled)
     if sync.done.preset and assembled.summary.late_before:
-        assembled = _look_again(sync, assembled)
-    settling = assembled.rows
-    if any(one.action in REVISITING and not one.flying for one in assembled.summary.decisions):
+        assembled = _judge_late(sync, assembled)
+    judged = assembled.rows
+    if any(decision.action in REVISITING and not decision.flying for decision in assembled.summary.decisions):
         assembled, redriven = revisit(sync, assembled)
-        settling = settling.unionByName(redriven, allowMissingColumns=True)
-    revisiting = any(one.action in REVISITING for one in assembled.summary.decisions)
-    documents = assembled.summary.documents or revisiting
-    sync = replace(sync, assembled=assembled, settling=settling, documents=documents)
-    if sync.in_order:
-        sync = _in_turn(sync)
-    summary, settling = there(sync.assembled).summary, there(sync.settling)
-    going = settling.where("completes_at IS NOT NULL")
-    redrives = any(one.acts and one.action == "redrive" for one in summary.decisions)
-    truncating = sync.done.preset and (summary.truncating > 0 or redrives)
-    finishing = {one.txn: one.completes_at for one in summary.finishing}
+        judged = judged.unionByName(redriven, allowMissingColumns=True)
+    is_revisiting = any(decision.action in REVISITING for decision in assembled.summary.decisions)
+    has_documents = assembled.summary.documents or is_revisiting
+    sync = replace(sync, assembled=assembled, judged_records=judged, has_documents=has_documents)
+    if sync.in_commit_order:
+        sync = _hold_back(sync)
+    summary, judged = require(sync.assembled).summary, require(sync.judged_records)
+    outgoing = judged.where("completes_at IS NOT NULL")
+    has_redrives = any(decision.acts and decision.action == "redrive" for decision in summary.decisions)
+    has_truncations = sync.done.preset and (summary.truncating > 0 or has_redrives)
+    finishing = {transaction.txn: transaction.completes_at for transaction in summary.finishing}
     if finishing:
-        in_flight = sync.known.in_flight
+        in_flight = sync.bookkeeping.in_flight
         in_flight = in_flight.filter(pc.is_in(in_flight["txn"], pa.array(finishing)))
         completes_at = pa.array([finishing[txn] for txn in in_flight["txn"].to_pylist()], pa.int64())
-        wanted = _wanted(in_flight, completes_at)
-        sync = replace(sync, earlier=sync.earlier + records_in(in_flight))
-        pace(sync.spark, sync.config.spark, sync.records)
+        wanted = _for_gather(in_flight, completes_at)
+        sync = replace(sync, earlier_count=sync.earlier_count + records_in(in_flight))
+        pace(sync.spark, sync.config.spark, sync.record_count)
         gathered = sync.keeper.keep(gather(sync.spark, sync.raw, wanted, sync.decoder))
-        came = _count(gathered, sync)
-        _check_all_came(sync, came.records, records_in(in_flight))
-        truncating = truncating or came.truncates
-        summary = replace(summary, left_out=summary.left_out or came.left_out)
-        assembled = replace(there(sync.assembled), summary=summary)
-        sync = replace(sync, assembled=assembled, documents=sync.documents or came.documents)
-        going = going.unionByName(gathered, allowMissingColumns=True)
-    if sync.one_task:
-        settling, going = settling.coalesce(1), going.coalesce(1)
+        content = _content_of(gathered, sync)
+        _check_complete(sync, content.record_count, records_in(in_flight))
+        has_truncations = has_truncations or content.has_truncations
+        summary = replace(summary, left_out=summary.left_out or content.has_left_out)
+        assembled = replace(require(sync.assembled), summary=summary)
+        sync = replace(sync, assembled=assembled, has_documents=sync.has_documents or content.has_documents)
+        outgoing = outgoing.unionByName(gathered, allowMissingColumns=True)
+    if sync.uses_single_task:
+        judged, outgoing = judged.coalesce(1), outgoing.coalesce(1)
     discarded = set(summary.discarded)
     failures = tuple(Failure(seqno, reason) for seqno, reason in summary.tainted if seqno not in discarded)
-    check_limit(sync.limit, failures, summary.faulty, lambda: _first_faulty(there(sync.assembled)))
-    return replace(sync, settling=settling, going=going, failures=failures, truncating=truncating)
+    check_limit(sync.quarantine_limit, failures, summary.faulty, lambda: _first_bad_record(require(sync.assembled)))
+    return replace(
+        sync,
+        judged_records=judged,
+        outgoing_records=outgoing,
+        failures=failures,
+        has_truncations=has_truncations,
+    )
 
 
-def _check_all_came(sync: Sync, found: int, wanted: int) -> None:
-    """ZyncError unless all records came that were to be read: those that did not would be lost without a word."""
-    if found != wanted:
+def _check_complete(sync: Sync, record_count: int, expected_count: int) -> None:
+    """Raises ZyncError unless raw returned as many records as it should: missing ones would be lost in silence."""
+    if record_count != expected_count:
         msg = (
-            f"{found:,} records came of the {wanted:,} that {sync.raw.table_uri} should have, new ones or of "
-            "transactions in flight: `zync verify` says whether it is damaged; if not, `zync replay` makes staging "
-            "anew. Nothing was committed"
+            f"{record_count:,} records came of the {expected_count:,} that {sync.raw.table_uri} should have, new ones "
+            "or of transactions in flight: `zync verify` says whether it is damaged; if not, `zync replay` makes "
+            "staging anew. Nothing was committed"
         )
         raise ZyncError(msg)
 
 
-class _Came(NamedTuple):
-    """How many records came, and whether some are documents of MongoDB's, truncate a table, have fields left out."""
+class _Content(NamedTuple):
+    """The number of some records, and whether MongoDB documents, TRUNCATEs or left-out fields are among them."""
 
-    records: int
-    documents: bool = False
-    truncates: bool = False
-    left_out: bool = False
+    record_count: int
+    has_documents: bool = False
+    has_truncations: bool = False
+    has_left_out: bool = False
 
 
-def _count(records: DataFrame, sync: Sync) -> _Came:
+def _content_of(records: DataFrame, sync: Sync) -> _Content:
     if not sync.done.preset:
-        return _Came(records.count())
+        return _Content(records.count())
     conditions = ("document", "truncates", f"{LEFT_OUT} IS NOT NULL" if has_envelopes(sync.config) else "false")
     any_of = (f"coalesce(bool_or({condition}), false)" for condition in conditions)
     (row,) = select(records, "count(*)", *any_of).collect()
-    return _Came(*row)
+    return _Content(*row)
 
 
-def _first_faulty(assembled: Assembled) -> Failure:
-    """The first record by itself with which something is wrong: there is one."""
-    faulty = assembled.rows.where("fate = 'alone' AND fault <> 'ignored'")
-    (row,) = faulty.selectExpr("min(struct(seqno, fault)) AS first").collect()
+def _first_bad_record(assembled: Assembled) -> Failure:
+    """Returns the first record without a transaction that goes to quarantine; the caller knows that it exists."""
+    bad_records = assembled.rows.where("fate = 'alone' AND fault <> 'ignored'")
+    (row,) = bad_records.selectExpr("min(struct(seqno, fault)) AS first").collect()
     return Failure(row["first"]["seqno"], row["first"]["fault"])
 
 
-def _in_turn(sync: Sync) -> Sync:
-    """Holds what is whole behind the first in the order of commit that is not; what was held till then goes out."""
-    assembled, in_flight = there(sync.assembled), sync.known.in_flight
-    summary, whole = assembled.summary, held(in_flight)
-    others = in_flight.filter(pc.invert(pc.or_(whole, pc.is_in(in_flight["txn"], there(sync.met)["txn"]))))
-    first_open = min((one for one in (summary.open, pc.min(places(others)).as_py()) if one), default=sync.head + 1)
-    waiting = in_flight.filter(whole)
-    going = waiting.filter(pc.less(places(waiting), first_open))
-    at_once = {one.settles for one in summary.decisions if one.acts and one.action != "release"}
-    newly = sum(turn > first_open and turn not in at_once for turn in summary.turns)
-    settling = there(sync.settling)
-    if newly:
-        late = (
+def _hold_back(sync: Sync) -> Sync:
+    """Holds whole transactions behind the first open transaction in the order of commit, and lets others out.
+
+    An open transaction is one that is not whole. Transactions that earlier syncs held go out now if they come before
+    that transaction. Transactions that a decision other than a release settles do not wait.
+    """
+    assembled, in_flight = require(sync.assembled), sync.bookkeeping.in_flight
+    summary, is_held = assembled.summary, held(in_flight)
+    is_matched = pc.is_in(in_flight["txn"], require(sync.matched_in_flight)["txn"])
+    open_before = in_flight.filter(pc.invert(pc.or_(is_held, is_matched)))
+    open_places = (summary.open, pc.min(places(open_before)).as_py())
+    first_open = min((place for place in open_places if place), default=sync.head + 1)
+    held_before = in_flight.filter(is_held)
+    outgoing = held_before.filter(pc.less(places(held_before), first_open))
+    exempt = {decision.settles for decision in summary.decisions if decision.acts and decision.action != "release"}
+    held_count = sum(turn > first_open and turn not in exempt for turn in summary.turns)
+    judged = require(sync.judged_records)
+    if held_count:
+        is_after_open = (
             f"fate = 'whole' AND completes_at > {first_open} "
-            f"AND completes_at NOT IN ({', '.join(map(str, [0, *at_once]))})"
+            f"AND completes_at NOT IN ({', '.join(map(str, [0, *exempt]))})"
         )
-        settling = select(
-            settling,
+        judged = select(
+            judged,
             "* EXCEPT (fate, completes_at)",
-            f"CASE WHEN {late} THEN 'held' ELSE fate END AS fate",
-            f"CASE WHEN NOT coalesce({late}, false) THEN completes_at END AS completes_at",
+            f"CASE WHEN {is_after_open} THEN 'held' ELSE fate END AS fate",
+            f"CASE WHEN NOT coalesce({is_after_open}, false) THEN completes_at END AS completes_at",
         )
-    if going.num_rows:
-        settling = settling.unionByName(_carried(sync, going), allowMissingColumns=True)
-    firsts = zip(going["txn"].to_pylist(), going["seqno"].to_pylist(), places(going).to_pylist(), strict=True)
-    bad = zip(places(going).to_pylist(), going["reason"].to_pylist(), strict=True)
+    if outgoing.num_rows:
+        judged = judged.unionByName(_rows_of_held(sync, outgoing), allowMissingColumns=True)
+    firsts = zip(outgoing["txn"].to_pylist(), outgoing["seqno"].to_pylist(), places(outgoing).to_pylist(), strict=True)
+    errors = zip(places(outgoing).to_pylist(), outgoing["reason"].to_pylist(), strict=True)
     summary = replace(
         summary,
-        flying=summary.flying + newly,
-        completed=summary.completed - newly + going.num_rows,
+        flying=summary.flying + held_count,
+        completed=summary.completed - held_count + outgoing.num_rows,
         finishing=(
-            *(one for one in summary.finishing if one.completes_at < first_open or one.completes_at in at_once),
-            *(Finishing(*one) for one in firsts),
+            *(
+                transaction
+                for transaction in summary.finishing
+                if transaction.completes_at < first_open or transaction.completes_at in exempt
+            ),
+            *(Finishing(*first) for first in firsts),
         ),
         tainted=(
-            *((at, why) for at, why in summary.tainted if at < first_open or at in at_once),
-            *((at, why) for at, why in bad if why),
+            *((seqno, error) for seqno, error in summary.tainted if seqno < first_open or seqno in exempt),
+            *((place, error) for place, error in errors if error),
         ),
-        decisions=(*summary.decisions, *decided(going)),
+        decisions=(*summary.decisions, *decided(outgoing)),
     )
-    return replace(sync, assembled=replace(assembled, summary=summary), settling=settling)
+    return replace(sync, assembled=replace(assembled, summary=summary), judged_records=judged)
 
 
-def _carried(sync: Sync, going: pa.Table) -> DataFrame:
-    """The rows of transactions that were held and go out now: what is known of their records."""
-    # sql/bookkeeping/whole.sql puts its record where it was, at the end
-    by_decision = {one.seqno for one in decided(going)}
+def _rows_of_held(sync: Sync, held_rows: pa.Table) -> DataFrame:
+    """Returns a row for each held transaction that goes out now, which stands for its earlier records."""
+    # sql/bookkeeping/whole.sql appends the decision's own record again, so it must not be among these.
+    by_decision = {decision.seqno for decision in decided(held_rows)}
     records = [
-        [one for one in ranges if one["first"] not in by_decision or one["first"] < one["last"]]
-        for ranges in going["records"].to_pylist()
+        [
+            seqno_range
+            for seqno_range in ranges
+            if seqno_range["first"] not in by_decision or seqno_range["first"] < seqno_range["last"]
+        ]
+        for ranges in held_rows["records"].to_pylist()
     ]
     rows = pa.table(
         {
-            "txn": going["txn"],
-            "seqno": going["seqno"],
-            "completes_at": places(going),
-            "earlier": pa.array(records, going.schema.field("records").type),
-            "earlier_count": going["count"],
+            "txn": held_rows["txn"],
+            "seqno": held_rows["seqno"],
+            "completes_at": places(held_rows),
+            "earlier": pa.array(records, held_rows.schema.field("records").type),
+            "earlier_count": held_rows["count"],
         }
     )
     columns = (
@@ -174,43 +201,50 @@ def _carried(sync: Sync, going: pa.Table) -> DataFrame:
     return select(local(sync.spark, rows, columns), "*", "'whole' AS fate", "true AS carried", "false AS alone")
 
 
-def _with_met(sync: Sync) -> DataFrame:
-    """The new records with what is in flight of their transactions: as one row with its state, or record by record."""
-    met, identified = there(sync.met), there(sync.identified)
-    if not met.num_rows:
-        return without_state(identified)
-    if sync.stateful:
-        return with_state(sync.spark, identified, local(sync.spark, met, IN_FLIGHT_COLUMNS), sync.done)
-    return without_state(identified.unionByName(_records_of(sync, met)))
+def _with_in_flight(sync: Sync) -> DataFrame:
+    """Returns the new records with what is in flight of their transactions: a row with its state, or its records."""
+    in_flight, records = require(sync.matched_in_flight), require(sync.identified_records)
+    if not in_flight.num_rows:
+        return without_state(records)
+    if sync.keeps_state:
+        return with_state(sync.spark, records, local(sync.spark, in_flight, IN_FLIGHT_COLUMNS), sync.done)
+    return without_state(records.unionByName(_records_of(sync, in_flight)))
 
 
 def _records_of(sync: Sync, in_flight: pa.Table) -> DataFrame:
-    """The records of those transactions that are in flight, read again."""
-    wanted = _wanted(in_flight, pa.nulls(in_flight.num_rows, pa.int64()))
-    earlier = gather(sync.spark, sync.raw, wanted, sync.decoder)
-    return earlier.drop("completes_at")
+    """Reads the records of those transactions in flight from raw again."""
+    wanted = _for_gather(in_flight, pa.nulls(in_flight.num_rows, pa.int64()))
+    records = gather(sync.spark, sync.raw, wanted, sync.decoder)
+    return records.drop("completes_at")
 
 
-def _assemble(sync: Sync, rows: DataFrame, read_again: int, *, by_run: bool = False) -> Assembled:
-    """Of `rows`, as many as `read_again` are records of earlier syncs.
+def _assemble(sync: Sync, rows: DataFrame, reread_count: int, *, by_run: bool = False) -> Assembled:
+    """Assembles `rows` into transactions.
 
-    UsageError where an aggregate of `done` fails, which it does over several records only.
+    Args:
+        sync: The running sync.
+        rows: Records, from `with_state` or `without_state`.
+        reread_count: How many of `rows` are records of earlier syncs.
+        by_run: Whether to assemble by connector run (sql/judge/runs.sql).
+
+    Raises:
+        UsageError: An aggregate of `done` fails, which can only happen over several records.
     """
     try:
         return assemble(
             sync.spark,
             rows,
-            there(sync.settled),
+            require(sync.settled_transactions),
             sync.config,
             sync.done,
             sync.keeper,
-            decided=sync.decided,
-            tasks=sync.tasks(read_again),
+            decided=sync.has_decisions,
+            tasks=sync.task_count(reread_count),
             by_run=by_run,
         )
     except spark_errors() as error:
-        others = (AnalysisException, PythonException)  # Python decodes, and `done` has none of it
-        if isinstance(error, others) or is_of_surroundings(error):
+        not_of_done = (AnalysisException, PythonException)  # decoding runs Python, `done` never does
+        if isinstance(error, not_of_done) or is_of_surroundings(error):
             raise
         msg = (
             f"transactions.done: {sync.done.text!r} fails on several records of a transaction together: "
@@ -220,31 +254,35 @@ def _assemble(sync: Sync, rows: DataFrame, read_again: int, *, by_run: bool = Fa
 
 
 def _by_run(sync: Sync, assembled: Assembled) -> Assembled:
-    """Transactions with rows of several runs of their connector, judged by all of their records."""
-    met, torn = there(sync.met), assembled.summary.torn
+    """Judges transactions with rows of several connector runs again, by all of their records (sql/judge/runs.sql)."""
+    in_flight, torn = require(sync.matched_in_flight), assembled.summary.torn
     ids = local(sync.spark, [(txn,) for txn in torn], "txn string").hint("broadcast")
-    rows = there(sync.identified).join(ids, "txn", "left_semi")
-    met = met.filter(pc.is_in(met["txn"], pa.array(torn, pa.string())))
-    if met.num_rows:
-        rows = rows.unionByName(_records_of(sync, met))
-    others = _assemble(sync, without_state(rows), records_in(met), by_run=True)
-    return instead(sync.spark, assembled, others, sync.config)
+    rows = require(sync.identified_records).join(ids, "txn", "left_semi")
+    in_flight = in_flight.filter(pc.is_in(in_flight["txn"], pa.array(torn, pa.string())))
+    if in_flight.num_rows:
+        rows = rows.unionByName(_records_of(sync, in_flight))
+    by_run = _assemble(sync, without_state(rows), records_in(in_flight), by_run=True)
+    return instead(sync.spark, assembled, by_run, sync.config)
 
 
-def _look_again(sync: Sync, assembled: Assembled) -> Assembled:
-    """Late records beside their transactions' own, which are read again: does what comes late repeat what is there?"""
+def _judge_late(sync: Sync, assembled: Assembled) -> Assembled:
+    """Tells late records that only repeat a record of their settled transaction from those that add something.
+
+    The records of those transactions are read again for the comparison.
+    """
     txns = late_before(assembled).select("txn").distinct().toArrow()["txn"]
-    wanted = read_settled(sync.staging, sync.known.settled.filter(pc.is_in(sync.known.settled["txn"], txns)))
-    if sync.in_order:
-        waiting = sync.known.in_flight.filter(held(sync.known.in_flight))
+    settled = sync.bookkeeping.settled
+    wanted = read_settled(sync.staging, settled.filter(pc.is_in(settled["txn"], txns)))
+    if sync.in_commit_order:
+        waiting = sync.bookkeeping.in_flight.filter(held(sync.bookkeeping.in_flight))
         waiting = waiting.filter(pc.is_in(waiting["txn"], txns))
-        wanted = pa.concat_tables([wanted, _wanted(waiting, places(waiting)).select(wanted.column_names)])
-    earlier = gather(sync.spark, sync.raw, wanted, sync.decoder)
-    earlier = earlier.drop("completes_at")
-    return look_again(sync.spark, assembled, earlier, sync.config, sync.done, sync.keeper, tasks=sync.tasks())
+        wanted = pa.concat_tables([wanted, _for_gather(waiting, places(waiting)).select(wanted.column_names)])
+    records = gather(sync.spark, sync.raw, wanted, sync.decoder)
+    records = records.drop("completes_at")
+    return look_again(sync.spark, assembled, records, sync.config, sync.done, sync.keeper, tasks=sync.task_count())
 
 
-def _wanted(in_flight: pa.Table, completes_at: pa.Array) -> pa.Table:
-    """What `gather` takes, of transactions in flight."""
+def _for_gather(in_flight: pa.Table, completes_at: pa.Array) -> pa.Table:
+    """Returns transactions in flight with the columns that `gather` takes."""
     columns = {"txn": in_flight["txn"], "completes_at": completes_at}
     return pa.table({**columns, "records": in_flight["records"], "state": in_flight["state"]})

@@ -1,4 +1,4 @@
-"""What a sync did, and its line of text."""
+"""The result of a sync, and its description in a line."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -8,11 +8,20 @@ from zync.text import amount
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a sync did. `sync` is its number; where nothing was new, nothing was written and all counts are 0.
+    """The result of a sync. If raw had nothing new, nothing was written, and all counts are 0.
 
-    `oldest`: since when the oldest of those in flight is.
-    Records and transactions are counts, `outputs` rows by topic, `set_aside` records (transactions for
-    quarantined rules) by kind, `seconds` by stage.
+    Attributes:
+        sync: The sync's number.
+        cursor: The largest seqno up to which every record is settled, or part of an expired transaction.
+        head: The largest seqno that was read.
+        records: The number of new records.
+        transactions: The number of transactions that went out whole.
+        outputs: The number of output rows by topic.
+        in_flight: The number of transactions in flight after the sync, without the expired ones.
+        expired: The number of expired transactions.
+        oldest: When the oldest transaction in flight began.
+        set_aside: The number of records set aside, by kind; a transaction that a rule fails on counts once.
+        seconds: The duration of each stage.
     """
 
     sync: int
@@ -28,15 +37,15 @@ class Outcome:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-def describe(done: Outcome) -> str:
-    """A sync's outcome in a line."""
-    if not done.seconds:
-        return f"nothing new: cursor {done.cursor:,}, head {done.head:,}, in flight {done.in_flight:,}"
-    outputs = ", ".join(f"{topic} {count:,}" for topic, count in done.outputs.items()) or "none"
-    aside = ", ".join(f"{kind} {count:,}" for kind, count in done.set_aside.items()) or "none"
-    expired = f" (and {done.expired:,} expired)" if done.expired else ""
+def describe(outcome: Outcome) -> str:
+    """Returns a line of text about a sync's outcome."""
+    if not outcome.seconds:
+        return f"nothing new: cursor {outcome.cursor:,}, head {outcome.head:,}, in flight {outcome.in_flight:,}"
+    outputs = ", ".join(f"{topic} {count:,}" for topic, count in outcome.outputs.items()) or "none"
+    aside = ", ".join(f"{kind} {count:,}" for kind, count in outcome.set_aside.items()) or "none"
+    expired = f" (and {outcome.expired:,} expired)" if outcome.expired else ""
     return (
-        f"sync {done.sync}: {amount(done.transactions, 'transaction')} of {amount(done.records, 'record')}; "
-        f"output rows: {outputs}; in flight {done.in_flight:,}{expired}; set aside: {aside}; "
-        f"cursor {done.cursor:,}, head {done.head:,}"
+        f"sync {outcome.sync}: {amount(outcome.transactions, 'transaction')} of {amount(outcome.records, 'record')}; "
+        f"output rows: {outputs}; in flight {outcome.in_flight:,}{expired}; set aside: {aside}; "
+        f"cursor {outcome.cursor:,}, head {outcome.head:,}"
     )

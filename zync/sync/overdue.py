@@ -1,4 +1,4 @@
-"""What the order of commit waits for longer than `transactions.incomplete` allows: zync decides, on record in raw."""
+"""Releases, by a decision in raw, the transaction that others await longer than `transactions.incomplete` allows."""
 
 import json
 import logging
@@ -18,30 +18,39 @@ from zync.staging.held import held, waited_for
 log = logging.getLogger(__name__)
 
 WHO = "zync"
-"""Who decided, on record."""
+"""The name in a decision's `who` where zync itself decided."""
 
 
 def overdue(config: Config, known: Known, clock: int) -> str | None:
-    """The id of the transaction that others wait for longer than the config allows; None where there is none.
+    """Returns the id of the transaction that others wait for longer than the config allows, or None.
 
-    `clock`: raw's, the newest `ingested`, in microseconds. While nothing is taken in, no time passes.
+    Args:
+        config: The config, with `transactions.incomplete` and `transactions.order`.
+        known: Staging's bookkeeping.
+        clock: Raw's clock, which is the newest `ingested`, in microseconds. No time passes while nothing is ingested.
     """
-    said = config.transactions.incomplete
-    if said is None or said.do != "release" or config.transactions.order != "commit":
+    policy = config.transactions.incomplete
+    if policy is None or policy.do != "release" or config.transactions.order != "commit":
         return None
     if not any(held(known.in_flight).to_pylist()):
         return None
     txn = waited_for(known.in_flight)
-    since = next((one["since"] for one in known.in_flight.to_pylist() if one["txn"] == txn), None)
-    if since is None or since.timestamp() + said.after.total_seconds() > clock / 1e6:
+    since = next((row["since"] for row in known.in_flight.to_pylist() if row["txn"] == txn), None)
+    if since is None or since.timestamp() + policy.after.total_seconds() > clock / 1e6:
         return None
     return txn
 
 
 def release(raw: str, txn: str, config: Config) -> None:
-    """Appends to raw that zync released that transaction, as `zync txn release` would; the next sync acts on it."""
-    said = config.transactions.incomplete
-    after = duration_text(said.after) if said else ""
+    """Appends to raw a decision to release the transaction, as `zync txn release` does; the next sync acts on it.
+
+    Args:
+        raw: The location of raw.
+        txn: The transaction's id.
+        config: The config, with `transactions.incomplete`.
+    """
+    policy = config.transactions.incomplete
+    after = duration_text(policy.after) if policy else ""
     why = f"others waited for it, longer than {after} (transactions.incomplete)"
     value = {"decision": "release", "txn": txn, "who": WHO, "why": why}
 

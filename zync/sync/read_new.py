@@ -12,15 +12,21 @@ from zync.transactions.gather import read_with, recent
 
 
 def read_new(sync: Sync) -> Sync:
-    """The records after head, decoded with those that are in flight of transactions that began a short while ago.
+    """Reads and decodes the records after head, together with those of transactions in flight that began recently.
 
-    Those may well be whole now, and then their records are needed: to read them by themselves takes longer than to have
-    their state. Where ids or `done` changed, all that is in flight is read again.
+    Those transactions probably complete now, and then their records are needed: reading them in a second pass takes
+    longer than using the state of their aggregates saves. If ids or `done` changed in the config, the records of all
+    transactions in flight are read again.
     """
-    head, in_flight = sync.known.cursor.head, sync.known.in_flight
-    again = pa.array([True] * in_flight.num_rows, pa.bool_()) if sync.changed else recent(in_flight, head)
-    reread, others = in_flight.filter(again), in_flight.filter(pc.invert(again))
-    sync = replace(sync, known=replace(sync.known, in_flight=others), reread=reread, earlier=records_in(reread))
-    pace(sync.spark, sync.config.spark, sync.records)
-    rows = read_with(sync.spark, sync.raw, reread, head, sync.head)
-    return replace(sync, identified=sync.decoder.decode(rows))
+    head, in_flight = sync.bookkeeping.cursor.head, sync.bookkeeping.in_flight
+    reread = pa.array([True] * in_flight.num_rows, pa.bool_()) if sync.rejudges_all else recent(in_flight, head)
+    reread_in_flight, other_in_flight = in_flight.filter(reread), in_flight.filter(pc.invert(reread))
+    sync = replace(
+        sync,
+        bookkeeping=replace(sync.bookkeeping, in_flight=other_in_flight),
+        reread_in_flight=reread_in_flight,
+        earlier_count=records_in(reread_in_flight),
+    )
+    pace(sync.spark, sync.config.spark, sync.record_count)
+    rows = read_with(sync.spark, sync.raw, reread_in_flight, head, sync.head)
+    return replace(sync, identified_records=sync.decoder.decode(rows))

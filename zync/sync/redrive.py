@@ -1,4 +1,4 @@
-"""What operators decided about what is set aside: which of it goes out anew, and which decisions do not act."""
+"""Redrive and drop: applies operators' decisions about what is set aside in staging."""
 
 import logging
 from collections.abc import Collection
@@ -20,39 +20,48 @@ log = logging.getLogger(__name__)
 
 
 def revisit(sync: Sync, assembled: Assembled) -> tuple[Assembled, DataFrame]:
-    """Decisions about what is set aside: those that act; and the records of what is to go out anew."""
-    asked = [one for one in assembled.summary.decisions if one.action in REVISITING and not one.flying]
-    aside = read_set_aside(sync.staging, {one.txn for one in asked})
-    acting: dict[int, Decision] = {}
-    by_themselves: set[int] = set()
-    for one in sorted(asked, key=lambda one: one.seqno):
-        row = aside.late.get(one.txn)
-        if one.records is None:  # the first that no other decision of this sync is about
-            row = next((each for each in aside.quarantined.get(one.txn, ()) if each["records"]), None)
-        set_aside = row["records"] if row else []
-        records = set_aside if one.records is None else one.records
-        if row and records and seqnos(records) <= seqnos(set_aside):
-            row["records"] = [part for part in set_aside if part not in records]
-            acting[one.seqno] = replace(one, acts=True, settles=one.seqno, records=records)
-            if row["txn"] is None:
-                by_themselves.add(one.seqno)
-    ranges = [
-        (one.txn, one.seqno, part["first"], part["last"])
-        for one in acting.values()
-        if one.action == "redrive"
-        for part in one.records or ()
+    """Applies the decisions about what is set aside, and reads the records to redrive.
+
+    A decision acts if all records that it is about are still set aside.
+
+    Returns:
+        `assembled` with the outcome of each decision in its summary, and the records that go out again.
+    """
+    revisiting = [
+        decision for decision in assembled.summary.decisions if decision.action in REVISITING and not decision.flying
     ]
-    records = sync.keeper.keep(regather(sync.spark, sync.raw, ranges, sync.decoder))
+    set_aside = read_set_aside(sync.staging, {decision.txn for decision in revisiting})
+    acting: dict[int, Decision] = {}
+    about_single_records: set[int] = set()
+    for decision in sorted(revisiting, key=lambda decision: decision.seqno):
+        row = set_aside.late.get(decision.txn)
+        if decision.records is None:  # then it is about the first row that no other decision of this sync has taken
+            quarantined = set_aside.quarantined.get(decision.txn, ())
+            row = next((candidate for candidate in quarantined if candidate["records"]), None)
+        row_ranges = row["records"] if row else []
+        ranges = row_ranges if decision.records is None else decision.records
+        if row and ranges and seqnos(ranges) <= seqnos(row_ranges):
+            row["records"] = [seqno_range for seqno_range in row_ranges if seqno_range not in ranges]
+            acting[decision.seqno] = replace(decision, acts=True, settles=decision.seqno, records=ranges)
+            if row["txn"] is None:
+                about_single_records.add(decision.seqno)
+    redriven_ranges = [
+        (decision.txn, decision.seqno, seqno_range["first"], seqno_range["last"])
+        for decision in acting.values()
+        if decision.action == "redrive"
+        for seqno_range in decision.records or ()
+    ]
+    records = sync.keeper.keep(regather(sync.spark, sync.raw, redriven_ranges, sync.decoder))
     refused: dict[int, Decision] = {}
-    for seqno, txn in sorted(_torn(sync, assembled, records, by_themselves).items()):
+    for seqno, txn in sorted(_incomplete(sync, assembled, records, about_single_records).items()):
         why = f"it is of transaction {txn} by now, and not all of it: `zync replay` makes a staging with that whole"
         refused[seqno] = replace(acting.pop(seqno), acts=False, settles=None, refused=why)
     if refused:
         first = next(iter(refused.values()))
         log.warning("not redriven: %s; the first, %s: %s", amount(len(refused), "record"), first.txn, first.refused)
-        records = records.join(_decisions(sync, refused), "completes_at", "left_anti")
+        records = records.join(_by_decision(sync, refused), "completes_at", "left_anti")
     judged = acting | refused
-    decisions = tuple(judged.get(one.seqno, one) for one in assembled.summary.decisions)
+    decisions = tuple(judged.get(decision.seqno, decision) for decision in assembled.summary.decisions)
     bad = [(row["completes_at"], row["bad"]) for row in records.where("bad IS NOT NULL").toLocalIterator()]
     summary = replace(
         assembled.summary,
@@ -64,31 +73,41 @@ def revisit(sync: Sync, assembled: Assembled) -> tuple[Assembled, DataFrame]:
     return replace(assembled, summary=summary), records.drop("own")
 
 
-def _torn(sync: Sync, assembled: Assembled, records: DataFrame, by_themselves: set[int]) -> dict[int, str]:
-    """Of the decisions to redrive a record those about a part of a transaction: the transaction's id, by their seqnos.
+def _incomplete(sync: Sync, assembled: Assembled, records: DataFrame, decision_seqnos: set[int]) -> dict[int, str]:
+    """Returns the redrives of a single record that would send out only a part of its transaction.
 
-    `by_themselves`: those about a record that was set aside without a transaction, and may have one since the config
-    was mended. What is all of its transaction is no part: `done` holds of it alone, and no other record is known.
+    A record set aside without a transaction id may have got an id when the config was corrected. It is the whole
+    transaction if `done` holds of that record alone, and neither this sync nor staging knows another record of the id.
+
+    Args:
+        sync: The running sync.
+        assembled: The new records of this sync.
+        records: The records to redrive, with the id by the present config in `own`.
+        decision_seqnos: The decisions about single records that were set aside without a transaction id.
+
+    Returns:
+        The transaction's id by the decision's seqno.
     """
-    if not by_themselves:
+    if not decision_seqnos:
         return {}
-    mine = records.where("own IS NOT NULL").join(_decisions(sync, by_themselves), "completes_at", "left_semi")
-    found = mine.select("completes_at", "txn", "own").collect()
-    if not found:
+    single = records.where("own IS NOT NULL").join(_by_decision(sync, decision_seqnos), "completes_at", "left_semi")
+    single_rows = single.select("completes_at", "txn", "own").collect()
+    if not single_rows:
         return {}
-    rows = select(mine, "* EXCEPT (own, completes_at, fate, opens_range, closes_range, judged)", "false AS judged")
-    nothing = local(sync.spark, [], "txn string, settled_at bigint")
+    rows = select(single, "* EXCEPT (own, completes_at, fate, opens_range, closes_range, judged)", "false AS judged")
+    no_settled = local(sync.spark, [], "txn string, settled_at bigint")
     alone = assemble(
-        sync.spark, without_state(rows), nothing, sync.config, sync.done, sync.keeper, decided=False, tasks=1
+        sync.spark, without_state(rows), no_settled, sync.config, sync.done, sync.keeper, decided=False, tasks=1
     )
     whole = {row["txn"] for row in alone.rows.where("fate = 'whole'").select("txn").collect()}
-    ids = sorted({row["own"] for row in found})
-    there = assembled.rows.join(local(sync.spark, [(one,) for one in ids], "txn string"), "txn", "left_semi")
-    known = {row["txn"] for row in there.select("txn").distinct().collect()}
-    for table in (sync.known.in_flight, sync.known.settled):
+    ids = sorted({row["own"] for row in single_rows})
+    new_records = assembled.rows.join(local(sync.spark, [(txn,) for txn in ids], "txn string"), "txn", "left_semi")
+    known = {row["txn"] for row in new_records.select("txn").distinct().collect()}
+    for table in (sync.bookkeeping.in_flight, sync.bookkeeping.settled):
         known |= set(table["txn"].filter(pc.is_in(table["txn"], pa.array(ids))).to_pylist())
-    return {row["completes_at"]: row["own"] for row in found if row["own"] in known or row["txn"] not in whole}
+    return {row["completes_at"]: row["own"] for row in single_rows if row["own"] in known or row["txn"] not in whole}
 
 
-def _decisions(sync: Sync, seqnos: Collection[int]) -> DataFrame:
-    return local(sync.spark, [(one,) for one in seqnos], "completes_at bigint").hint("broadcast")
+def _by_decision(sync: Sync, decision_seqnos: Collection[int]) -> DataFrame:
+    """Returns the decisions' seqnos as a broadcast column `completes_at`, to join redriven records with."""
+    return local(sync.spark, [(seqno,) for seqno in decision_seqnos], "completes_at bigint").hint("broadcast")

@@ -1,4 +1,4 @@
-"""`zync sync raw staging`: raw records to whole transactions to output rows, in one commit a sync."""
+"""`zync sync raw staging`: turns raw records into whole transactions and output rows, a commit per sync."""
 
 import threading
 import time
@@ -26,7 +26,7 @@ from zync.staging.commit import checkpoint, reclaim
 from zync.staging.set_aside import SetAside, read_set_aside, seqnos
 from zync.staging.table import ensure_staging, open_staging
 from zync.sync.conclude_and_commit import conclude_and_commit
-from zync.sync.context import Sync, there
+from zync.sync.context import Sync, require
 from zync.sync.judge import judge
 from zync.sync.overdue import overdue, release
 from zync.sync.read_new import read_new
@@ -40,22 +40,35 @@ if TYPE_CHECKING:
     from zync.sync.metrics import SyncMetrics
 from zync.sync.outcome import Outcome
 
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
+"""How long `follow` waits before it looks at raw again."""
 
 
 STAGES: tuple[Callable[[Sync], Sync], ...] = (read_new, recall, judge, transform_and_write, conclude_and_commit)
+"""The stages of a sync, in order."""
 
 
 class Syncer:
-    """Syncs one raw into one staging, as often as asked. `known`: what staging said after the last sync.
+    """Syncs a raw table into a staging table, once per call of `sync`.
 
-    `clock`: when the newest record of the last sync was taken into raw, in microseconds.
-
-    `spark`: of `zync.spark.session`, so that it is nobody else's: each sync makes temporary views in it, and ends by
-    dropping all that there are.
+    Attributes:
+        known: Staging's bookkeeping after the last sync; None: it has to be read.
+        clock: When the newest record of the last sync was ingested into raw, in microseconds.
     """
 
     def __init__(self, config: Config, raw: str, staging: str, spark: SparkSession) -> None:
+        """Prepares the syncs.
+
+        Args:
+            config: The config.
+            raw: The location of raw.
+            staging: The location of staging, which the first sync creates.
+            spark: A session made by `zync.spark.session`, which nothing else uses: each sync creates temporary views
+                in it, and in the end drops all temporary views of the session.
+
+        Raises:
+            UsageError: `done` or an id cannot be evaluated.
+        """
         self.config, self.raw, self.staging, self.spark = config, raw, staging, spark
         self.done = understand(spark, config)
         self.decoder = Decoder(spark, config, self.done)
@@ -64,39 +77,50 @@ class Syncer:
         self._staging_version = -1
 
     def sync(self, upto: int | None = None) -> Outcome:
-        """One sync: all that is new in raw now (or up to that seqno), in one commit; nothing where nothing is new."""
+        """Runs a sync: all new records of raw go to staging in a single commit. Without new records nothing is written.
+
+        Args:
+            upto: The largest seqno to read; None: the newest in raw.
+
+        Raises:
+            UsageError: Staging was made from another raw, or the config does not fit the data.
+        """
         raw = existing_raw(self.raw)
         staging = open_staging(self.staging)
         known = self._read_known(staging)
         cursor = known.cursor
         if self.config.transactions.order == "commit":
-            self.config.transactions.check_partitions(Counter(one.topic for one in positions(raw).next))
+            self.config.transactions.check_partitions(Counter(partition.topic for partition in positions(raw).next))
         head = next_seqno(raw) - 1 if upto is None else max(upto, cursor.head)
         if cursor.raw_id not in (None, str(raw.metadata().id)) or cursor.head > head:
             msg = f"staging at {self.staging} was made from another raw than {self.raw}: give another staging"
             raise UsageError(msg)
         if head == cursor.head and not (known.in_flight.num_rows and cursor.judged_otherwise(self.config)):
-            return Outcome(cursor.sync, cursor.seqno, cursor.head, **_in_flight(known))
+            return Outcome(cursor.sync, cursor.seqno, cursor.head, **_in_flight_counts(known))
         if staging is not None:
             check_start(raw, staging, cursor)
         staging = ensure_staging(self.staging, staging)
-        gone = trimmed(raw, cursor.head, head)
+        ranges = trimmed(raw, cursor.head, head)
         with Keeper(self.spark) as keeper:
-            sync = Sync(self.spark, keeper, self.config, self.done, self.decoder, raw, staging, known, head, gone)
-            self.known = None  # until it is over: what a failed sync leaves is read anew
+            sync = Sync(self.spark, keeper, self.config, self.done, self.decoder, raw, staging, known, head, ranges)
+            self.known = None  # until the sync has succeeded: after a failure staging is read anew
             for stage in STAGES:
                 started = time.monotonic()
                 sync = stage(sync)
-                sync.seconds[stage.__name__] = round(time.monotonic() - started, 3)
-        self.known, self._staging_version = sync.after, staging.version() + 1  # if none came between
-        self.clock = there(sync.assembled).summary.ingested or self.clock
+                sync.stage_seconds[stage.__name__] = round(time.monotonic() - started, 3)
+        # If another commit came in between, the version differs and the next sync reads staging anew.
+        self.known, self._staging_version = sync.bookkeeping_after, staging.version() + 1
+        self.clock = require(sync.assembled).summary.ingested or self.clock
         checkpoint(staging)
         return _outcome(sync)
 
     def release_overdue(self) -> bool:
-        """Whether something is released now that others wait for too long (`transactions.incomplete`).
+        """Releases a transaction that others have waited for too long (`transactions.incomplete`).
 
-        That is a decision in raw: the next sync acts on it, as each replay does.
+        The release is a decision in raw: the next sync acts on it, as each replay does.
+
+        Returns:
+            Whether a transaction was released.
         """
         txn = overdue(self.config, self.known, self.clock) if self.known else None
         if txn is not None:
@@ -104,6 +128,10 @@ class Syncer:
         return txn is not None
 
     def _read_known(self, staging: DeltaTable | None) -> Known:
+        """Returns staging's bookkeeping, which is read only if staging is at another version than the last sync left.
+
+        Reading also deletes files of syncs that were killed before their commit.
+        """
         if self.known is None or staging is None or staging.version() != self._staging_version:
             self.known = read_known(staging, self.config.transactions.remember)
             self._staging_version = staging.version() if staging else -1
@@ -112,21 +140,22 @@ class Syncer:
         return self.known
 
 
-def _in_flight(known: Known) -> dict[str, Any]:
-    """How many transactions are in flight and how many expired, and since when the oldest of the former is."""
-    pending = pc.equal(known.in_flight["kind"], "pending")
-    waiting = known.in_flight.filter(pending)
+def _in_flight_counts(known: Known) -> dict[str, Any]:
+    """Returns the number of pending and of expired transactions, and when the oldest pending transaction began."""
+    is_pending = pc.equal(known.in_flight["kind"], "pending")
+    pending = known.in_flight.filter(is_pending)
     return {
-        "in_flight": waiting.num_rows,
-        "expired": known.in_flight.num_rows - waiting.num_rows,
-        "oldest": pc.min(waiting["since"]).as_py(),
+        "in_flight": pending.num_rows,
+        "expired": known.in_flight.num_rows - pending.num_rows,
+        "oldest": pc.min(pending["since"]).as_py(),
     }
 
 
 def _outcome(sync: Sync) -> Outcome:
-    after, written, summary = there(sync.after), there(sync.written), there(sync.assembled).summary
+    after, written = require(sync.bookkeeping_after), require(sync.written)
+    summary = require(sync.assembled).summary
     discarded = len(summary.discarded)
-    aside = {
+    set_aside = {
         "late": summary.late,
         "duplicate": summary.duplicate,
         "quarantined": summary.faulty + len(sync.failures),
@@ -137,25 +166,32 @@ def _outcome(sync: Sync) -> Outcome:
         sync=sync.number,
         cursor=after.cursor.seqno,
         head=after.cursor.head,
-        records=sync.new,
+        records=sync.new_count,
         transactions=summary.completed - len(sync.failures) - discarded,
         outputs=written.outputs,
-        **_in_flight(after),
-        set_aside={kind: count for kind, count in aside.items() if count},
-        seconds=sync.seconds,
+        **_in_flight_counts(after),
+        set_aside={kind: count for kind, count in set_aside.items() if count},
+        seconds=sync.stage_seconds,
     )
 
 
 def sync_once(config: Config, raw: str, staging: str, master: str | None = None) -> Outcome:
-    """`zync sync`: one sync of the raw at `raw` into the staging at `staging`, in a session made for it.
+    """Runs a sync in a Spark session of its own, as `zync sync` does.
 
-    Raises OwnedError where another sync has this staging; nothing was changed then.
+    Args:
+        config: The config.
+        raw: The location of raw.
+        staging: The location of staging, which is created if it does not exist.
+        master: Spark's master URL; None: the config's, else this machine.
+
+    Raises:
+        OwnedError: Another sync holds the lock of this staging; nothing was changed.
     """
     head = next_seqno(existing_raw(raw)) - 1
     with owned(staging):
         table = open_staging(staging)
-        brief = head - (read_cursor(table).head if table else 0) <= SMALL
-        syncer = Syncer(config, raw, staging, session(master, config.spark, brief=brief))
+        is_brief = head - (read_cursor(table).head if table else 0) <= SMALL
+        syncer = Syncer(config, raw, staging, session(master, config.spark, brief=is_brief))
         outcome = syncer.sync()
         syncer.release_overdue()
         return outcome
@@ -170,19 +206,32 @@ def follow(
     master: str | None = None,
     metrics: "SyncMetrics | None" = None,
 ) -> None:
-    """`zync sync --follow`: syncs whenever raw has grown, in one warm session, until `stop` is set."""
+    """Syncs whenever raw has a new version, in a warm session, until `stop` is set, as `zync sync --follow` does.
+
+    Args:
+        config: The config.
+        raw: The location of raw, which need not exist yet.
+        staging: The location of staging, which is created if it does not exist.
+        stop: Ends the loop after the current sync.
+        on_sync: Called with the outcome of each sync that wrote something.
+        master: Spark's master URL; None: the config's, else this machine.
+        metrics: Metrics to update.
+
+    Raises:
+        OwnedError: Another sync holds the lock of this staging.
+    """
     with owned(staging):
-        if metrics:  # beside Spark's start, which takes longer
-            threading.Thread(target=_tell_what_is_there, args=(metrics, staging), name="metrics", daemon=True).start()
+        if metrics:  # in parallel with Spark's start, which takes longer
+            threading.Thread(target=_report_bookkeeping, args=(metrics, staging), name="metrics", daemon=True).start()
         syncer = Syncer(config, raw, staging, session(master, config.spark))
-        seen = -1
+        synced_version = -1
         table: DeltaTable | None = None
         while not stop.is_set():
             table = table or open_table(raw)
             if table is not None:
                 refresh(table)
-                if table.version() != seen:
-                    seen = table.version()
+                if table.version() != synced_version:
+                    synced_version = table.version()
                     outcome = syncer.sync()
                     if metrics:
                         metrics.turn()
@@ -193,14 +242,19 @@ def follow(
                     continue
             if metrics:
                 metrics.turn()
-            stop.wait(_LOOK_SECONDS)
+            stop.wait(_POLL_SECONDS)
 
 
-def _tell_what_is_there(metrics: "SyncMetrics", location: str) -> None:
-    """Tells `metrics` what staging has: a first sync may take half a minute, and then says only what it did itself."""
-    with suppress(ZyncError, OSError, pa.ArrowException, DeltaError):  # of which the sync hears, too
+def _report_bookkeeping(metrics: "SyncMetrics", location: str) -> None:
+    """Sets `metrics` from staging's bookkeeping: the first sync may take half a minute, and reports only its own work.
+
+    Args:
+        metrics: The metrics to set.
+        location: The location of staging.
+    """
+    with suppress(ZyncError, OSError, pa.ArrowException, DeltaError):  # the sync meets the same error and raises it
         table = open_staging(location)
-        aside = read_set_aside(table) if table else SetAside()
-        late = sum(len(seqnos(one["records"])) for one in aside.late.values())
-        undecided = {"quarantined": sum(map(len, aside.quarantined.values())), "late": late}
-        metrics.found(**_in_flight(read_known(table, 0)), undecided=undecided)
+        set_aside = read_set_aside(table) if table else SetAside()
+        late = sum(len(seqnos(row["records"])) for row in set_aside.late.values())
+        undecided = {"quarantined": sum(map(len, set_aside.quarantined.values())), "late": late}
+        metrics.found(**_in_flight_counts(read_known(table, 0)), undecided=undecided)

@@ -1,4 +1,4 @@
-"""Stage transform_and_write: runs the rules, writes output and bookkeeping rows as files."""
+"""Stage transform_and_write: runs the rules, and writes output and bookkeeping rows as files."""
 
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -25,40 +25,50 @@ from zync.spark.frames import beside, local, result_of, select
 from zync.spark.tuning import pace
 from zync.sql import literal, options, statement
 from zync.staging.commit import discard, read_back, write, write_here
-from zync.sync.context import Sync, there
+from zync.sync.context import Sync, require
 from zync.transactions.quarantine import Failure, check_limit
 
 _FEW_TRANSACTIONS = 500_000
-"""So many that two numbers for each fit into every task's memory: then outputs need not be sorted to find theirs."""
+"""With up to this many transactions their positions and turns (two numbers each) fit into every task's memory.
+
+They are then joined by a broadcast, and output rows need not be sorted for it.
+"""
 
 
 def transform_and_write(sync: Sync) -> Sync:
-    """The rules' rows and the bookkeeping, as files; transactions that a rule fails on are found, and set aside."""
-    records = there(sync.going).where("fault IS NULL AND NOT carried")
-    if discarded := there(sync.assembled).summary.discarded:
-        gone = local(sync.spark, [(seqno,) for seqno in discarded], "completes_at bigint")
-        records = records.join(gone.hint("broadcast"), "completes_at", "left_anti")
-    structs = [f"as_{number}" for number, one in enumerate(sync.config.topics.values()) if one.schema]
+    """Runs the rules and writes their rows and the bookkeeping as files.
+
+    If a rule fails, the stage finds the transactions that it fails on, quarantines them, and runs the rules again.
+
+    Raises:
+        UsageError: A rule fails whatever the records are, or returns a seqno of no outgoing transaction.
+        DataError: More transactions would go to quarantine than the config allows.
+    """
+    records = require(sync.outgoing_records).where("fault IS NULL AND NOT carried")
+    if discarded := require(sync.assembled).summary.discarded:
+        discarded_rows = local(sync.spark, [(seqno,) for seqno in discarded], "completes_at bigint")
+        records = records.join(discarded_rows.hint("broadcast"), "completes_at", "left_anti")
+    structs = [f"as_{number}" for number, topic in enumerate(sync.config.topics.values()) if topic.schema]
     structs += [LEFT_OUT, CLEAN] if has_envelopes(sync.config) else []
     records = select(
         records,
         "completes_at AS seqno",
         "seqno AS record_seqno",
-        *(c for c in VIEW_COLUMNS if "seqno" not in c),
+        *(column for column in VIEW_COLUMNS if "seqno" not in column),
         *structs,
     )
     truncated: tuple[Truncated, ...] = ()
-    if sync.truncating:
+    if sync.has_truncations:
         _bind_decided(sync)
-        rows, unknown = find_truncated(sync.spark, records, sync.config, _places(sync))
-        truncated, failed = tuple(rows), {one.seqno for one in sync.failures}
-        failures = (*sync.failures, *(one for one in unknown if one.seqno not in failed))
-        check_limit(sync.limit, failures, there(sync.assembled).summary.faulty)
+        truncations, unknown = find_truncated(sync.spark, records, sync.config, _positions(sync))
+        truncated, failed_seqnos = tuple(truncations), {failure.seqno for failure in sync.failures}
+        failures = (*sync.failures, *(failure for failure in unknown if failure.seqno not in failed_seqnos))
+        check_limit(sync.quarantine_limit, failures, require(sync.assembled).summary.faulty)
         sync = replace(sync, failures=failures)
     while True:
         folder = f"sync-{sync.number:08d}-{uuid.uuid4().hex[:8]}"
         try:
-            columns, lookups = _write(sync, records, truncated, folder)
+            columns, lookup_digests = _write(sync, records, truncated, folder)
         except Exception as error:
             discard(sync.staging, folder)
             if not isinstance(error, (*spark_errors(), RaisedError)):
@@ -73,133 +83,157 @@ def transform_and_write(sync: Sync) -> Sync:
                 "seqno of the records that the row is made of. Nothing was committed"
             )
             raise UsageError(msg)
-        return replace(sync, written=written, columns=columns, lookups=lookups)
+        return replace(sync, written=written, output_columns=columns, lookup_digests=lookup_digests)
 
 
 def _failures(sync: Sync, records: DataFrame, error: Exception) -> tuple[Failure, ...]:
-    """The transactions that go to quarantine, as the rules failed on `records` with that error: more than before.
+    """Finds the transactions that the rules fail on, after they failed on `records` with `error`.
+
+    Returns:
+        All transactions that go to quarantine, the ones that were known before included.
 
     Raises:
-        ZyncError: something around the rules is at fault.
-        UsageError: a rule is, whatever records there are.
-        DataError: more would go to quarantine than may.
+        ZyncError: The environment of the rules is at fault.
+        UsageError: A rule fails whatever the records are.
+        DataError: More would go to quarantine than the config allows.
     """
     try:
         if is_of_surroundings(error):
             raise error
         if not isinstance(error, RaisedError):
             check_plans(sync.spark, sync.config)
-        faulty = there(sync.assembled).summary.faulty
-        found = find_failures(sync.spark, records, sync.config, sync.failures, faulty, sync.limit, sync.keeper)
-    except spark_errors() as around:
-        msg = (
-            f"the rules could not run, and no record is at fault: {message_of(around).rstrip('.')}. Nothing was "
-            "committed, and nothing set aside: mend that, and sync again"
+        bad_count = require(sync.assembled).summary.faulty
+        failures = find_failures(
+            sync.spark, records, sync.config, sync.failures, bad_count, sync.quarantine_limit, sync.keeper
         )
-        raise ZyncError(msg) from around
-    if len(found) == len(sync.failures):
+    except spark_errors() as environment_error:
+        msg = (
+            f"the rules could not run, and no record is at fault: {message_of(environment_error).rstrip('.')}. "
+            "Nothing was committed, and nothing set aside: mend that, and sync again"
+        )
+        raise ZyncError(msg) from environment_error
+    if len(failures) == len(sync.failures):
         raise error
-    pace(sync.spark, sync.config.spark, sync.records)
-    return found
+    pace(sync.spark, sync.config.spark, sync.record_count)
+    return failures
 
 
 def _write(sync: Sync, records: DataFrame, truncated: tuple[Truncated, ...], folder: str) -> tuple[str, dict[str, str]]:
-    """Writes all rows but those that `conclude_and_commit` adds. What columns outputs have; the lookups' digests."""
+    """Writes all rows of the sync but those that `conclude_and_commit` adds.
+
+    Returns:
+        The columns of all outputs as JSON (zync/rules/schema.py), and the digests of the lookup tables.
+    """
     bookkeeping = _bookkeeping(sync)
-    if sync.small:  # one file of all
-        outputs, columns, lookups = _outputs(sync, records, truncated)
+    if sync.is_small:  # all rows go into a single file
+        outputs, columns, lookup_digests = _outputs(sync, records, truncated)
         if outputs is None:
             write_here(bookkeeping, sync.staging, folder, sync.number)
         else:
             rows = bookkeeping.unionByName(outputs, allowMissingColumns=True)
             write(rows.coalesce(1), sync.staging, folder, sync.number)
-        return columns, lookups
-    with ThreadPoolExecutor(1) as aside:  # Spark has something to do while it plans the rules
-        writing = aside.submit(write, bookkeeping, sync.staging, f"{folder}/bookkeeping", sync.number)
-        outputs, columns, lookups = _outputs(sync, records, truncated)
+        return columns, lookup_digests
+    with ThreadPoolExecutor(1) as executor:  # Spark writes the bookkeeping while it plans the rules
+        writing = executor.submit(write, bookkeeping, sync.staging, f"{folder}/bookkeeping", sync.number)
+        outputs, columns, lookup_digests = _outputs(sync, records, truncated)
         if outputs is not None:
             write(outputs, sync.staging, f"{folder}/output", sync.number)
         writing.result()
-    return columns, lookups
+    return columns, lookup_digests
 
 
-def _places(sync: Sync) -> DataFrame:
-    """Where the transactions are in the source's order, and when those come that wait (sql/rules/places.sql)."""
-    there(sync.going).createOrReplaceTempView("going")
-    acting = any(one.acts for one in there(sync.assembled).summary.decisions)
-    slots = {"body": BODY, "last_row": never_failing(LAST_ROW) if acting else "CAST(NULL AS BIGINT)"}
-    return result_of(sync.spark, statement("rules/places", in_order=str(sync.in_order).lower(), **slots))
+def _positions(sync: Sync) -> DataFrame:
+    """Returns each transaction's position in the source's order and its turn (sql/rules/places.sql)."""
+    require(sync.outgoing_records).createOrReplaceTempView("going")
+    has_acting = any(decision.acts for decision in require(sync.assembled).summary.decisions)
+    slots = {"body": BODY, "last_row": never_failing(LAST_ROW) if has_acting else "CAST(NULL AS BIGINT)"}
+    return result_of(sync.spark, statement("rules/places", in_order=str(sync.in_commit_order).lower(), **slots))
 
 
 def _outputs(
     sync: Sync, records: DataFrame, truncated: tuple[Truncated, ...]
 ) -> tuple[DataFrame | None, str, dict[str, str]]:
-    """The output rows, if there are outputs and transactions for them; what columns they have; the lookups' digests."""
-    cursor, summary = sync.known.cursor, there(sync.assembled).summary
+    """Runs the rules over the records of outgoing transactions.
+
+    Returns:
+        The output rows, or None without outputs or transactions; the columns of all outputs as JSON; and the digests
+        of the lookup tables.
+    """
+    cursor, summary = sync.bookkeeping.cursor, require(sync.assembled).summary
     if not summary.completed and cursor.columns and cursor.with_rules_of(sync.config):
         return None, cursor.columns, cursor.lookups
-    placed = None
+    positions = None
     if sync.done.preset:
-        placed = _places(sync)
-        if there(sync.assembled).summary.completed <= _FEW_TRANSACTIONS:
-            placed = beside(placed, one_task=sync.one_task)
-    lookups = bind_lookups(sync.spark, sync.config)  # behind our own views, whose names they may have
+        positions = _positions(sync)
+        if require(sync.assembled).summary.completed <= _FEW_TRANSACTIONS:
+            positions = beside(positions, one_task=sync.uses_single_task)
+    lookup_digests = bind_lookups(sync.spark, sync.config)  # after zync's own views, which may have the same names
     outputs, columns = transform(
         sync.spark,
         records,
         sync.config,
         cursor.offsets,
         sync.failures,
-        placed,
+        positions,
         truncated,
         keeper=sync.keeper,
-        some_left_out=summary.left_out or any(one.action == "redrive" and one.acts for one in summary.decisions),
-        spread=not sync.small,
-        one_task=sync.one_task,
-        documents=sync.documents,
+        some_left_out=summary.left_out
+        or any(decision.action == "redrive" and decision.acts for decision in summary.decisions),
+        spread=not sync.is_small,
+        one_task=sync.uses_single_task,
+        documents=sync.has_documents,
     )
     check_types(sync.spark, sync.config, sync.staging, cursor.columns, columns)
-    return outputs, columns, lookups
+    return outputs, columns, lookup_digests
 
 
 def _bind_decided(sync: Sync) -> None:
-    """Makes the view `decided` of the operators' decisions that act."""
+    """Creates the view `decided`, which has the operators' decisions that act."""
     decisions = [
-        (one.settles, one.seqno, one.txn, one.action, one.who, one.why, one.revisits)
-        for one in there(sync.assembled).summary.decisions
-        if one.acts
+        (
+            decision.settles,
+            decision.seqno,
+            decision.txn,
+            decision.action,
+            decision.who,
+            decision.why,
+            decision.revisits,
+        )
+        for decision in require(sync.assembled).summary.decisions
+        if decision.acts
     ]
     columns = "settles bigint, seqno bigint, txn string, action string, who string, why string, revisits string"
     local(sync.spark, decisions, columns).hint("broadcast").createOrReplaceTempView("decided")
 
 
 def _bookkeeping(sync: Sync) -> DataFrame:
-    spark, summary = sync.spark, there(sync.assembled).summary
-    there(sync.settling).createOrReplaceTempView("settling")
-    failures = [(one.seqno, one.reason, one.rule) for one in sync.failures]
+    """Returns staging's bookkeeping rows of this sync, by those statements in sql/bookkeeping that have any."""
+    spark, summary = sync.spark, require(sync.assembled).summary
+    require(sync.judged_records).createOrReplaceTempView("settling")
+    failures = [(failure.seqno, failure.reason, failure.rule) for failure in sync.failures]
     set_aside = local(spark, failures, "seqno bigint, reason string, rule string").hint("broadcast")
     set_aside.createOrReplaceTempView("set_aside")
     _bind_decided(sync)
-    refused = [(one.seqno, one.refused) for one in summary.decisions if one.refused]
+    refused = [(decision.seqno, decision.refused) for decision in summary.decisions if decision.refused]
     if refused:
         local(spark, refused, "seqno bigint, reason string").hint("broadcast").createOrReplaceTempView("refused")
     late = literal("its transaction was settled already")
-    needed = {
+    has_rows = {
         "whole": summary.completed > 0,
-        "in_flight": summary.flying > 0,  # as the first of what is a duplicate there is, too
+        "in_flight": summary.flying > 0,  # covers its duplicates: the record that they repeat is in flight, too
         "single": summary.single > 0,
-        "dropped": any(one.action == "drop" for one in summary.decisions),
+        "dropped": any(decision.action == "drop" for decision in summary.decisions),
         "ignored": summary.ignored > 0,
     }
     slots = {
-        "state": sync.done.state_now if sync.stateful else "named_struct('none', CAST(NULL AS STRING))",
-        "expired": f"timestamp_micros({sync.cutoff})",
-        "known": str(0 if sync.changed else sync.known.cursor.head),
+        "state": sync.done.state_now if sync.keeps_state else "named_struct('none', CAST(NULL AS STRING))",
+        "expired": f"timestamp_micros({sync.expiry_cutoff})",
+        "known": str(0 if sync.rejudges_all else sync.bookkeeping.cursor.head),
         "json_options": options(JSON_OPTIONS),
         "refused": "LEFT JOIN refused r ON single.seqno = r.seqno" if refused else "",
         "why_refused": "r.reason" if refused else "NULL",
         "why_late": f"CASE WHEN p3 IS NOT NULL THEN {literal(LATE_END)} ELSE {late} END" if sync.done.preset else late,
     }
-    parts = [part for part, there_are in needed.items() if there_are] or ["whole"]
-    rows = [result_of(spark, statement(f"bookkeeping/{part}", **slots)) for part in parts]
-    return reduce(lambda some, more: some.unionByName(more, allowMissingColumns=True), rows)
+    names = [statement_name for statement_name, is_needed in has_rows.items() if is_needed] or ["whole"]
+    rows = [result_of(spark, statement(f"bookkeeping/{statement_name}", **slots)) for statement_name in names]
+    return reduce(lambda union, more: union.unionByName(more, allowMissingColumns=True), rows)
