@@ -1,1 +1,1 @@
-"""The user's rules: views, plans, lookups, running them over whole transactions, finding those that fail."""
+"""The user's rules: views, plans, lookups, running them over whole transactions, finding transactions that fail."""

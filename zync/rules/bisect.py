@@ -1,4 +1,7 @@
-"""The transactions that a rule fails on: Spark says only that there are some, so parts of them are tried."""
+"""Finds the transactions that a rule fails on, by bisection.
+
+Spark reports only that a rule failed, not on which rows, so the rule is run over ever smaller groups of transactions.
+"""
 
 import logging
 import time
@@ -25,9 +28,9 @@ from zync.transactions.quarantine import Failure, check_limit
 log = logging.getLogger(__name__)
 
 _FAR_FEWER = 16
-"""A part so many times smaller than the rows that it is read from is kept by itself."""
-_SAID_EVERY = 10.0
-"""Seconds."""
+"""A slice of transactions that is smaller by this factor than the rows it is read from gets a checkpoint of its own."""
+_LOG_SECONDS = 10.0
+"""How often the progress of a search is logged."""
 
 
 def find_failures(  # noqa: PLR0913 - each is a thing known by now
@@ -39,167 +42,195 @@ def find_failures(  # noqa: PLR0913 - each is a thing known by now
     limit: int,
     keeper: Keeper,
 ) -> tuple[Failure, ...]:
-    """`known`, and the other transactions that a rule fails on. Spark's settings are then those for few records.
+    """Finds all transactions that a rule fails on, and leaves Spark's settings as they are for few records.
 
-    Whatever the rule fails with: what it does with a transaction, and not without it, is that one's. An error of the
-    surroundings in between is raised as it is.
+    Any error that a rule raises with a transaction, and does not raise without it, is that transaction's fault. Errors
+    of the environment are not: they are raised unchanged.
+
+    Args:
+        spark: The session.
+        records: The records of whole transactions.
+        config: The config with the rules.
+        known: The transactions that go to quarantine already.
+        faulty: The number of single records that go to quarantine.
+        limit: The most transactions and single records that may go to quarantine.
+        keeper: Checkpoints rows.
+
+    Returns:
+        `known`, followed by the other transactions that a rule fails on.
 
     Raises:
-        DataError: they are more than `limit`, together with `faulty` records.
-        UsageError: a rule fails on no records at all, so that no transaction is at fault.
+        DataError: There are more than `limit` failures and faulty records.
+        UsageError: A rule fails without any records, so that no transaction is at fault.
     """
-    sizes: dict[int, int] = dict(records.groupBy("seqno").count().collect())  # at the pace of all of them
-    nothing = keeper.keep(records.limit(0))  # kept, so that the optimizer does not know that it is empty
-    found = list(known)
-    said = time.monotonic()
+    sizes: dict[int, int] = dict(records.groupBy("seqno").count().collect())  # still with the settings for all records
+    no_records = keeper.keep(records.limit(0))  # a checkpoint, so that the optimizer does not see that it is empty
+    failures = list(known)
+    logged_at = time.monotonic()
     for rule in config.outputs:
-        seqnos = sorted(sizes.keys() - {one.seqno for one in found})
-        rest = _Part(without(spark, records, found, keeper), seqnos, sizes, keeper, len(seqnos), 0, len(seqnos))
-        trial, passes_on_nothing = _Trial(spark, config, rule), False
-        for failure in _failing(trial, rest):
+        seqnos = sorted(sizes.keys() - {failure.seqno for failure in failures})
+        passing = without(spark, records, failures, keeper)
+        rest = _Slice(passing, seqnos, sizes, keeper, len(seqnos), 0, len(seqnos))
+        probe, passes_on_nothing = _RuleProbe(spark, config, rule), False
+        for failure in _failing(probe, rest):
             if failure is not None:
-                passes_on_nothing = passes_on_nothing or _check_on_nothing(trial, nothing)
-                found.append(failure)
-                check_limit(limit, found, faulty)
-            if time.monotonic() - said > _SAID_EVERY:
-                said = time.monotonic()
+                passes_on_nothing = passes_on_nothing or _check_on_nothing(probe, no_records)
+                failures.append(failure)
+                check_limit(limit, failures, faulty)
+            if time.monotonic() - logged_at > _LOG_SECONDS:
+                logged_at = time.monotonic()
                 log.info(
                     "a rule fails: %s of %s found so far, by rule %s now",
-                    f"{len(found):,}",
+                    f"{len(failures):,}",
                     amount(len(sizes), "transaction"),
                     rule.name,
-                    extra=event("finding_failures", rule=rule.name, transactions=len(sizes), found=len(found)),
+                    extra=event("finding_failures", rule=rule.name, transactions=len(sizes), found=len(failures)),
                 )
-    return tuple(found)
+    return tuple(failures)
 
 
-def _check_on_nothing(trial: "_Trial", nothing: DataFrame) -> bool:
-    """UsageError where the rule fails on no records, too: then no transaction is at fault."""
-    broken = trial.error(nothing)
-    if broken is None:
+def _check_on_nothing(probe: "_RuleProbe", no_records: DataFrame) -> bool:
+    """Returns True; raises UsageError if the rule fails even without records, so that no transaction is at fault."""
+    error = probe.error(no_records)
+    if error is None:
         return True
-    if isinstance(broken.cause, RaisedError):
-        raise broken.cause
-    msg = f"rule {trial.rule.name} (output {trial.rule.topic}) fails whatever records there are: {broken}"
-    raise UsageError(msg) from broken.cause
+    if isinstance(error.cause, RaisedError):
+        raise error.cause
+    msg = f"rule {probe.rule.name} (output {probe.rule.topic}) fails whatever records there are: {error}"
+    raise UsageError(msg) from error.cause
 
 
 @dataclass(frozen=True)
-class _Part:
-    """The transactions from `first` to before `last` of all, which are in the order of their seqnos.
+class _Slice:
+    """A range of transactions, in order of seqno.
 
-    sizes: how many records there are of each. held: of how many transactions `rows` are the records.
+    Attributes:
+        rows: Records, which include those of the slice.
+        seqnos: The seqnos of all transactions of the search, in order.
+        sizes: The number of records of each transaction, by seqno.
+        keeper: Checkpoints rows.
+        row_transactions: The number of transactions whose records are in `rows`.
+        first: The index in `seqnos` of the slice's first transaction.
+        last: The index in `seqnos` at which the slice ends (exclusive).
     """
 
     rows: DataFrame
     seqnos: list[int]
     sizes: dict[int, int]
     keeper: Keeper
-    held: int
+    row_transactions: int
     first: int
     last: int
 
     def __len__(self) -> int:
         return self.last - self.first
 
-    def part(self, first: int, last: int) -> "_Part":
-        """Some of them; their rows are kept by themselves where they are far fewer than those that there are."""
+    def subslice(self, first: int, last: int) -> "_Slice":
+        """Returns the transactions from `first` to before `last`, checkpointed if far fewer than those in `rows`."""
         part = replace(self, first=first, last=min(last, self.last))
-        if len(part) * _FAR_FEWER > self.held:
+        if len(part) * _FAR_FEWER > self.row_transactions:
             return part
-        return replace(part, rows=self.keeper.keep(part.records), held=len(part))
+        return replace(part, rows=self.keeper.keep(part.records), row_transactions=len(part))
 
     @property
     def records(self) -> DataFrame:
-        """The records of these transactions."""
-        if len(self) == self.held:
+        """The records of the slice."""
+        if len(self) == self.row_transactions:
             return self.rows
         return self.rows.where(f"seqno BETWEEN {self.seqnos[self.first]} AND {self.seqnos[self.last - 1]}")
 
     @property
-    def count(self) -> int:
-        """How many they are."""
+    def record_count(self) -> int:
+        """The number of records of the slice."""
         return sum(self.sizes[seqno] for seqno in self.seqnos[self.first : self.last])
 
 
-def _failing(trial: "_Trial", rest: _Part) -> Iterator[Failure | None]:
-    """The transactions that the rule fails on, in order; None in between, so that the caller can say how it goes.
+def _failing(probe: "_RuleProbe", rest: _Slice) -> Iterator[Failure | None]:
+    """Yields the transactions that the rule fails on, in order, and None in between, so that the caller can log.
 
-    The next that fails is looked for by halves: where a group fails and its first half does not, the second must, and
-    is not tried. The next group is as large as there were transactions for each found by now.
+    A group that fails is bisected: if its first half passes, its second half must fail, and is not run. The next group
+    is as large as the average number of transactions per failure so far.
+
+    Raises:
+        DataError: The rule fails on transactions together, and on none of them alone.
     """
-    at, size, found = 0, len(rest), 0
-    near = rest
-    while at < rest.last:
-        if min(at + size, rest.last) > near.last or len(near) > size * _FAR_FEWER**2:
-            near = rest.part(at, at + size * _FAR_FEWER)
-        group = whole = near.part(at, at + size)
-        if len(group) > 1 and not trial.fails(group):
-            at, size = group.last, 2 * size
+    start, size, failure_count = 0, len(rest), 0
+    nearby = rest
+    while start < rest.last:
+        if min(start + size, rest.last) > nearby.last or len(nearby) > size * _FAR_FEWER**2:
+            nearby = rest.subslice(start, start + size * _FAR_FEWER)
+        group = whole_group = nearby.subslice(start, start + size)
+        if len(group) > 1 and not probe.fails(group):
+            start, size = group.last, 2 * size
             yield None
             continue
         while len(group) > 1:
             middle = (group.first + group.last) // 2
-            half = group.part(group.first, middle)
-            group = half if trial.fails(half) else group.part(middle, group.last)
-        error = trial.error(group.records, group.count)
-        if error is None and len(whole) > 1 and (together := trial.error(whole.records, whole.count)):
-            first, last = whole.seqnos[whole.first], whole.seqnos[whole.last - 1]
+            half = group.subslice(group.first, middle)
+            group = half if probe.fails(half) else group.subslice(middle, group.last)
+        error = probe.error(group.records, group.record_count)
+        if (
+            error is None
+            and len(whole_group) > 1
+            and (group_error := probe.error(whole_group.records, whole_group.record_count))
+        ):
+            first, last = whole_group.seqnos[whole_group.first], whole_group.seqnos[whole_group.last - 1]
             msg = (
-                f"rule {trial.rule.name} fails on transactions of seqno {first:,} to {last:,} together, and not on one "
-                f"by itself ({together}). It is to make the rows of each of that one's records: which others come in a "
-                "sync is chance (`zync check --data raw`)"
+                f"rule {probe.rule.name} fails on transactions of seqno {first:,} to {last:,} together, and not on one "
+                f"by itself ({group_error}). It is to make the rows of each of that one's records: which others come "
+                "in a sync is chance (`zync check --data raw`)"
             )
             raise DataError(msg)
-        at, found = group.last, found + (error is not None)
-        size = at // found if found else 2 * size
-        yield Failure(group.seqnos[group.first], str(error), trial.rule.name) if error else None
+        start, failure_count = group.last, failure_count + (error is not None)
+        size = start // failure_count if failure_count else 2 * size
+        yield Failure(group.seqnos[group.first], str(error), probe.rule.name) if error else None
 
 
 @dataclass(frozen=True)
-class _Trial:
-    """Runs a rule over some records, to see whether it fails."""
+class _RuleProbe:
+    """Runs a rule over some records to see whether it fails."""
 
     spark: SparkSession
     config: Config
     rule: OutputRule
 
-    def error(self, records: DataFrame, count: int = 0) -> RuleError | None:
-        """The rule's error on those; one of the surroundings is raised."""
+    def error(self, records: DataFrame, record_count: int = 0) -> RuleError | None:
+        """Returns the rule's error on those records, or None. Errors of the environment are raised."""
         try:
-            self._made(records, count).write.format("noop").mode("overwrite").save()
+            self._output_rows(records, record_count).write.format("noop").mode("overwrite").save()
         except spark_errors() + (RaisedError,) as error:
             if is_of_surroundings(error):
                 raise
             return RuleError(self.rule, error)
         return None
 
-    def fails(self, some: _Part) -> bool:
-        """Whether the rule fails on those. An error of the surroundings is raised.
+    def fails(self, transactions: _Slice) -> bool:
+        """Whether the rule fails on those transactions. Errors of the environment are raised.
 
-        Only counts, because half of the time that an error takes is spent on its words.
+        Only counts the rows, because building Spark's error message takes as long as the failing job itself.
         """
         try:
-            rows = self._made(some.records, some.count)._jdf.queryExecution().toRdd()  # noqa: SLF001
-        except spark_errors() + (RaisedError,) as error:  # a function's, or of rows that are made while Spark plans
+            rows = self._output_rows(transactions.records, transactions.record_count)
+            rdd = rows._jdf.queryExecution().toRdd()  # noqa: SLF001
+        except spark_errors() + (RaisedError,) as error:  # of a Python rule, or of rows evaluated during planning
             if is_of_surroundings(error):
                 raise
             return True
-        job = self._jvm["RDD"].rddToAsyncRDDActions(rows, self._jvm["any"]).countAsync()
+        job = self._jvm["RDD"].rddToAsyncRDDActions(rdd, self._jvm["any"]).countAsync()
         self._jvm["Await"].ready(job, self._jvm["forever"])
         result = job.value().get()
         if not result.isFailure():
             return False
-        failed = Py4JJavaError(f"rule {self.rule.name} failed", result.failed().get())
-        if is_of_surroundings(failed):
-            raise failed
+        job_error = Py4JJavaError(f"rule {self.rule.name} failed", result.failed().get())
+        if is_of_surroundings(job_error):
+            raise job_error
         return True
 
-    def _made(self, records: DataFrame, count: int) -> DataFrame:
-        pace(self.spark, self.config.spark, count)
-        records = records.coalesce(1) if count <= TINY else records
-        ((rule, made),) = guarded_rules(self.spark, records, replace(self.config, outputs=(self.rule,)))
-        return output_rows(made, rule, 0)
+    def _output_rows(self, records: DataFrame, record_count: int) -> DataFrame:
+        pace(self.spark, self.config.spark, record_count)
+        records = records.coalesce(1) if record_count <= TINY else records
+        ((rule, rows),) = guarded_rules(self.spark, records, replace(self.config, outputs=(self.rule,)))
+        return output_rows(rows, rule, 0)
 
     @cached_property
     def _jvm(self) -> dict[str, Any]:
@@ -212,8 +243,11 @@ class _Trial:
 
 
 def without(spark: SparkSession, records: DataFrame, failures: Sequence[Failure], keeper: Keeper) -> DataFrame:
-    """The records of other transactions. They are kept: Spark would move parts of a rule below a mere join."""
+    """Returns the records of the transactions that are not in `failures`.
+
+    The result is checkpointed: Spark would push parts of a rule below a mere join, and so run them on the others, too.
+    """
     if not failures:
         return records
-    left_out = local(spark, [(one.seqno,) for one in failures], "seqno bigint")
-    return keeper.keep(records.join(left_out.hint("broadcast"), "seqno", "left_anti"))
+    failed = local(spark, [(failure.seqno,) for failure in failures], "seqno bigint")
+    return keeper.keep(records.join(failed.hint("broadcast"), "seqno", "left_anti"))

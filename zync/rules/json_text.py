@@ -1,4 +1,4 @@
-"""How rows become JSON text."""
+"""Turns rows into JSON text."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,13 @@ JSON_OPTIONS = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-"""How rows become JSON text: nulls kept, timestamps to the microsecond."""
+"""Spark's JSON options: keep nulls, write timestamps to the microsecond."""
 
 
 def as_json(fields: Sequence[str]) -> str:
-    """The SQL expression of a JSON object with those fields (SQL, named), in that order."""
+    """Returns the SQL expression of a JSON object with those fields, in that order.
+
+    Args:
+        fields: SQL expressions with their names, as in `id AS id`.
+    """
     return f"to_json(struct({', '.join(fields)}), {options(JSON_OPTIONS)})"

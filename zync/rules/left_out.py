@@ -1,6 +1,9 @@
-"""What becomes of a rule's rows where the connector left fields out: kept apart, or their transaction set aside.
+"""Decides what becomes of a rule's rows if the connector left fields out of their records.
 
-Which fields a rule's columns are made of does not change while its config is the same, so it is looked for once.
+Debezium sends a placeholder for a value that it does not have ("unavailable value"). A column made of such fields alone
+is marked in staging as left out; where a row cannot be known without them, its transaction goes to quarantine.
+
+Which fields a rule's columns are made of does not change while its config is the same, so it is analysed once.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -16,14 +19,14 @@ from zync.sql import literal, name
 
 SEQNO, ORDER, DELETE = "seqno", "_order", "_delete"
 RESERVED = (SEQNO, ORDER, DELETE)
-"""Columns that a rule may select and that are no columns of its rows."""
+"""Columns that a rule may select and that do not become columns of its output."""
 _NO_NAMES = "CAST(array() AS ARRAY<STRING>)"
 _KEY = "coalesce(try_variant_get(key, '$.payload', 'variant'), key)"
 _KEY_NAMES = (
     f"CASE WHEN NOT {KEY_CHANGED} THEN coalesce(map_keys(try_variant_get({_KEY}, '$', 'map<string, variant>')), "
     f"{_NO_NAMES}) ELSE {_NO_NAMES} END"
 )
-"""The fields that an update did not change: those of the record's key, if it has no other by now."""
+"""The names of fields that an update certainly did not change: those of the record's key, unless the key changed."""
 _WAY_OUT = (
     "ALTER TABLE … REPLICA IDENTITY FULL has the connector leave nothing out from then on; or let the rule look at "
     "left_out, and say itself what becomes of such rows"
@@ -31,107 +34,133 @@ _WAY_OUT = (
 
 
 @dataclass(frozen=True)
-class _Unknown:
-    """Why a row cannot be known: a condition on a record of a view, and the words for it."""
+class _UnknownCase:
+    """A case in which a rule's row cannot be known.
+
+    Attributes:
+        condition: SQL over a record of a view.
+        why: The reason, for the error's text; `{}` stands for the fields that were left out.
+    """
 
     condition: str
     why: str
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """What becomes of one rule's rows.
+class LeftOutHandling:
+    """What becomes of the rows of a rule when fields of their records were left out.
 
-    unknown: by view when they cannot be known. columns: those that are made of fields that may be left out alone, with
-    the names of those. plain: of these the ones that are the field itself. key: which fields of the row the columns of
-    its key are.
+    Attributes:
+        unknown_cases: By view, the cases in which a row cannot be known.
+        columns: The columns made of fields that may be left out and of nothing else, with the names of those fields.
+        plain_columns: Those of `columns` that are such a field itself.
+        key_fields: The field of the record by the column of the output's key; empty unless known for the whole key.
+        views: The views in which fields may be left out.
     """
 
-    unknown: dict[str, tuple[_Unknown, ...]]
+    unknown_cases: dict[str, tuple[_UnknownCase, ...]]
     columns: dict[str, tuple[str, ...]]
-    plain: frozenset[str]
-    key: dict[str, str]
+    plain_columns: frozenset[str]
+    key_fields: dict[str, str]
     views: frozenset[str]
 
 
 def envelope_views(config: Config) -> frozenset[str]:
-    """The views in which fields may be left out, in lower case."""
+    """Returns the views in which fields may be left out, in lower case."""
     if not has_envelopes(config):
         return frozenset()
-    return frozenset({"records", *((one.as_ or topic).lower() for topic, one in config.topics.items() if one.envelope)})
+    topics = config.topics.items()
+    return frozenset(
+        {"records", *((topic.as_ or topic_name).lower() for topic_name, topic in topics if topic.envelope)}
+    )
 
 
-_known: dict[tuple[str, ...], LeftOut] = {}
-"""By rule, config and columns: a process has few of them."""
+_handlings: dict[tuple[str, ...], LeftOutHandling] = {}
+"""The results of `handling_of` by rule, config and columns; a process has few of them."""
 
 
-def left_out(made: DataFrame, rule: OutputRule, config: Config) -> LeftOut | None:
-    """What becomes of the rows of `rule`, which makes `made`; None where nothing is left out of what it sees."""
+def handling_of(rows: DataFrame, rule: OutputRule, config: Config) -> LeftOutHandling | None:
+    """Returns what becomes of a rule's rows; None if no field can be left out of what the rule reads.
+
+    Args:
+        rows: The rule's result.
+        rule: The rule.
+        config: The config.
+    """
     views = envelope_views(config)
     if not views:
         return None
     digests = config.digests
-    asked = (rule.topic, *rule.key, rule.name, rule.text, digests["config"], *made.columns)
-    if asked not in _known:
-        _known[asked] = understand(lineage(made, views), rule, views)
-    return _known[asked]
+    cache_key = (rule.topic, *rule.key, rule.name, rule.text, digests["config"], *rows.columns)
+    if cache_key not in _handlings:
+        _handlings[cache_key] = _handling_by_lineage(lineage(rows, views), rule, views)
+    return _handlings[cache_key]
 
 
-def understand(found: Lineage, rule: OutputRule, views: frozenset[str]) -> LeftOut:
-    """What becomes of the rows of a rule of that lineage."""
+def _handling_by_lineage(rule_lineage: Lineage, rule: OutputRule, views: frozenset[str]) -> LeftOutHandling:
     columns: dict[str, tuple[str, ...]] = {}
-    unknown: dict[str, list[_Unknown]] = {view: [] for view in sorted(views)}
-    rows = found.rows
-    for column, uses in found.columns.items():
+    unknown_cases: dict[str, list[_UnknownCase]] = {view: [] for view in sorted(views)}
+    row_uses = rule_lineage.rows
+    for column, uses in rule_lineage.columns.items():
         if column in RESERVED or column in rule.key:
-            rows |= uses
-        elif uses.fields and not uses.left_out and found.follows:
-            columns[column] = tuple(sorted({name for _, name in uses.fields}))
+            row_uses |= uses
+        elif uses.fields and not uses.left_out and rule_lineage.follows:
+            columns[column] = tuple(sorted({field for _, field in uses.fields}))
             for view in uses.views:
                 if condition := _mixed(uses, view):
                     why = f"column {column} is made of {{}} and of what may have changed"
-                    unknown[view].append(_Unknown(condition, why))
-    key = {column: found.plain[column] for column in rule.key if column in found.plain}
+                    unknown_cases[view].append(_UnknownCase(condition, why))
+    key_fields = {column: rule_lineage.plain[column] for column in rule.key if column in rule_lineage.plain}
     if rule.key:
-        there = " AND ".join(f"{_field('old_key', one)} IS NOT NULL" for one in key.values()) or "true"
-        told = there if len(key) == len(rule.key) else "false"
-        some = _overlaps([one for its in columns.values() for one in its])
-        for view in sorted({view for column in columns for view in found.columns[column].views}):
+        has_fields = " AND ".join(f"{_field('old_key', field)} IS NOT NULL" for field in key_fields.values()) or "true"
+        has_old_key = has_fields if len(key_fields) == len(rule.key) else "false"
+        any_left_out = _overlaps([field for fields in columns.values() for field in fields])
+        for view in sorted({view for column in columns for view in rule_lineage.columns[column].views}):
             why = "the row had another key, by which its row is not to be found, and {} is there"
-            unknown[view].append(_Unknown(f"{some} AND {KEY_CHANGED} AND NOT ({told})", why))
-    for view in sorted(rows.views):
+            condition = f"{any_left_out} AND {KEY_CHANGED} AND NOT ({has_old_key})"
+            unknown_cases[view].append(_UnknownCase(condition, why))
+    for view in sorted(row_uses.views):
         why = "which rows there are, or their key, depends on {}"
-        unknown[view].append(_Unknown(_overlaps(rows.of(view)), why))
-    if rows.left_out or any(one.left_out for one in found.columns.values()):  # then the rule answers for the rest
-        unknown = {}
-        uses_of = {one: found.columns[one] for one in columns}
-        mixed = {one for one, uses in uses_of.items() if any(_mixed(uses, view) for view in uses.views)}
-        columns = {one: its for one, its in columns.items() if one not in mixed}
-    return LeftOut(
-        {view: tuple(its) for view, its in unknown.items() if its},
+        unknown_cases[view].append(_UnknownCase(_overlaps(row_uses.of(view)), why))
+    # A rule that reads left_out itself is responsible for the columns that are a mixture.
+    if row_uses.left_out or any(uses.left_out for uses in rule_lineage.columns.values()):
+        unknown_cases = {}
+        uses_of = {column: rule_lineage.columns[column] for column in columns}
+        mixed = {column for column, uses in uses_of.items() if any(_mixed(uses, view) for view in uses.views)}
+        columns = {column: fields for column, fields in columns.items() if column not in mixed}
+    return LeftOutHandling(
+        {view: tuple(cases) for view, cases in unknown_cases.items() if cases},
         columns,
-        frozenset(column for column in found.plain if column in columns),
-        key if len(key) == len(rule.key) else {},
+        frozenset(column for column in rule_lineage.plain if column in columns),
+        key_fields if len(key_fields) == len(rule.key) else {},
         views,
     )
 
 
 def _mixed(uses: Uses, view: str) -> str | None:
-    """When a column that is made so cannot be known, as a condition on a record; None: never."""
+    """Returns the condition, over a record, under which a column cannot be known; None: it always can.
+
+    That is so where it is made of a field that was left out and of something that the update may have changed.
+    """
     fields = uses.of(view)
-    some = _overlaps(fields)
+    any_left_out = _overlaps(fields)
     if WHOLE in fields or uses.changing or len(uses.views) > 1:
-        return some
-    others = "false"
+        return any_left_out
+    may_differ = "false"
     if len(fields) > 1:
-        others = f"size(array_except(array_except({_names(fields)}, left_out), {_KEY_NAMES})) > 0"
+        may_differ = f"size(array_except(array_except({_names(fields)}, left_out), {_KEY_NAMES})) > 0"
     if uses.key:
-        others = f"({others} OR {KEY_CHANGED})"
-    return None if others == "false" else f"{some} AND {others}"
+        may_differ = f"({may_differ} OR {KEY_CHANGED})"
+    return None if may_differ == "false" else f"{any_left_out} AND {may_differ}"
 
 
 def _overlaps(fields: Collection[str], names: str = "left_out") -> str:
-    """Whether any of those fields was left out; `names`: the column with the names of those that were."""
+    """Returns the condition that one of the fields was left out.
+
+    Args:
+        fields: Names of fields.
+        names: The column with the names of the fields that were left out.
+    """
     return f"size({names}) > 0" if WHOLE in fields else f"arrays_overlap({names}, {_names(fields)})"
 
 
@@ -139,72 +168,97 @@ def _names(fields: Collection[str]) -> str:
     return f"array({', '.join(map(literal, sorted(fields)))})"
 
 
-def guard(made: Sequence[tuple[OutputRule, LeftOut | None]], view: str) -> str | None:
-    """A condition that holds of each record of a view, or raises an error: a rule's row cannot be known. None: none."""
+def guard(handlings: Sequence[tuple[OutputRule, LeftOutHandling | None]], view: str) -> str | None:
+    """Returns a condition over the records of a view that is true, or raises an error for a row that cannot be known.
+
+    Args:
+        handlings: Rules, and what becomes of their rows.
+        view: The view's name, in lower case.
+
+    Returns:
+        The condition, or None if all rows can be known.
+    """
     cases = [
-        f"WHEN {one.condition} THEN raise_error(concat({', '.join(_reason(rule, one.why))}))"
-        for rule, its in made
-        if its
-        for one in its.unknown.get(view, ())
+        f"WHEN {case.condition} THEN raise_error(concat({', '.join(_reason(rule, case.why))}))"
+        for rule, handling in handlings
+        if handling
+        for case in handling.unknown_cases.get(view, ())
     ]
     if not cases:
         return None
-    # Not deterministic, so that Spark asks it of no record that a join before takes away (PushPredicateThroughJoin).
+    # Not deterministic, so that PushPredicateThroughJoin does not evaluate it for records that a join would drop.
     return (
         f"monotonically_increasing_id() >= 0 AND CASE WHEN size(left_out) = 0 THEN true {' '.join(cases)} ELSE true END"
     )
 
 
 def _reason(rule: OutputRule, why: str) -> Iterator[str]:
+    """Yields the SQL texts that make up the error's message."""
     before, after = f"rule {rule.name} (output {rule.topic}): {why}".split("{}")
     yield literal(f"{before}what the connector left out (")
     yield "array_join(left_out, ', ')"
     yield literal(f"){after}, so it cannot be known: {_WAY_OUT}")
 
 
-def with_state(made: DataFrame, its: LeftOut, config: Config) -> tuple[DataFrame, dict[str, str], str]:
-    """`made` with the names of what was left out of its records; its columns so; and staging's `state` of its rows.
+def with_state(result: DataFrame, handling: LeftOutHandling, config: Config) -> tuple[DataFrame, dict[str, str], str]:
+    """Adds to a rule's rows which of their columns were left out.
 
-    A column that was left out is null, whatever the rule made of null. One that is the field itself has the placeholder
-    that consumers of Debezium's know, if its type has one.
+    A column that was left out is null, whatever the rule made of null. If the column is the field itself, and its type
+    has a placeholder, it has the placeholder that consumers of Debezium know.
+
+    Args:
+        result: The rule's result.
+        handling: What becomes of its rows.
+        config: The config.
+
+    Returns:
+        The rows, with the names of the left-out fields of their records; SQL for each of `handling.columns`; and SQL
+        for staging's `state` of an output row.
     """
-    rows = take_along(made, its.views, ("left_out", "old_key")).toDF(*made.columns, _ALONG, _OLD_KEY)
-    text = placeholder(config)
-    kinds = {one.name: one.dataType for one in made.schema.fields}
+    rows = take_along(result, handling.views, ("left_out", "old_key")).toDF(*result.columns, _NAMES_COLUMN, _OLD_KEY)
+    unavailable = placeholder(config)
+    types = {field.name: field.dataType for field in result.schema.fields}
     columns = {}
-    for column, fields in its.columns.items():
-        stands = _placeholder_of(text, kinds[column].typeName()) if column in its.plain else "NULL"
-        columns[column] = f"(CASE WHEN {_overlaps(fields, _ALONG)} THEN {stands} ELSE {name(column)} END)"
+    for column, fields in handling.columns.items():
+        is_plain = column in handling.plain_columns
+        substitute = _placeholder_of(unavailable, types[column].typeName()) if is_plain else "NULL"
+        columns[column] = f"(CASE WHEN {_overlaps(fields, _NAMES_COLUMN)} THEN {substitute} ELSE {name(column)} END)"
     names = ", ".join(
-        f"CASE WHEN {_overlaps(fields, _ALONG)} THEN {literal(column)} END" for column, fields in its.columns.items()
+        f"CASE WHEN {_overlaps(fields, _NAMES_COLUMN)} THEN {literal(column)} END"
+        for column, fields in handling.columns.items()
     )
-    found = f"array_except(array({names}), array(CAST(NULL AS STRING)))"
-    said = f"'left_out', {found}"
-    if its.key:
-        old = (
-            f"{_field(_OLD_KEY, field, kinds[column].simpleString())} AS {name(column)}"
-            for column, field in its.key.items()
+    left_out_columns = f"array_except(array({names}), array(CAST(NULL AS STRING)))"
+    state_fields = f"'left_out', {left_out_columns}"
+    if handling.key_fields:
+        old_key_fields = (
+            f"{_field(_OLD_KEY, field, types[column].simpleString())} AS {name(column)}"
+            for column, field in handling.key_fields.items()
         )
-        said = f"{said}, 'old_key', CASE WHEN {_OLD_KEY} IS NOT NULL THEN {as_json([*old])} END"
-    state = f"CASE WHEN size({_ALONG}) > 0 AND size({found}) > 0 THEN to_json(named_struct({said})) END"
+        old_key = as_json([*old_key_fields])
+        state_fields = f"{state_fields}, 'old_key', CASE WHEN {_OLD_KEY} IS NOT NULL THEN {old_key} END"
+    state = (
+        f"CASE WHEN size({_NAMES_COLUMN}) > 0 AND size({left_out_columns}) > 0 "
+        f"THEN to_json(named_struct({state_fields})) END"
+    )
     return rows, columns, state
 
 
-def _field(key: str, field: str, kind: str = "variant") -> str:
-    """A field of a key (VARIANT), as that type; null where it is not there."""
+def _field(key: str, field: str, field_type: str = "variant") -> str:
+    """Returns SQL for a field of a key (VARIANT), cast to that type; null if the key does not have it."""
     quoted = field.replace("\\", "\\\\").replace("'", "\\'")
     path = literal(f"$['{quoted}']")
-    return f"try_variant_get({key}, {path}, {literal(kind)})"
+    return f"try_variant_get({key}, {path}, {literal(field_type)})"
 
 
-_ALONG, _OLD_KEY = "_zync_left_out", "_zync_old_key"
-"""Columns beside a rule's: the names of what was left out, and the key that the row had."""
+_NAMES_COLUMN, _OLD_KEY = "_zync_left_out", "_zync_old_key"
+"""Columns added to a rule's: the names of the fields that were left out, and the key that the row had before."""
 
 
-def _placeholder_of(text: Placeholder, kind: str) -> str:
+def _placeholder_of(unavailable: Placeholder, type_name: str) -> str:
+    """Returns SQL for the placeholder in a column of that type; NULL if the type has none."""
     forms = {
-        "string": literal(text.text),
-        "binary": f"X'{text.data.hex()}'",
-        "variant": f"CAST({literal(text.text)} AS VARIANT)",
+        "string": literal(unavailable.text),
+        "binary": f"X'{unavailable.data.hex()}'",
+        "variant": f"CAST({literal(unavailable.text)} AS VARIANT)",
     }
-    return forms.get(kind, "NULL")
+    return forms.get(type_name, "NULL")

@@ -1,4 +1,4 @@
-"""Lookup tables: read once a sync, pinned to the content that their digest names."""
+"""Reads lookup tables, once per sync, pinned to the content that their digest names."""
 
 import hashlib
 import json
@@ -21,22 +21,26 @@ from zync.sql import name
 Kind = Literal["csv", "json"]
 
 _ATTEMPTS = 5
-"""How often a file is read that changes while it is read."""
+"""How many times a file is read that changes during the read."""
 
 
 class _ChangedError(Exception):
-    """The file is not what it was when its digest was taken."""
+    """The file changed after its digest was computed."""
 
 
 class _LineError(Exception):
-    """A line of the file is not one JSON value."""
+    """A line of the file is not a single JSON value."""
 
 
 def newest_version(view: str, location: str) -> int:
-    """The newest version of the Delta table at that location, which is the lookup of that name.
+    """Returns the newest version of a lookup's Delta table.
+
+    Args:
+        view: The lookup's name, for the error's text.
+        location: The table's path or URI.
 
     Raises:
-        UsageError: there is no table, or something else.
+        UsageError: The location has no table, or holds something else.
     """
     where = f"lookup {view!r} (lookups.{view}.delta in zync.yaml)"
     try:
@@ -51,15 +55,20 @@ def newest_version(view: str, location: str) -> int:
 
 
 def bind(spark: SparkSession, view: str, lookup: Lookup) -> str:
-    """Makes the view of a lookup table and returns the digest of what it holds.
+    """Creates the temporary view of a lookup table and returns the digest of its content.
 
     A Delta table is pinned to its version. CSV and JSON files are read into memory: Spark would read them lazily, once
-    for each plan that uses them, and a file replaced meanwhile would give rows of both contents to one sync. CSV files
-    have a header, and their columns' types are inferred; JSON files are JSON Lines. A line that is none, or has more or
-    fewer columns than the header, makes the lookup one that cannot be read.
+    for each plan that uses them, and a file replaced meanwhile would give rows of both contents to the same sync.
+    CSV files have a header, and their columns' types are inferred; JSON files are JSON Lines.
+
+    Args:
+        spark: The session.
+        view: The view's name.
+        lookup: The lookup's entry in the config.
 
     Raises:
-        UsageError: the lookup cannot be read, or its file changes all the time.
+        UsageError: The lookup cannot be read, a line is malformed or has another number of columns than the header, or
+            the file keeps changing.
     """
     unreadable: tuple[type[Exception], ...] = (*spark_errors(), OSError, _LineError)
     try:
@@ -91,24 +100,25 @@ def _digest(path: Path) -> str:
 
 @lru_cache(16)
 def _contents(spark: SparkSession, path: Path, kind: Kind, digest: str) -> tuple[StructType, pa.Table]:
-    """The schema and rows of the file whose content has that digest; kept for the syncs that come after.
+    """Returns the schema and the rows of a lookup's file; cached by digest for later syncs.
 
     Raises:
-        _ChangedError: the content has another digest by now.
-        _LineError: a line of JSON Lines is not one value: Spark would read the first of several.
+        _ChangedError: The content no longer has that digest.
+        _LineError: A line of JSON Lines is not a single value: of several values Spark would read only the first.
     """
     if kind == "csv":
         rows = spark.read.csv(f"file://{path}", header=True, inferSchema=True, enforceSchema=False, mode="FAILFAST")
     else:
         _check_lines(path)
         rows = spark.read.json(f"file://{path}", mode="FAILFAST")
-    found = rows.schema, rows.toArrow()
+    schema, table = rows.schema, rows.toArrow()
     if _digest(path) != digest:
         raise _ChangedError
-    return found
+    return schema, table
 
 
 def _check_lines(path: Path) -> None:
+    """Raises _LineError for the first line that is not a single JSON value."""
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
         try:
             if line.strip():

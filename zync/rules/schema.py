@@ -1,4 +1,4 @@
-"""What output topics hold: the columns of their rows and keys with their types, by their rules."""
+"""The columns and types of output topics, as their rules produce them."""
 
 import json
 from collections.abc import Sequence
@@ -13,54 +13,73 @@ from zync.rules.left_out import RESERVED
 from zync.spark.frames import with_leaves
 
 Made = Sequence[tuple[OutputRule, "DataFrame"]]
-"""Rules, and what each makes."""
+"""Rules, each with its result."""
 
 
 class Columns(NamedTuple):
-    """Of an output topic: the columns of its rows in the order selected; its key's. All that is in them may be null."""
+    """The columns of an output topic; all of them are nullable.
+
+    Attributes:
+        value: The columns of its rows, in the order selected.
+        key: The columns of its key.
+    """
 
     value: StructType
     key: StructType
 
 
 def columns_by_topic(made: Made) -> dict[str, Columns]:
-    """Those of all output topics. UsageError where rules of one do not agree."""
-    return {topic: _of_topic(its) for topic, its in _by_topic(made).items()}
+    """Returns the columns of each output topic.
+
+    Args:
+        made: Rules, each with its result.
+
+    Raises:
+        UsageError: Rules of the same topic do not agree.
+    """
+    return {topic: _columns_of_topic(results) for topic, results in _by_topic(made).items()}
 
 
-def on_record(made: Made) -> str:
-    """Those of all output topics whose rules agree, as staging's cursor row has them in `state` (`recorded` reads)."""
-    found = {}
-    for topic, its in _by_topic(made).items():
+def columns_as_json(made: Made) -> str:
+    """Returns the columns of all output topics as JSON, which staging's cursor row stores in `state`.
+
+    `zync.staging.outputs.recorded` reads it. Topics whose rules do not agree are left out.
+
+    Args:
+        made: Rules, each with its result.
+    """
+    topic_columns = {}
+    for topic, results in _by_topic(made).items():
         try:
-            columns = _of_topic(its)
-        except UsageError:  # which matters to those alone that need them, and say so
+            columns = _columns_of_topic(results)
+        except UsageError:  # a delivery that needs these columns raises it
             continue
-        found[topic] = {part: getattr(columns, part).jsonValue() for part in Columns._fields}
-    return json.dumps({"columns": found}, separators=(",", ":"))
+        topic_columns[topic] = {part: getattr(columns, part).jsonValue() for part in Columns._fields}
+    return json.dumps({"columns": topic_columns}, separators=(",", ":"))
 
 
 def _by_topic(made: Made) -> dict[str, list[tuple[OutputRule, DataFrame]]]:
-    found: dict[str, list[tuple[OutputRule, DataFrame]]] = {}
+    results: dict[str, list[tuple[OutputRule, DataFrame]]] = {}
     for rule, rows in made:
-        found.setdefault(rule.topic, []).append((rule, rows))
-    return found
+        results.setdefault(rule.topic, []).append((rule, rows))
+    return results
 
 
-def _of_topic(made: list[tuple[OutputRule, DataFrame]]) -> Columns:
-    first, fields = made[0][0], dict[str, StructField]()
-    for rule, rows in made:
-        of = f"output {rule.topic}: rule {rule.name}"
-        if rule.key != first.key:
-            msg = f"{of} has the key {list(rule.key)} and another {list(first.key)}: an output has one"
+def _columns_of_topic(results: list[tuple[OutputRule, DataFrame]]) -> Columns:
+    """Returns the columns of a topic from the results of its rules; UsageError if they do not agree."""
+    first_rule, fields = results[0][0], dict[str, StructField]()
+    for rule, rows in results:
+        subject = f"output {rule.topic}: rule {rule.name}"
+        if rule.key != first_rule.key:
+            msg = f"{subject} has the key {list(rule.key)} and another {list(first_rule.key)}: an output has one"
             raise UsageError(msg)
-        for one in rows.schema.fields:
-            if one.name in RESERVED:
+        for column in rows.schema.fields:
+            if column.name in RESERVED:
                 continue
-            kind = with_leaves(one.dataType, lambda leaf: leaf)
-            before = fields.setdefault(one.name, StructField(one.name, kind))
-            if before.dataType != kind:
-                kinds = f"{before.dataType.simpleString()} and another {kind.simpleString()}"
-                msg = f"{of} has column {one.name!r} as {kinds}: an output has one type for it"
+            column_type = with_leaves(column.dataType, lambda leaf: leaf)
+            first_field = fields.setdefault(column.name, StructField(column.name, column_type))
+            if first_field.dataType != column_type:
+                types = f"{first_field.dataType.simpleString()} and another {column_type.simpleString()}"
+                msg = f"{subject} has column {column.name!r} as {types}: an output has one type for it"
                 raise UsageError(msg)
-    return Columns(StructType(list(fields.values())), StructType([fields[name] for name in first.key]))
+    return Columns(StructType(list(fields.values())), StructType([fields[name] for name in first_rule.key]))

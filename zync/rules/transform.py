@@ -1,4 +1,4 @@
-"""Stage transform: the rules over whole transactions."""
+"""Runs the rules over whole transactions, and numbers their rows by output topic."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from zync.errors import UsageError
 from zync.rules.bisect import without
 from zync.rules.left_out import ORDER
 from zync.rules.run import guarded_rules, output_rows, rule_texts, run_rules
-from zync.rules.schema import Made, on_record
+from zync.rules.schema import Made, columns_as_json
 from zync.rules.truncations import Truncated, rows_of
 from zync.rules.views import bind_views
 from zync.spark.frames import Keeper, local, result_of, select
@@ -19,10 +19,10 @@ from zync.staging.outputs import TRUNCATED
 from zync.transactions.quarantine import Failure
 
 _BUCKET = 1 << 12
-"""Turns whose rows are numbered by one task, where there is more than one to do it.
+"""The number of consecutive turns whose rows are numbered by the same task, where several tasks number them.
 
-Buckets are dealt to tasks by their hash: of a million turns in runs of 65,536 the busiest of eight tasks had twice its
-share, in runs of 4,096 a seventh more.
+Buckets are assigned to tasks by their hash: of a million turns in buckets of 65,536 the busiest of eight tasks had
+twice its share, in buckets of 4,096 a seventh more.
 """
 _ROW = (
     "'output' AS kind",
@@ -34,7 +34,7 @@ _ROW = (
     "position",
     "state",
 )
-"""Staging's columns of an output row, by its place in its bucket and the bucket's first offset."""
+"""Staging's columns of an output row, computed from its row number in the bucket and the bucket's first offset."""
 
 
 def transform(  # noqa: PLR0913 - each is a thing known by now
@@ -52,17 +52,31 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
     one_task: bool,
     documents: bool = True,
 ) -> tuple[DataFrame | None, str]:
-    """Staging's output rows of the whole transactions in `records`, numbered by topic from `offsets` on.
+    """Runs the rules and returns staging's output rows, numbered by topic.
 
-    In order of transaction, `_order`, rule, and their JSON. Transactions in `left_out` have none. `places`: of
-    transactions (seqno) their position in the source, and when those come that wait (turn; sql/rules/places.sql).
-    `truncated`: outputs get a row for each of these, without key and value, of the reason TRUNCATED.
-    `some_left_out`: the connector may have left fields out of them. `spread`: several tasks number them, each its run
-    of turns; how many rows come before each run has to be counted first. `one_task`: one task does all. `documents`:
-    some records may be MongoDB's.
+    Rows are ordered by turn, transaction, `_order`, rule, and their JSON.
 
-    Returns None for them where the config has no outputs; and their columns, on record (zync/rules/schema.py).
-    UsageError where a rule is no rule.
+    Args:
+        spark: The session.
+        records: The records of whole transactions.
+        config: The config with the rules.
+        offsets: The next offset of each topic.
+        left_out: The transactions that go to quarantine, which get no output rows.
+        places: Each transaction's (seqno) `position` in the source and its `turn` (sql/rules/places.sql), or None.
+        truncated: Truncations; each gets a row without key and value, of the reason TRUNCATED.
+        keeper: Checkpoints rows.
+        some_left_out: Whether the connector may have left fields out of the records.
+        spread: Whether several tasks number the rows, each a bucket of turns. The rows of each bucket are then counted
+            first.
+        one_task: Whether a single task does everything.
+        documents: Whether some records may be MongoDB documents.
+
+    Returns:
+        The output rows, or None if the config has no outputs; and the columns of all outputs as JSON
+        (zync/rules/schema.py).
+
+    Raises:
+        UsageError: A rule is invalid.
     """
     records = without(spark, records, left_out, keeper)
     if some_left_out:
@@ -71,67 +85,77 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
         bind_views(records, config, rule_texts(config), documents=documents)
         rules = run_rules(spark, config)
     numbered: DataFrame | None = None
-    gone = {one.seqno for one in left_out}
-    rest = [one for one in truncated if one.seqno not in gone]
+    failed_seqnos = {failure.seqno for failure in left_out}
+    rest = [truncation for truncation in truncated if truncation.seqno not in failed_seqnos]
     marked = f", CASE WHEN rule < 0 THEN {literal(TRUNCATED)} END AS reason" if truncated else ""
-    for made in made_alike(rules, spark, config if some_left_out else None, rest):
-        rows = _placed(made.coalesce(1) if one_task else made, places)
+    for results in made_alike(rules, spark, config if some_left_out else None, rest):
+        rows = _with_turns(results.coalesce(1) if one_task else results, places)
         rows = select(rows, "*", f"{f'turn DIV {_BUCKET}' if spread else '0L'} AS bucket")
         (rows.repartition("bucket") if spread else rows).createOrReplaceTempView("made")
         rows = result_of(spark, statement("rules/number", marked=marked))
         if spread:
             rows = keeper.keep(rows)
-            bound = local(spark, _first_offsets(rows, offsets), "topic string, bucket bigint, first bigint")
-            rows = rows.join(bound.hint("broadcast"), ["topic", "bucket"])
+            first_offsets = local(spark, _first_offsets(rows, offsets), "topic string, bucket bigint, first bigint")
+            rows = rows.join(first_offsets.hint("broadcast"), ["topic", "bucket"])
         else:
             topics = dict.fromkeys(rule.topic for rule, _ in rules)
             firsts = " ".join(f"WHEN {literal(topic)} THEN {offsets.get(topic, 0)}L" for topic in topics)
             rows = select(rows, "*", f"CASE topic {firsts} END AS first")
         rows = select(rows, *_ROW, *(["reason"] if truncated else []))
         numbered = rows if numbered is None else numbered.unionAll(rows)
-    return numbered, on_record(rules)
+    return numbered, columns_as_json(rules)
 
 
-def _placed(made: DataFrame, places: DataFrame | None) -> DataFrame:
+def _with_turns(rows: DataFrame, places: DataFrame | None) -> DataFrame:
+    """Adds each row's `turn`, which is its seqno if `places` has none, and its `position`."""
     if places is None:
-        return select(made, "*", "seqno AS turn", "CAST(NULL AS BIGINT) AS position")
-    return select(made.join(places, "seqno", "left"), "* EXCEPT (turn)", "coalesce(turn, seqno) AS turn")
+        return select(rows, "*", "seqno AS turn", "CAST(NULL AS BIGINT) AS position")
+    return select(rows.join(places, "seqno", "left"), "* EXCEPT (turn)", "coalesce(turn, seqno) AS turn")
 
 
-def _first_offsets(made: DataFrame, offsets: dict[str, int]) -> list[tuple[str, int, int]]:
-    """(topic, bucket, the offset at which it begins)."""
-    firsts, following = [], dict(offsets)
-    for topic, bucket, count in sorted(made.groupBy("topic", "bucket").count().collect()):
-        first = following.get(topic, 0)
-        firsts.append((topic, bucket, first))
-        following[topic] = first + count
-    return firsts
+def _first_offsets(rows: DataFrame, offsets: dict[str, int]) -> list[tuple[str, int, int]]:
+    """Counts the rows of each bucket and returns (topic, bucket, the offset of the bucket's first row)."""
+    first_offsets, next_offsets = [], dict(offsets)
+    for topic, bucket, count in sorted(rows.groupBy("topic", "bucket").count().collect()):
+        first_offset = next_offsets.get(topic, 0)
+        first_offsets.append((topic, bucket, first_offset))
+        next_offsets[topic] = first_offset + count
+    return first_offsets
 
 
 def made_alike(
     rules: Made, spark: SparkSession, config: Config | None = None, truncated: Sequence[Truncated] = ()
 ) -> list[DataFrame]:
-    """What rules make as output rows: together where their `_order` is of one type, for one plan to number them all.
+    """Returns the rules' output rows, those whose `_order` has the same type in a single DataFrame.
 
-    With the rows of truncations beside those of their output. `config`: as `output_rows` takes it.
+    A single plan then numbers them all.
+
+    Args:
+        rules: Rules, each with its result.
+        spark: The session.
+        config: As `output_rows` takes it.
+        truncated: Truncations, whose rows are added to those of their output.
+
+    Raises:
+        UsageError: The types of `_order` of an output's rules do not go together.
     """
     by_topic: dict[str, DataFrame] = {}
-    for number, (rule, columns) in enumerate(rules):
-        made = output_rows(columns, rule, number, config)
+    for number, (rule, result) in enumerate(rules):
+        rows = output_rows(result, rule, number, config)
         try:
-            by_topic[rule.topic] = by_topic[rule.topic].unionAll(made) if rule.topic in by_topic else made
+            by_topic[rule.topic] = by_topic[rule.topic].unionAll(rows) if rule.topic in by_topic else rows
             by_topic[rule.topic].schema  # noqa: B018 - analysed now, so that the error names the rule
         except AnalysisException as error:
             msg = f"rule {rule.name}: its _order does not go with that of the other rules of output {rule.topic}"
             raise UsageError(msg) from error
-    alike: dict[str, DataFrame] = {}
-    for topic, made in by_topic.items():
-        kind = made.schema[ORDER].dataType.simpleString()
-        if mine := [one for one in truncated if one.output == topic]:
-            made = made.unionAll(rows_of(spark, mine, kind))  # noqa: PLW2901 - with the rest of its rows
-        alike[kind] = alike[kind].unionAll(made) if kind in alike else made
-    if "void" in alike and len(alike) > 1:  # no order goes with any
-        without = alike.pop("void")
-        kind, made = next(iter(alike.items()))
-        alike[kind] = made.unionAll(without)
-    return list(alike.values())
+    by_order_type: dict[str, DataFrame] = {}
+    for topic, topic_rows in by_topic.items():
+        rows, order_type = topic_rows, topic_rows.schema[ORDER].dataType.simpleString()
+        if truncations := [truncation for truncation in truncated if truncation.output == topic]:
+            rows = rows.unionAll(rows_of(spark, truncations, order_type))
+        by_order_type[order_type] = by_order_type[order_type].unionAll(rows) if order_type in by_order_type else rows
+    if "void" in by_order_type and len(by_order_type) > 1:  # rows without an order fit with any type of it
+        unordered = by_order_type.pop("void")
+        order_type, rows = next(iter(by_order_type.items()))
+        by_order_type[order_type] = rows.unionAll(unordered)
+    return list(by_order_type.values())

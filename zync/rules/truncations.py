@@ -1,4 +1,4 @@
-"""What a truncation of a table in the source means for the outputs: a row of each that is made of that table alone."""
+"""Turns TRUNCATEs of source tables into output rows, for the outputs that are made of that table alone."""
 
 import re
 from collections.abc import Sequence
@@ -20,11 +20,18 @@ from zync.transactions.quarantine import Failure
 
 _RECORDS = "records"
 _ORDER_TYPE = "struct<place:bigint,total_order:bigint>"
-"""Of the preset's `_order`."""
+"""The type of `_order` in the preset's views."""
 
 
 class Truncated(NamedTuple):
-    """An output topic of which all rows are gone that come before that transaction's row of that `_order`."""
+    """A truncation of an output topic: deletes all rows before the TRUNCATE in the source's order.
+
+    Attributes:
+        output: The output topic.
+        seqno: The transaction's seqno.
+        place: `_order.place` of the TRUNCATE.
+        total_order: `_order.total_order` of the TRUNCATE.
+    """
 
     output: str
     seqno: int
@@ -35,106 +42,141 @@ class Truncated(NamedTuple):
 def find_truncated(
     spark: SparkSession, records: DataFrame, config: Config, positions: DataFrame
 ) -> tuple[list[Truncated], list[Failure]]:
-    """What the truncations among `records` mean; and the transactions of which that cannot be known.
+    """Finds the TRUNCATE records and decides which rows of which outputs they delete.
 
-    `positions`: of transactions (seqno) their `position` in the source's order (sql/rules/places.sql).
+    Args:
+        spark: The session.
+        records: The records of whole transactions.
+        config: The config.
+        positions: Each transaction's (seqno) `position` in the source's order (sql/rules/places.sql).
+
+    Returns:
+        The truncations of outputs, and the transactions whose truncations cannot be applied to an output.
+
+    Raises:
+        UsageError: A rule is invalid.
     """
     bodies = with_body(records).withColumn("at", try_eval(spark, sf.expr(ORDER), "seqno > 0"))
     bodies = select(bodies, "seqno", "topic", f"{IS_TRUNCATION} AS truncates", "at")
     rows = select(bodies.where("truncates").join(positions, "seqno", "left"), "seqno", "topic", "at.*", "position")
-    found = rows.collect()
-    if not found:
+    truncates = rows.collect()
+    if not truncates:
         return [], []
-    tables = local(spark, sorted({(one["seqno"], one["topic"]) for one in found}), "seqno bigint, topic string")
-    others = bodies.where("NOT truncates").join(tables.hint("broadcast"), ["seqno", "topic"], "left_semi")
-    with_rows = {(one["seqno"], one["topic"]) for one in others.select("seqno", "topic").distinct().collect()}
+    truncated_tables = sorted({(row["seqno"], row["topic"]) for row in truncates})
+    tables = local(spark, truncated_tables, "seqno bigint, topic string")
+    other_rows = bodies.where("NOT truncates").join(tables.hint("broadcast"), ["seqno", "topic"], "left_semi")
+    with_rows = {(row["seqno"], row["topic"]) for row in other_rows.select("seqno", "topic").distinct().collect()}
     bind_views(records.limit(0), config, rule_texts(config))
     bind_lookups(spark, config)
-    outputs = _Outputs(config, run_rules(spark, config))
+    outputs = _OutputSources(config, run_rules(spark, config))
     truncated: list[Truncated] = []
     failures: dict[int, Failure] = {}
-    for one in found:
-        for output, rule in outputs.made_of(one["topic"]):
-            why = outputs.unknown(output, one["topic"], with_rows=(one["seqno"], one["topic"]) in with_rows)
-            if why is None and one["position"] is None:
+    for row in truncates:
+        for output, rule in outputs.made_of(row["topic"]):
+            why = outputs.unknown(output, row["topic"], with_rows=(row["seqno"], row["topic"]) in with_rows)
+            if why is None and row["position"] is None:
                 why = "where it is in the source's order is not known"
             if why:
-                reason = f"TRUNCATE of {one['topic']}: which rows of output {output} are gone is not known: {why}"
-                failures.setdefault(one["seqno"], Failure(one["seqno"], reason, rule.name))
-            truncated.append(Truncated(output, one["seqno"], one["place"], one["total_order"]))
+                reason = f"TRUNCATE of {row['topic']}: which rows of output {output} are gone is not known: {why}"
+                failures.setdefault(row["seqno"], Failure(row["seqno"], reason, rule.name))
+            truncated.append(Truncated(output, row["seqno"], row["place"], row["total_order"]))
     return truncated, list(failures.values())
 
 
-def rows_of(spark: SparkSession, truncated: Sequence[Truncated], kind: str) -> DataFrame:
-    """Their output rows, as `output_rows` has those of rules, but of rule -1; `kind`: the type of `_order` there."""
-    made = local(
-        spark, [tuple(one) for one in truncated], "topic string, seqno bigint, place bigint, total_order bigint"
+def rows_of(spark: SparkSession, truncated: Sequence[Truncated], order_type: str) -> DataFrame:
+    """Returns the output rows of truncations, with the columns of `output_rows` and the rule -1.
+
+    Args:
+        spark: The session.
+        truncated: The truncations.
+        order_type: The type of `_order` in the rows of the output's rules.
+    """
+    truncations = local(
+        spark,
+        [tuple(truncation) for truncation in truncated],
+        "topic string, seqno bigint, place bigint, total_order bigint",
     )
-    order = "named_struct('place', place, 'total_order', total_order)" if kind == _ORDER_TYPE else "NULL"
-    nothing = "CAST(NULL AS STRING)"
+    order = "named_struct('place', place, 'total_order', total_order)" if order_type == _ORDER_TYPE else "NULL"
+    null_text = "CAST(NULL AS STRING)"
     return select(
-        made,
+        truncations,
         "topic",
         "seqno",
-        f"{'NULL' if kind == 'void' else f'CAST({order} AS {kind})'} AS {ORDER_COLUMN}",
+        f"{'NULL' if order_type == 'void' else f'CAST({order} AS {order_type})'} AS {ORDER_COLUMN}",
         "-1 AS rule",
-        f"{nothing} AS key",
-        f"{nothing} AS value",
-        f"{nothing} AS state",
+        f"{null_text} AS key",
+        f"{null_text} AS value",
+        f"{null_text} AS state",
     )
 
 
-class _Outputs:
-    """Which of the config's topics each output's rules are over, by their analysed plans."""
+class _OutputSources:
+    """The topics of the config that each output's rules read, by their analysed plans.
 
-    def __init__(self, config: Config, made: Made) -> None:
+    Attributes:
+        rules: The rules of each output.
+        sources: The topics that the rules of each output read; `records` stands for the view of that name.
+        order_types: The types that `_order` has in the rules of each output.
+    """
+
+    def __init__(self, config: Config, results: Made) -> None:
         self.config = config
-        views = {(one.as_ or topic).lower(): topic for topic, one in config.topics.items()} | {_RECORDS: _RECORDS}
+        views = {(topic.as_ or name).lower(): name for name, topic in config.topics.items()} | {_RECORDS: _RECORDS}
         self.rules: dict[str, list[OutputRule]] = {}
-        self.over: dict[str, set[str]] = {}
-        self.orders: dict[str, set[str]] = {}
-        for rule, rows in made:
-            named = _views(rows._jdf.queryExecution().analyzed())  # noqa: SLF001
+        self.sources: dict[str, set[str]] = {}
+        self.order_types: dict[str, set[str]] = {}
+        for rule, rows in results:
+            read_views = _views(rows._jdf.queryExecution().analyzed())  # noqa: SLF001
             self.rules.setdefault(rule.topic, []).append(rule)
-            self.over.setdefault(rule.topic, set()).update(views[one] for one in named if one in views)
-            kinds = {one.dataType.simpleString() for one in rows.schema.fields if one.name == ORDER_COLUMN}
-            self.orders.setdefault(rule.topic, set()).update(kinds or {"void"})
+            self.sources.setdefault(rule.topic, set()).update(views[view] for view in read_views if view in views)
+            types = {field.dataType.simpleString() for field in rows.schema.fields if field.name == ORDER_COLUMN}
+            self.order_types.setdefault(rule.topic, set()).update(types or {"void"})
 
     def made_of(self, topic: str) -> list[tuple[str, OutputRule]]:
-        """The outputs that a rule makes of that topic's view; `records` shows truncations to rules themselves."""
-        return [(output, self.rules[output][0]) for output, over in self.over.items() if self._claiming(topic) in over]
+        """Returns the outputs with a rule that reads the topic's view, each with its first rule.
+
+        Rules that read `records` see the TRUNCATE records themselves.
+        """
+        return [
+            (output, self.rules[output][0])
+            for output, sources in self.sources.items()
+            if self._claiming(topic) in sources
+        ]
 
     def unknown(self, output: str, topic: str, *, with_rows: bool) -> str | None:
-        """Why it is not known which of an output's rows are gone; None where it is.
+        """Returns why it is not known which rows of an output a TRUNCATE deletes; None if it is known.
 
-        `with_rows`: the transaction has other rows of the table.
+        Args:
+            output: The output topic.
+            topic: The topic of the truncated table.
+            with_rows: Whether the transaction has other rows of the table.
         """
         claiming = self._claiming(topic)
         if claiming.startswith("^"):
             return f"its rules read several tables as {claiming}: give the topic an entry of its own in topics"
-        if len(self.over[output]) > 1:
-            return f"its rules read more than that table ({', '.join(sorted(self.over[output]))})"
-        if with_rows and self.orders[output] != {_ORDER_TYPE}:
+        if len(self.sources[output]) > 1:
+            return f"its rules read more than that table ({', '.join(sorted(self.sources[output]))})"
+        if with_rows and self.order_types[output] != {_ORDER_TYPE}:
             return "the transaction has other rows of that table, and its rules do not select _order as the view has it"
         return None
 
     def _claiming(self, topic: str) -> str:
-        """The config's topic that claims records of that one."""
+        """Returns the config's topic, a name or ^regex, to which records of a Kafka topic belong."""
         if topic in self.config.topics:
             return topic
-        regexes = (one for one in self.config.topics if one.startswith("^"))
-        return next((one for one in regexes if re.search(one, topic)), topic)
+        regexes = (name for name in self.config.topics if name.startswith("^"))
+        return next((regex for regex in regexes if re.search(regex, topic)), topic)
 
 
 def _views(plan: Any) -> set[str]:
-    """The temporary views that a plan (a JVM object) reads, in lower case, as Spark compares them."""
-    found: set[str] = set()
-    waiting = [plan]
-    while waiting:
-        node = waiting.pop()
+    """Returns the temporary views that a plan (a JVM object) reads, in lower case, as Spark compares them."""
+    views: set[str] = set()
+    remaining = [plan]
+    while remaining:
+        node = remaining.pop()
         if node.getClass().getSimpleName() == "View":
-            found.add(str(node.desc().identifier().table()).lower())
+            views.add(str(node.desc().identifier().table()).lower())
             continue
         for nodes in (node.children(), node.subqueries()):
-            waiting += [nodes.apply(index) for index in range(nodes.length())]
-    return found
+            remaining += [nodes.apply(index) for index in range(nodes.length())]
+    return views

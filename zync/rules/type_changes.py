@@ -1,4 +1,4 @@
-"""What may become of a column's type, once rows of it are in staging or in a delivered table."""
+"""Checks changes of a column's type against the rows in staging and in delivered tables."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,84 +14,122 @@ from zync.lake.table import app_transactions, open_table
 from zync.spark.frames import leaves
 from zync.staging.outputs import recorded
 
-_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
+_INTEGER_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
+"""The most decimal digits of a value of each integer type."""
 _EXACT_IN_DOUBLE = ("byte", "short", "integer")
-_OF_TABLES = (
+"""The integer types whose values a double represents exactly."""
+_DELTA_TYPES = (
     *("boolean", "binary", "string", "char", "varchar", "variant", "date", "timestamp", "timestamp_ntz"),
     *("byte", "short", "integer", "long", "float", "double", "decimal"),
 )
-"""The types of Delta's columns; lists, maps and structs are of these."""
+"""The types that a column of a Delta table may have, and the elements of arrays, maps and structs."""
 
 
-def is_wider(to: DataType, was: DataType, *, is_key: bool) -> bool:
-    """Whether all values of type `was`, and how they are written, are the same in the type `to`, but for zeros.
+def is_wider(new_type: DataType, old_type: DataType, *, is_key: bool) -> bool:
+    """Whether every value of the old type is the same value, written the same but for zeros, in the new type.
 
-    So not float to double: 0.1 becomes 0.10000000149. Structs may have more fields. A key's text has to be the same to
-    the letter, for it is what deleted rows are remembered by: no decimal of more decimals. A string holds any value as
-    the text that it is in staging's JSON, but a key's text would have quotes.
+    Float to double is not wider: 0.1 becomes 0.10000000149. Structs may get more fields. A string holds any value as
+    its text in staging's JSON.
+
+    Args:
+        new_type: The type that the column would get.
+        old_type: The type that it has.
+        is_key: Whether the column belongs to the key. A key's text must stay the same to the letter, because deleted
+            rows are remembered by it: no decimal with more decimal places, and no string, whose text has quotes.
     """
 
-    def digits(kind: DataType) -> tuple[int, int] | None:
-        """How many before and after the point."""
-        if isinstance(kind, DecimalType):
-            return kind.precision - kind.scale, kind.scale
-        return (_DIGITS[kind.typeName()], 0) if kind.typeName() in _DIGITS else None
+    def digits(number_type: DataType) -> tuple[int, int] | None:
+        """Returns the numbers of digits before and after the decimal point; None for other types."""
+        if isinstance(number_type, DecimalType):
+            return number_type.precision - number_type.scale, number_type.scale
+        type_name = number_type.typeName()
+        return (_INTEGER_DIGITS[type_name], 0) if type_name in _INTEGER_DIGITS else None
 
-    def holds(to: DataType, was: DataType) -> bool:
-        return to == was or is_wider(to, was, is_key=False)
+    def holds(new_inner: DataType, old_inner: DataType) -> bool:
+        return new_inner == old_inner or is_wider(new_inner, old_inner, is_key=False)
 
-    if isinstance(to, StructType) and isinstance(was, StructType):
-        fields = {one.name: one.dataType for one in to.fields}
-        return not is_key and all(one.name in fields and holds(fields[one.name], one.dataType) for one in was.fields)
-    if isinstance(to, ArrayType) and isinstance(was, ArrayType):
-        return holds(to.elementType, was.elementType)
-    if isinstance(to, MapType) and isinstance(was, MapType):
-        return to.keyType == was.keyType and holds(to.valueType, was.valueType)
-    if to.typeName() in ("double", "string"):
-        return not is_key and (isinstance(to, StringType) or was.typeName() in _EXACT_IN_DOUBLE)
-    more, less = digits(to), digits(was)
-    if more is None or less is None or (isinstance(was, DecimalType) and not isinstance(to, DecimalType)):
+    if isinstance(new_type, StructType) and isinstance(old_type, StructType):
+        fields = {field.name: field.dataType for field in new_type.fields}
+        return not is_key and all(
+            field.name in fields and holds(fields[field.name], field.dataType) for field in old_type.fields
+        )
+    if isinstance(new_type, ArrayType) and isinstance(old_type, ArrayType):
+        return holds(new_type.elementType, old_type.elementType)
+    if isinstance(new_type, MapType) and isinstance(old_type, MapType):
+        return new_type.keyType == old_type.keyType and holds(new_type.valueType, old_type.valueType)
+    if new_type.typeName() in ("double", "string"):
+        return not is_key and (isinstance(new_type, StringType) or old_type.typeName() in _EXACT_IN_DOUBLE)
+    new_digits, old_digits = digits(new_type), digits(old_type)
+    if (
+        new_digits is None
+        or old_digits is None
+        or (isinstance(old_type, DecimalType) and not isinstance(new_type, DecimalType))
+    ):
         return False
-    return more[0] >= less[0] and (more[1] == less[1] if is_key else more[1] >= less[1])
+    return new_digits[0] >= old_digits[0] and (
+        new_digits[1] == old_digits[1] if is_key else new_digits[1] >= old_digits[1]
+    )
 
 
-def check_has_tables(kind: DataType, column: str, of: str) -> None:
-    """UsageError where no Delta table can have a column of that type."""
-    for leaf in leaves(kind):
-        if leaf.typeName().split("(")[0] not in _OF_TABLES:
-            msg = f"{of}: column {column!r} is {kind.simpleString()}, and no Delta table has {leaf.simpleString()}: "
+def check_has_tables(column_type: DataType, column: str, subject: str) -> None:
+    """Checks that a Delta table can have a column of that type.
+
+    Args:
+        column_type: The column's type.
+        column: The column's name.
+        subject: The output and its rules, for the error's text.
+
+    Raises:
+        UsageError: No Delta table can have it.
+    """
+    for leaf in leaves(column_type):
+        if leaf.typeName().split("(")[0] not in _DELTA_TYPES:
+            msg = (
+                f"{subject}: column {column!r} is {column_type.simpleString()}, and no Delta table has "
+                f"{leaf.simpleString()}: "
+            )
             raise UsageError(msg + "cast it, to string say")
 
 
 def check_types(spark: SparkSession, config: Config, staging: DeltaTable, before: str | None, now: str) -> None:
-    """UsageError where rules make what a delivered table cannot take, before anything of it is in staging.
+    """Checks that delivered tables can take the rules' rows, before any of these rows are in staging.
 
-    `before`, `now`: the columns of all outputs, on record (zync/rules/schema.py), of the sync before, and of this one.
-    The tables are looked at only where the columns are others than before. A table is delivered where the config names
-    `deliver.tables`, or where the lake has one that was made of this staging.
+    Tables are read only if the columns changed. A table is checked if the config names `deliver.tables`, or if the
+    lake has a table that was made from this staging.
+
+    Args:
+        spark: The session.
+        config: The config.
+        staging: Staging.
+        before: The columns of all outputs as JSON (zync/rules/schema.py) after the previous sync.
+        now: The same for this sync.
+
+    Raises:
+        UsageError: A column has a type that no Delta table has, or changed to a type that is not wider.
     """
     if before == now:
         return
-    was = recorded(before)
-    for topic, made in recorded(now).items():
+    old_outputs = recorded(before)
+    for topic, columns in recorded(now).items():
         location = table_of(topic, config.lake)
         try:
             table = open_table(location)
-        except UsageError:  # no table can be called so, and none is asked for
+        except UsageError:  # no table can have that name, which matters only if the config asks for tables
             if config.deliver.tables is not None:
                 raise
             continue
-        mine = table is not None and APP + str(staging.metadata().id) in app_transactions(table)
-        if config.deliver.tables is None and not mine:
+        is_delivered = table is not None and APP + str(staging.metadata().id) in app_transactions(table)
+        if config.deliver.tables is None and not is_delivered:
             continue
-        of = f"output {topic}: {_rules(config, topic)}"
-        for one in StructType.fromJson(made["value"]).fields:
-            check_has_tables(one.dataType, one.name, of)
-        if topic in was:
-            _check_columns(made, StructType.fromJson(was[topic]["value"]), of, "the rows in staging have it")
-        if mine:
-            there = spark.read.format("delta").load(location).schema
-            _check_columns(made, there, of, f"the table at {location} has it")
+        subject = f"output {topic}: {_rules(config, topic)}"
+        for field in StructType.fromJson(columns["value"]).fields:
+            check_has_tables(field.dataType, field.name, subject)
+        if topic in old_outputs:
+            staged_columns = StructType.fromJson(old_outputs[topic]["value"])
+            _check_columns(columns, staged_columns, subject, "the rows in staging have it")
+        if is_delivered:
+            table_columns = spark.read.format("delta").load(location).schema
+            _check_columns(columns, table_columns, subject, f"the table at {location} has it")
 
 
 def _rules(config: Config, topic: str) -> str:
@@ -99,18 +137,26 @@ def _rules(config: Config, topic: str) -> str:
     return f"rule{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
 
-def _check_columns(made: Mapping[str, Any], was: StructType, of: str, where: str) -> None:
-    """UsageError where a column has another type than it had, and not a wider one."""
-    key = {one.name for one in StructType.fromJson(made["key"]).fields}
-    types = {one.name: one.dataType for one in was.fields}
-    for one in StructType.fromJson(made["value"]).fields:
-        before = types.get(one.name, one.dataType)
-        if one.dataType == before or is_wider(one.dataType, before, is_key=one.name in key):
+def _check_columns(columns: Mapping[str, Any], old_columns: StructType, subject: str, where: str) -> None:
+    """Raises UsageError if a column's type changed to a type that is not wider.
+
+    Args:
+        columns: The output's present columns as JSON: those of `value` and those of `key`.
+        old_columns: The columns as they were.
+        subject: The output and its rules, for the error's text.
+        where: Where the old columns are, for the error's text.
+    """
+    key = {field.name for field in StructType.fromJson(columns["key"]).fields}
+    old_types = {field.name: field.dataType for field in old_columns.fields}
+    for field in StructType.fromJson(columns["value"]).fields:
+        old_type = old_types.get(field.name, field.dataType)
+        if field.dataType == old_type or is_wider(field.dataType, old_type, is_key=field.name in key):
             continue
-        text = isinstance(before, StringType) or one.name in key
-        to_text = "" if text else f", or to string ({one.name}::string), which holds what there is as text"
+        stays_text = isinstance(old_type, StringType) or field.name in key
+        to_text = "" if stays_text else f", or to string ({field.name}::string), which holds what there is as text"
         msg = (
-            f"{of}: column {one.name!r} is {one.dataType.simpleString()} now, and {where} as {before.simpleString()}. "
-            f"Nothing was committed. Cast it to {before.simpleString()}{to_text}, or give it another name"
+            f"{subject}: column {field.name!r} is {field.dataType.simpleString()} now, and {where} as "
+            f"{old_type.simpleString()}. Nothing was committed. Cast it to {old_type.simpleString()}{to_text}, or give "
+            "it another name"
         )
         raise UsageError(msg)

@@ -1,4 +1,4 @@
-"""The views that rules see: `records`, and one for each topic."""
+"""Creates the views that rules read: `records`, and a view for each topic."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -23,36 +23,42 @@ def bind_views(
     *,
     documents: bool = True,
 ) -> None:
-    """Makes `records` and a view for each topic of what `records` (VIEW_COLUMNS and schema structs) holds.
+    """Creates the temporary view `records`, and a view for each topic.
 
-    `texts`: all statements that are to see them. What none of them can name is left out, as each view takes time.
-    `guards`: conditions by view, in lower case, that hold of each of its records or raise an error.
-    `documents`: some may be MongoDB's.
+    Args:
+        records: The records, with VIEW_COLUMNS and a struct for each topic with a schema.
+        config: The config with the topics.
+        texts: The statements that will read the views; views that none of them names are not created, as each takes
+            time. None: create all.
+        guards: Conditions by view, in lower case, that are true for each record of the view or raise an error.
+        documents: Whether some records may be MongoDB documents.
     """
     envelope = {}
     if has_envelopes(config):
         records = select(records, "*", f"coalesce({CLEAN}, {BODY}) AS body")
         envelope = with_documents(VIEW) if documents else VIEW
-    more = [f"{text} AS {column}" for column, text in envelope.items()]
-    _guarded(select(records, *VIEW_COLUMNS, *more), "records", guards).createOrReplaceTempView("records")
+    columns = [*VIEW_COLUMNS, *(f"{text} AS {column}" for column, text in envelope.items())]
+    _guarded(select(records, *columns), "records", guards).createOrReplaceTempView("records")
     claimed: list[str] = []
-    for topic in ordered(config):
-        one = config.topics[topic]
-        mine = matches(topic)
-        where = " AND ".join([mine, *(f"NOT ({other})" for other in claimed if topic.startswith("^"))])
-        claimed.append(mine)
-        view = name(one.as_ or topic)
+    for topic_name in ordered(config):
+        topic = config.topics[topic_name]
+        is_of_topic = matches(topic_name)
+        earlier = claimed if topic_name.startswith("^") else []
+        where = " AND ".join([is_of_topic, *(f"NOT ({condition})" for condition in earlier)])
+        claimed.append(is_of_topic)
+        view = name(topic.as_ or topic_name)
         if not _may_name(texts, view):
             continue
-        value = name(f"as_{list(config.topics).index(topic)}") if one.schema else "value"
-        if one.envelope:
-            where = f"{where} AND {envelope['op']} <> 't'"  # of which zync makes rows itself; none is no envelope
-            of_envelope = envelope | (typed(value) if one.schema else {})
-            columns = [*VIEW_COLUMNS, *(f"{text} AS {column}" for column, text in of_envelope.items())]
+        value = name(f"as_{list(config.topics).index(topic_name)}") if topic.schema else "value"
+        if topic.envelope:
+            # zync itself turns a TRUNCATE (op t) into output rows. A null op means that the record is no envelope.
+            where = f"{where} AND {envelope['op']} <> 't'"
+            envelope_columns = envelope | (typed(value) if topic.schema else {})
+            columns = [*VIEW_COLUMNS, *(f"{text} AS {column}" for column, text in envelope_columns.items())]
         else:
             columns = [f"{value} AS value" if column == "value" else column for column in VIEW_COLUMNS]
-        shown = select(records.where(where), *columns)
-        _guarded(shown, one.as_ or topic, guards).createOrReplaceTempView(view)
+        view_rows = select(records.where(where), *columns)
+        _guarded(view_rows, topic.as_ or topic_name, guards).createOrReplaceTempView(view)
 
 
 def _guarded(rows: DataFrame, view: str, guards: Mapping[str, str]) -> DataFrame:
@@ -60,5 +66,6 @@ def _guarded(rows: DataFrame, view: str, guards: Mapping[str, str]) -> DataFrame
 
 
 def _may_name(texts: Sequence[str] | None, view: str) -> bool:
-    """Whether one of the statements may name that view; any may that puts names together with IDENTIFIER."""
-    return texts is None or any(view[1:-1].lower() in one.lower() or "identifier" in one.lower() for one in texts)
+    """Whether a statement may name that view; a statement with IDENTIFIER, which builds names, may name any."""
+    view_name = view[1:-1].lower()
+    return texts is None or any(view_name in text.lower() or "identifier" in text.lower() for text in texts)
