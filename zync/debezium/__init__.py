@@ -1,4 +1,4 @@
-"""The preset `debezium`: its connectors' records, when their transactions are complete, and the config that it implies.
+"""The preset `debezium`: parses its connectors' records, detects complete transactions, and expands the config.
 
 See https://debezium.io/documentation/reference/stable (each connector's "transaction metadata").
 """

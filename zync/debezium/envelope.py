@@ -1,4 +1,4 @@
-"""What Debezium's records look like, as expressions: a row's envelope, and BEGIN and END of its transaction."""
+"""SQL expressions over Debezium's records: the envelope of a row, and the BEGIN and END of a transaction."""
 
 from dataclasses import dataclass
 
@@ -12,27 +12,30 @@ _WRAPPED = (
     "AND variant_get(value, '$.payload', 'variant') IS NOT NULL THEN variant_get(value, '$.payload', 'variant')"
 )
 BODY = f"CASE WHEN {_WRAPPED} ELSE value END"
-"""What rows have is looked at first: that a VARIANT lacks a field Spark says by an exception inside (VariantGet returns
-from within a loop), and to look for the `$.schema` that hardly a record has took a fifth of a sync."""
+"""SQL for a record's value without the JSON converter's `schema` and `payload` around it.
+
+The field that rows have, `$.op`, is tested first. Spark handles a field that a VARIANT lacks by an exception inside
+(VariantGet returns from within a loop): to test for `$.schema`, which few records have, took a fifth of a sync."""
 BODY_BY_TEXT = f"CASE WHEN contains(value_text, '\"payload\"') IS NOT FALSE AND {_WRAPPED} ELSE value END"
-"""The same, where the value's text may be there to be looked at before that."""
+"""The same for records that may have their value's text in `value_text`, which is tested before the VARIANT."""
 
 
-def field(path: str, kind: str) -> str:
-    """The body's field at `path`; SQL NULL where it is not there."""
-    return f"variant_get(body, '$.{path}', '{kind}')"
+def field(path: str, field_type: str) -> str:
+    """Returns SQL for the body's field at `path`, cast to that type; null if the body does not have it."""
+    return f"variant_get(body, '$.{path}', '{field_type}')"
 
 
 @dataclass(frozen=True)
 class Connector:
-    """What differs from one connector to another.
+    """The differences between connectors, as SQL.
 
-    identity: a pattern of transaction ids whose first group names the transaction, where the whole id does not.
-    place: a number over the row's `source` that rises in the source's order, 0 where only total_order does.
-    image: what, beside the row's images, tells two rows of one transaction apart.
-    numbered_image: the same of a row that has a `total_order` for good, where not all of `image` stays as it was when
-    the row is sent again.
-    common: what all rows of a transaction have in common, and hardly those of another that has the same id.
+    Attributes:
+        identity: A pattern of transaction ids whose first group identifies the transaction; None: the whole id does.
+        place: A number in the row's `source` that rises in the source's order; 0 if only total_order does.
+        image: Fields that, in addition to the row's images, tell two rows of the same transaction apart.
+        numbered_image: The same for a row with a final `total_order`, if some fields of `image` change when the row
+            is sent again.
+        common: A value that all rows of a transaction share, and that another transaction with the same id hardly has.
     """
 
     identity: str | None
@@ -48,69 +51,70 @@ _BINLOG = (
 )
 
 CONNECTORS = {
-    # txId:LSN, and BEGIN, each row and END carry different LSNs
+    # the id is txId:LSN; BEGIN, each row and END have different LSNs
     "postgresql": Connector(
         "^([0-9]+):[0-9]+$",
         field("source.lsn", "bigint"),
         field("source.lsn", "string"),
         common=field("source.ts_ms", "string"),  # of the commit
     ),
-    # a GTID, or file=…,pos=… of the transaction's begin. With a GTID another replica may send the row again, and its
-    # binlog has other positions.
+    # The id is a GTID, or file=…,pos=… of the transaction's begin. With a GTID another replica may send the row again,
+    # whose binlog has other positions.
     "mysql": Connector(None, "0L", _BINLOG, f"CASE WHEN {field('source.gtid', 'string')} IS NULL THEN {_BINLOG} END"),
-    # the commit LSN, like 00000025:00000d08:0025; END comes only when the next transaction begins
+    # the id is the commit LSN, like 00000025:00000d08:0025; END comes only when the next transaction begins
     "sqlserver": Connector(
         None,
         "0L",
         f"concat_ws('/', {field('source.change_lsn', 'string')}, {field('source.event_serial_no', 'string')})",
     ),
-    # the transaction's id in hexadecimal
+    # the id is the transaction's number in hexadecimal
     "oracle": Connector(
         None,
         "0L",
         f"concat_ws('/', {field('source.scn', 'string')}, {field('source.rs_id', 'string')}, "
         f"{field('source.ssn', 'string')})",
     ),
-    # lsid:txnNumber, as {"id": {"$binary": …}, …}:5; END comes only with the next event
+    # the id is lsid:txnNumber, as {"id": {"$binary": …}, …}:5; END comes only with the next event
     "mongodb": Connector(
         None, "0L", f"concat_ws('/', {field('source.ts_ms', 'string')}, {field('source.ord', 'string')})"
     ),
 }
-"""The connectors that zync knows, and those of `_LIKE`; what is not here is told apart by its images alone.
+"""The connectors that zync knows, in addition to those in `_SAME_AS`. Rows of others are told apart by their images.
 
-Vitess has a VGTID for an id, Db2 the commit LSN, Informix (as PostgreSQL) txId:LSN.
+The transaction id of Vitess is a VGTID, that of Db2 the commit LSN, that of Informix (as of PostgreSQL) txId:LSN.
 """
 
-_LIKE = {"mariadb": "mysql", "db2": "sqlserver"}
+_SAME_AS = {"mariadb": "mysql", "db2": "sqlserver"}
 
 
-def _by_connector(what: dict[str, str], otherwise: str) -> str:
-    named = {**what, **{name: what[like] for name, like in _LIKE.items()}}
-    cases = " ".join(f"WHEN '{name}' THEN {expression}" for name, expression in named.items())
+def _by_connector(expressions: dict[str, str], otherwise: str) -> str:
+    """Returns SQL for the expression of the row's connector."""
+    all_expressions = {**expressions, **{name: expressions[model] for name, model in _SAME_AS.items()}}
+    cases = " ".join(f"WHEN '{name}' THEN {expression}" for name, expression in all_expressions.items())
     return f"CASE {field('source.connector', 'string')} {cases} ELSE {otherwise} END"
 
 
-PLACE = _by_connector({name: one.place for name, one in CONNECTORS.items()}, "0L")
-"""A row's place in the source's order; between rows of one place `total_order` decides."""
+PLACE = _by_connector({name: connector.place for name, connector in CONNECTORS.items()}, "0L")
+"""SQL for a row's place in the source's order; between rows with the same place `total_order` decides."""
 
 ORDER = f"named_struct('place', {PLACE}, 'total_order', {field('transaction.total_order', 'bigint')})"
+"""SQL for the column `_order` of the views."""
 
 _VERSION = field("source.version", "string")
 _CONTINUES = (
     f"(try_cast(split_part({_VERSION}, '.', 1) AS INT), try_cast(split_part({_VERSION}, '.', 2) AS INT)) >= (3, 7)"
 )
-"""Whether total_order goes on after a restart inside a transaction, and so tells its rows apart."""
+"""SQL: whether total_order continues after a restart inside a transaction, and so tells its rows apart."""
 
 _IMAGES = (
     f"{field('source.schema', 'string')}, {field('source.table', 'string')}, {field('op', 'string')}, "
     f"to_json({field('before', 'variant')}), '|', to_json({field('after', 'variant')})"
 )
-_IMAGE = (
-    f"md5(concat_ws('|', {_by_connector({name: one.image for name, one in CONNECTORS.items()}, 'NULL')}, {_IMAGES}))"
-)
+_IMAGE_FIELDS = {name: connector.image for name, connector in CONNECTORS.items()}
+_NUMBERED_IMAGE_FIELDS = {name: connector.numbered_image or connector.image for name, connector in CONNECTORS.items()}
+_IMAGE = f"md5(concat_ws('|', {_by_connector(_IMAGE_FIELDS, 'NULL')}, {_IMAGES}))"
 _NUMBERED_IMAGE = (
-    f"md5(concat_ws('|', "
-    f"{_by_connector({name: one.numbered_image or one.image for name, one in CONNECTORS.items()}, 'NULL')}, "
+    f"md5(concat_ws('|', {_by_connector(_NUMBERED_IMAGE_FIELDS, 'NULL')}, "
     f"{field('source.ts_ms', 'string')}, {_IMAGES}, '|', to_json({field('message', 'variant')})))"
 )
 TOTAL_ORDER = field("transaction.total_order", "bigint")
@@ -118,37 +122,38 @@ RECORD_ID = (
     f"CASE WHEN {TOTAL_ORDER} IS NULL THEN NULL "
     f"WHEN {_CONTINUES} THEN concat({TOTAL_ORDER}, '/', {_NUMBERED_IMAGE}) ELSE {_IMAGE} END"
 )
-"""What a row has in common with what a restart sends again of it, and with no other (but see sql/judge/runs.sql).
+"""SQL for a row's record id: the same for a row and its repeats after a restart, and for no other row.
 
-All that is known of it but the run: a database that was made anew has the ids of transactions that it had before, and
-from 3.7 on with the same numbers in them; its rows are other ones, which are not to be dropped as duplicates.
+(Exceptions: sql/judge/runs.sql.) It covers all that is known of a row but the run. A database that was recreated uses
+its former transaction ids again, and from Debezium 3.7 on with the same numbers in them; its rows are different, and
+must not be dropped as duplicates.
 """
 
 NUMBERED = f"coalesce({_CONTINUES}, false)"
-"""Whether the row's number is for good: no other row of its transaction has it."""
+"""SQL: whether the row's total_order is final: no other row of its transaction has it."""
 
-COMMON = _by_connector({name: one.common for name, one in CONNECTORS.items()}, "CAST(NULL AS STRING)")
-"""What all rows of one transaction have in common, where that is known: those that differ are of two of the same id."""
+COMMON = _by_connector({name: connector.common for name, connector in CONNECTORS.items()}, "CAST(NULL AS STRING)")
+"""SQL for a value that all rows of a transaction share, or null: rows with different values are of two transactions."""
 
 _RUN_HEADER = "CAST(array_position(headers.key, '__debezium.context.runId') AS INT) - 1"
 RUN_NAME = f"coalesce(CAST(get(headers.value, {_RUN_HEADER}) AS STRING), '')"
-"""Which run of the connector sent the row; empty before there was such a header."""
+"""SQL for the run of the connector that sent the row; empty for versions of Debezium without that header."""
 
 IS_MESSAGE = f"{field('op', 'string')} = 'm'"
-"""Whether the row is a logical message: those never have such a header."""
+"""SQL: whether the row is a logical message; these never have the run's header."""
 
 IS_TRUNCATION = f"coalesce({field('op', 'string')} = 't', false)"
-"""Whether the record says that all rows of a table are gone: it has no key, and no images."""
+"""SQL: whether the record is a TRUNCATE, which has no key and no images."""
 
 RUN = f"CASE WHEN {IS_MESSAGE} THEN 'any' ELSE {RUN_NAME} END"
-"""The run by its name, where a row has to have one: any may have sent a logical message."""
+"""SQL for the run by name; `any` for a logical message, as any run may have sent it."""
 
 
 OF_MONGODB = f"{field('source.connector', 'string')} = 'mongodb'"
-"""Whether a row's images are texts of Extended JSON."""
+"""SQL: whether a row's images are texts of MongoDB's Extended JSON."""
 _DATE = r'\{\s*"\$date"\s*:\s*(-?[0-9]+)\s*\}'
 _PLAIN = (
-    # {"$numberLong": "5"} and its kin become the number; a decimal that VARIANT cannot keep exactly stays text
+    # {"$numberLong": "5"} and the like become the number; a decimal that VARIANT cannot hold exactly stays a text
     (r'\{\s*"\$number(?:Int|Long)"\s*:\s*"(-?[0-9]+)"\s*\}', "$1"),
     (r'\{\s*"\$numberDouble"\s*:\s*"(-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)"\s*\}', "$1"),
     (r'\{\s*"\$numberDecimal"\s*:\s*"(?=[-0-9.]{1,38}")(-?[0-9]+(?:\.[0-9]+)?)"\s*\}', "$1"),
@@ -157,16 +162,19 @@ _PLAIN = (
     (r'\{\s*"\$binary"\s*:\s*("[^"]*")\s*,\s*"\$type"\s*:\s*"[^"]*"\s*\}', "$1"),
     (r'\{\s*"\$binary"\s*:\s*\{\s*"base64"\s*:\s*("[^"]*")\s*,\s*"subType"\s*:\s*"[^"]*"\s*\}\s*\}', "$1"),
 )
-"""What stands in Extended JSON for a value, and what of it is the value.
+"""Patterns of values in Extended JSON, each with its replacement in JSON.
 
-A text in JSON has a backslash before each of its quotes, so none of these patterns matches within one."""
+JSON escapes quotes inside a text by a backslash, so none of these patterns matches within a text."""
 
 
 def plain_json(text: str) -> str:
-    """Of MongoDB's Extended JSON (a text) the same in JSON: numbers as numbers, dates and ids as texts.
+    """Returns SQL that converts MongoDB's Extended JSON into JSON: numbers as numbers, dates and ids as texts.
 
-    A date becomes ISO 8601 in UTC, which casts to TIMESTAMP. What JSON has no value for ($timestamp, $regex, $minKey,
-    a date beyond the years 1 to 9999) stays an object.
+    A date becomes ISO 8601 in UTC, which casts to TIMESTAMP. Values that JSON cannot express ($timestamp, $regex,
+    $minKey, a date outside the years 1 to 9999) stay objects.
+
+    Args:
+        text: SQL for the Extended JSON.
     """
     plain = "t"
     for pattern, value in _PLAIN:
@@ -180,27 +188,27 @@ def plain_json(text: str) -> str:
     dates = f"transform(regexp_extract_all(t, {literal(_DATE)}, 1), ms -> {date})"
     joined = f"zip_with(split(t, {literal(_DATE)}), concat({dates}, array('')), (between, d) -> concat(between, d))"
     with_dates = f"CASE WHEN contains(t, '\"$date\"') THEN array_join({joined}, '') ELSE t END"
-    whole = _let(plain, with_dates)
-    return _let(text, f"CASE WHEN contains(t, '\"$') THEN {whole} ELSE t END")
+    converted = _let(plain, with_dates)
+    return _let(text, f"CASE WHEN contains(t, '\"$') THEN {converted} ELSE t END")
 
 
 _ISO = "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
 
 
 def _let(value: str, expression: str) -> str:
-    """The expression with `t` for the value, which is made once."""
+    """Returns SQL for the expression, in which `t` is the value; the value is evaluated once."""
     return f"get(transform(array({value}), t -> {expression}), 0)"
 
 
 def _document(path: str) -> str:
-    """MongoDB's image, a text of Extended JSON; SQL NULL where there is none, or it is no JSON."""
+    """Returns SQL for MongoDB's image, a text of Extended JSON, as VARIANT; null if it is missing or invalid."""
     return f"try_parse_json({plain_json(field(path, 'string'))})"
 
 
 def _image(path: str) -> str:
-    """A row's image; SQL NULL where JSON has null."""
-    found = field(path, "variant")
-    return f"CASE WHEN NOT is_variant_null({found}) THEN {found} END"
+    """Returns SQL for a row's image; SQL NULL instead of JSON's null."""
+    image = field(path, "variant")
+    return f"CASE WHEN NOT is_variant_null({image}) THEN {image} END"
 
 
 VIEW = {
@@ -209,26 +217,30 @@ VIEW = {
     "after": _image("after"),
     "row": f"coalesce({_image('after')}, {_image('before')})",
     "source": field("source", "variant"),
-    # null where it is no time that a timestamp can have, as timestamp_millis would fail on it
+    # null for a time outside the range of TIMESTAMP, on which timestamp_millis would fail
     "ts": f"timestamp_micros(try_multiply(try_{field('ts_ms', 'bigint')}, 1000L))",
     "_order": ORDER,
     "left_out": f"coalesce({LEFT_OUT}, CAST(array() AS ARRAY<STRING>))",
     "old_key": OLD_KEY_VALUE,
 }
-"""The columns that rules see of an envelope, beside those of every record; `row` is the newest image there is.
+"""SQL for the columns of an envelope that the views add to those of every record.
 
-`left_out` has the names of the fields that the connector left out, which are null in the images; `old_key` the key that
-the row had, where an update changed it."""
+`row` is the newest image: `after`, or `before` of a delete. `left_out` has the names of the fields that the connector
+left out, which are null in the images. `old_key` is the key that the row had before an update changed it."""
 
 _KEY_ID = "coalesce(try_variant_get(key, '$.id', 'string'), try_variant_get(key, '$.payload.id', 'string'))"
 _KEY_DOCUMENT = f"try_parse_json(concat('{{\"_id\": ', {plain_json(_KEY_ID)}, '}}'))"
-"""What MongoDB says of a document that was deleted: the `_id` in the record's key."""
+"""SQL for a deleted MongoDB document, of which only the `_id` in the record's key is known."""
 
 
 def with_documents(view: dict[str, str]) -> dict[str, str]:
-    """The columns of VIEW where documents of MongoDB may be among the rows.
+    """Returns the columns of VIEW for rows that may include MongoDB documents.
 
-    Apart from VIEW, because a projection with a lambda (CodegenFallback) is left out of whole-stage code generation.
+    VIEW itself has no lambdas, because Spark excludes a projection with a lambda (CodegenFallback) from whole-stage
+    code generation.
+
+    Args:
+        view: The columns of VIEW.
     """
     before, after = _document("before"), _document("after")
     documents = {"before": before, "after": after, "row": f"coalesce({after}, {before}, {_KEY_DOCUMENT})"}
@@ -239,40 +251,47 @@ def with_documents(view: dict[str, str]) -> dict[str, str]:
 
 
 def typed(value: str) -> dict[str, str]:
-    """The columns of VIEW that are structs where the topic has a schema, `value` being the envelope by it."""
+    """Returns the columns of VIEW that are structs if the topic has a schema.
+
+    Args:
+        value: SQL for the envelope, parsed by that schema.
+    """
     before, after = (f"coalesce({value}.payload.{image}, {value}.{image})" for image in ("before", "after"))
     return {"before": before, "after": after, "row": f"coalesce({after}, {before})"}
 
 
 def transaction_id(topic: str, connector: str = "") -> str:
-    """The transaction of a record of the preset's topics, `topic` being that of BEGIN and END; null for none.
+    """Returns SQL for the transaction id of a record; null without a transaction.
 
-    `connector`: what stands before it, where there are several.
+    Args:
+        topic: The connector's topic of BEGIN and END.
+        connector: A prefix of the id, if the config has several connectors.
     """
-    own, rows = field("id", "string"), field("transaction.id", "string")
-    text = f"CASE WHEN topic = {literal(topic)} THEN {own} ELSE {rows} END"
-    for one in CONNECTORS.values():
-        if one.identity:
-            text = f"regexp_replace({text}, '{one.identity}', '$1')"
+    end_id, row_id = field("id", "string"), field("transaction.id", "string")
+    text = f"CASE WHEN topic = {literal(topic)} THEN {end_id} ELSE {row_id} END"
+    for known_connector in CONNECTORS.values():
+        if known_connector.identity:
+            text = f"regexp_replace({text}, '{known_connector.identity}', '$1')"
     return f"concat({literal(f'{connector}/')}, {text})" if connector else text
 
 
 def around(schema: str) -> str:
-    """The schema (DDL) of an envelope around rows of that schema."""
+    """Returns the schema (DDL) of an envelope whose images have that schema (DDL)."""
     row = f"STRUCT<{schema}>"
     return f"before {row}, after {row}, payload STRUCT<before: {row}, after: {row}>"
 
 
 def _object_or_null(path: str) -> str:
-    found = field(path, "variant")
-    return f"coalesce(is_variant_null({found}) OR startswith(schema_of_variant({found}), 'OBJECT'), false)"
+    """Returns the condition that the body has a field at `path` that is an object or JSON's null."""
+    value = field(path, "variant")
+    return f"coalesce(is_variant_null({value}) OR startswith(schema_of_variant({value}), 'OBJECT'), false)"
 
 
 _IS_ENVELOPE = (
     f"({field('op', 'string')} IS NOT NULL AND ({field('source.connector', 'string')} IS NOT NULL "
     f"OR {_object_or_null('before')} OR {_object_or_null('after')}))"
 )
-"""An `op` alone may be a column of a flattened row's."""
+"""SQL: whether the record is an envelope. An `op` alone does not tell: a flattened row may have such a column."""
 _IS_NO_ENVELOPE = (
     "value is no envelope of Debezium (op beside before, after or source): does ExtractNewRecordState, or another "
     "transform, flatten it? Take that out of the connector's config"
@@ -287,25 +306,25 @@ _IS_NO_DOCUMENT = "the document is no JSON (a double that is NaN or infinite, in
 
 
 def no_envelope(config: Config) -> str:
-    """Why a record is none of a connector's, or not a whole one.
+    """Returns SQL for the reason why a record is not a complete envelope of a connector; null if it is.
 
-    None of a connector's: flattened, say, by a transform on its way. Only of tables by the name that the config or a
-    rule has for them, for topics that merely have the prefix may be anything, as heartbeats are.
+    A transform may have flattened it, for example. That is checked only for tables that the config or a rule names:
+    topics that merely have the prefix may have other records, as heartbeats.
     """
-    covered = [name for name, one in config.topics.items() if one.envelope]
+    covered = [name for name, topic in config.topics.items() if topic.envelope]
     if not covered:
         return "CAST(NULL AS STRING)"
     tables = [name for name in covered if not name.startswith("^")]
     op = field("op", "string")
-    no_row = f"coalesce(is_variant_null({field('after', 'variant')}), true)"
-    no_document = " OR ".join(  # without plain_json, whose lambdas keep whole-stage code generation away from all rows
+    has_no_row = f"coalesce(is_variant_null({field('after', 'variant')}), true)"
+    is_no_document = " OR ".join(  # without plain_json, whose lambdas prevent whole-stage code generation
         f"{text} IS NOT NULL AND try_parse_json({text}) IS NULL"
         for text in (field("after", "string"), field("before", "string"))
     )
     return (
         f"CASE WHEN value IS NULL OR NOT {claimed_by(config, covered)} THEN NULL "
         f"WHEN NOT {_IS_ENVELOPE} THEN CASE WHEN {claimed_by(config, tables)} THEN {literal(_IS_NO_ENVELOPE)} END "
-        f"WHEN {op} = 'u' AND {no_row} THEN {literal(_HAS_NO_IMAGE)} "
-        f"WHEN {op} IN ('c', 'r') AND {no_row} THEN {literal(_HAS_NO_ROW)} "
-        f"WHEN {OF_MONGODB} AND ({no_document}) THEN {literal(_IS_NO_DOCUMENT)} END"
+        f"WHEN {op} = 'u' AND {has_no_row} THEN {literal(_HAS_NO_IMAGE)} "
+        f"WHEN {op} IN ('c', 'r') AND {has_no_row} THEN {literal(_HAS_NO_ROW)} "
+        f"WHEN {OF_MONGODB} AND ({is_no_document}) THEN {literal(_IS_NO_DOCUMENT)} END"
     )

@@ -1,4 +1,4 @@
-"""What a Debezium transaction in flight waits for, in words for an operator; in plain Python, without Spark."""
+"""Explains to an operator what a Debezium transaction in flight waits for, in plain Python without Spark."""
 
 import json
 import re
@@ -10,7 +10,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Seen:
-    """A record of a transaction as Python has it: `value` is its JSON, `run` the header of its connector's run."""
+    """A record of a transaction.
+
+    Attributes:
+        topic: The record's topic.
+        value: Its value, parsed from JSON.
+        run: The header that names the run of the connector; empty without it.
+    """
 
     topic: str
     value: dict[str, Any]
@@ -18,85 +24,104 @@ class Seen:
 
 
 def missing(records: list[Seen], topics: Collection[str], uncounted: Collection[str] = ()) -> list[str]:
-    """What a transaction of the preset still waits for, in words; `topics` are those of BEGIN and END.
+    """Explains what a transaction of the preset still waits for.
 
-    `uncounted`: tables whose rows it does not wait for.
+    Args:
+        records: The transaction's records.
+        topics: The topics of BEGIN and END.
+        uncounted: The tables whose rows the transaction does not wait for (`transactions.uncounted`).
+
+    Returns:
+        A text for each thing that is missing.
     """
-    left_out = {_short(name.split(".")) for name in uncounted}
-    bodies = [(one, _body(one.value)) for one in records]
-    ends = [body for one, body in bodies if one.topic in topics and body.get("status") == "END"]
-    here = _rows_here([(one, body) for one, body in bodies if one.topic not in topics])
+    uncounted_tables = {_table_name(name.split(".")) for name in uncounted}
+    bodies = [(record, _body(record.value)) for record in records]
+    ends = [body for record, body in bodies if record.topic in topics and body.get("status") == "END"]
+    row_counts = _row_counts([(record, body) for record, body in bodies if record.topic not in topics])
     if not ends:
-        return [f"no END yet; {sum(here.values())} rows are here"]
-    found = []
+        return [f"no END yet; {sum(row_counts.values())} rows are here"]
+    texts = []
     for end in ends:
-        found += _missing_of(end, here, left_out)
-    return found or ["every END's counts are here, but not as one run of the connector has them, nor as all together"]
+        texts += _missing_of(end, row_counts, uncounted_tables)
+    return texts or ["every END's counts are here, but not as one run of the connector has them, nor as all together"]
 
 
-def _missing_of(end: dict[str, Any], here: dict[str, int], left_out: Collection[str]) -> list[str]:
-    """What one END counts that is not there; `here`: how many rows of each table are; `left_out`: uncounted tables."""
-    found, count, said = list[str](), end.get("event_count"), end.get("data_collections")
-    if not _is_count(count) or not (said is None or (isinstance(said, list) and all(map(_counts, said)))):
-        return [f"END makes no sense: event_count {count}, data_collections {json.dumps(said)}"]
-    if said is None:  # it does not count by table
-        rows = sum(here.values())
-        return [] if rows == count else [f"END counts {count} rows, {rows} are here"]
-    counted, called = Counter[str](), dict[str, str]()
-    for one in said:
-        table = _short(str(one["data_collection"]).split("."))
-        counted[table] += one["event_count"]  # each logical message has a collection of its own
-        called[table] = str(one["data_collection"]) if table else "logical messages"
+def _missing_of(end: dict[str, Any], row_counts: dict[str, int], uncounted_tables: Collection[str]) -> list[str]:
+    """Compares the counts of an END with the rows that have arrived.
+
+    Args:
+        end: The END's body.
+        row_counts: The number of rows by table.
+        uncounted_tables: The tables to ignore.
+
+    Returns:
+        A text for each difference.
+    """
+    texts, count, collections = list[str](), end.get("event_count"), end.get("data_collections")
+    if not _is_count(count) or not (
+        collections is None or (isinstance(collections, list) and all(map(_has_count, collections)))
+    ):
+        return [f"END makes no sense: event_count {count}, data_collections {json.dumps(collections)}"]
+    if collections is None:  # this END counts all rows, not the rows of each table
+        total = sum(row_counts.values())
+        return [] if total == count else [f"END counts {count} rows, {total} are here"]
+    counted, display_names = Counter[str](), dict[str, str]()
+    for collection in collections:
+        table = _table_name(str(collection["data_collection"]).split("."))
+        counted[table] += collection["event_count"]  # each logical message has a collection of its own
+        display_names[table] = str(collection["data_collection"]) if table else "logical messages"
     if counted.total() != count:
-        found.append(f"END counts {count} rows, and by table {counted.total()}")
+        texts.append(f"END counts {count} rows, and by table {counted.total()}")
     for table, rows in counted.items():
-        if table not in left_out and here.get(table, 0) != rows:
-            found.append(f"END counts {rows} in {called[table]}, {here.get(table, 0)} are here")
-    return found
+        if table not in uncounted_tables and row_counts.get(table, 0) != rows:
+            texts.append(f"END counts {rows} in {display_names[table]}, {row_counts.get(table, 0)} are here")
+    return texts
 
 
-def _rows_here(bodies: list[tuple[Seen, dict[str, Any]]]) -> dict[str, int]:
-    """How many different rows of each table there are among these records."""
-    rows: dict[str, dict[str, dict[str, set[Any]]]] = {}
-    for one, body in bodies:
-        source, said = body.get("source"), body.get("transaction")
-        if isinstance(source, dict) and isinstance(said, dict):
+def _row_counts(bodies: list[tuple[Seen, dict[str, Any]]]) -> dict[str, int]:
+    """Counts the different rows of each table; a row that a run of the connector sent again counts once."""
+    orders: dict[str, dict[str, dict[str, set[Any]]]] = {}  # by table, run and identity
+    for record, body in bodies:
+        source, transaction = body.get("source"), body.get("transaction")
+        if isinstance(source, dict) and isinstance(transaction, dict):
             schema = source.get("schema") or source.get("keyspace")
             names = [source.get("db"), schema, source.get("table") or source.get("collection")]
-            table = "" if body.get("op") == "m" else _short(names)  # a logical message
-            mine = rows.setdefault(table, {}).setdefault(one.run, {})
-            identity, order = _identity(body), said.get("total_order")
-            times = mine.setdefault(identity, set())
-            times.add(order if _is_numbered(body) or one.run else len(times))
-    here: dict[str, int] = {}
-    for table, runs in rows.items():
-        together: Counter[str] = Counter()
+            table = "" if body.get("op") == "m" else _table_name(names)  # "" stands for logical messages
+            run_orders = orders.setdefault(table, {}).setdefault(record.run, {})
+            identity, order = _identity(body), transaction.get("total_order")
+            row_orders = run_orders.setdefault(identity, set())
+            row_orders.add(order if _is_numbered(body) or record.run else len(row_orders))
+    row_counts: dict[str, int] = {}
+    for table, runs in orders.items():
+        union: Counter[str] = Counter()
         for run in runs.values():
-            together |= Counter({identity: len(times) for identity, times in run.items()})
-        here[table] = together.total()
-    return here
+            union |= Counter({identity: len(row_orders) for identity, row_orders in run.items()})
+        row_counts[table] = union.total()
+    return row_counts
 
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and value >= 0
 
 
-def _counts(one: Any) -> bool:
-    """Whether it says how many rows of a table there are."""
-    return isinstance(one, dict) and "data_collection" in one and _is_count(one.get("event_count"))
+def _has_count(collection: Any) -> bool:
+    """Whether an element of `data_collections` is valid: it names a table and its number of rows."""
+    return isinstance(collection, dict) and "data_collection" in collection and _is_count(collection.get("event_count"))
 
 
 def _body(value: dict[str, Any]) -> dict[str, Any]:
+    """Returns the record's value without the JSON converter's `schema` and `payload` around it."""
     return value["payload"] if isinstance(value.get("payload"), dict) and "schema" in value else value
 
 
-def _short(names: list[Any]) -> str:
-    name = ".".join(str(one) for one in names if one)
+def _table_name(names: list[Any]) -> str:
+    """Returns the schema and the table, or "" for a logical message."""
+    name = ".".join(str(part) for part in names if part)
     return "" if "LogicalDecodingMessageId@" in name else ".".join(name.split(".")[-2:])
 
 
 def _identity(body: dict[str, Any]) -> str:
-    """What RECORD_ID is in SQL: by it rows are told from what was sent again."""
+    """Returns what is the same in a row and its repeats, as RECORD_ID does in SQL."""
     source = body["source"]
     keys = ["lsn", "file", "pos", "row", "change_lsn", "event_serial_no", "scn"]
     numbered: list[Any] = []
@@ -108,6 +133,6 @@ def _identity(body: dict[str, Any]) -> str:
 
 
 def _is_numbered(body: dict[str, Any]) -> bool:
-    """What NUMBERED is in SQL: whether the row's total_order is for good."""
+    """Whether no other row of the transaction has the row's total_order, as NUMBERED says in SQL."""
     version = re.match(r"(\d+)\.(\d+)", str(body["source"].get("version")))
     return version is not None and (int(version[1]), int(version[2])) >= (3, 7)

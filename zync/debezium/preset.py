@@ -1,4 +1,4 @@
-"""The config that the preset implies: its topics, where their ids are, and the tables that rules name."""
+"""Expands the config by what the preset implies: its topics, their ids, and the tables that rules name."""
 
 import re
 from dataclasses import replace
@@ -8,10 +8,14 @@ from zync.debezium.envelope import transaction_id
 
 
 def connector_of(transactions: Transactions, topic: str) -> DebeziumConnector | None:
-    """The connector whose records a topic (a name or ^regex) has, by the config; None where it is no connector's.
+    """Returns the connector that a topic belongs to by the config, or None.
 
-    Its topic of BEGIN and END and the tables named for it come first, then the longest prefix: `shop` and `shop.eu` may
-    both be connectors.
+    The topic of BEGIN and END and the tables listed for a connector come first, then the longest prefix: `shop` and
+    `shop.eu` may both be connectors.
+
+    Args:
+        transactions: The config's `transactions`.
+        topic: A topic's name or a ^regex.
     """
     for connector in transactions.sources:
         if topic == connector.topic or topic in connector.tables:
@@ -20,51 +24,58 @@ def connector_of(transactions: Transactions, topic: str) -> DebeziumConnector | 
         if any(re.search(table, topic) for table in connector.tables if table.startswith("^")):
             return connector
     by_prefix = [
-        one
-        for one in transactions.sources
-        if not one.tables and topic.startswith((one.begins, f"^{re.escape(one.begins.removesuffix(one.delimiter))}"))
+        connector
+        for connector in transactions.sources
+        if not connector.tables
+        and topic.startswith((connector.begins, f"^{re.escape(connector.begins.removesuffix(connector.delimiter))}"))
     ]
-    return max(by_prefix, key=lambda one: len(one.begins), default=None)
+    return max(by_prefix, key=lambda connector: len(connector.begins), default=None)
 
 
 def covers(transactions: Transactions, topic: str) -> bool:
-    """Whether the preset knows where records of that topic (a name or ^regex) say which transaction they belong to."""
+    """Whether the preset knows where the records of a topic (a name or ^regex) have their transaction id."""
     return connector_of(transactions, topic) is not None
 
 
 def expand(config: Config) -> Config:
-    """`config` with all that the preset implies: its topics, where their ids are, and the tables that rules name.
+    """Returns the config with everything that the preset implies: its topics, their ids, the tables that rules name.
 
-    What the config says of a topic of the connector's (its formats, its schema, the name of its view) stays.
+    What the config says itself of a connector's topic (formats, schema, the name of the view) stays.
     """
-    said = config.transactions
-    if said.preset != "debezium":
+    transactions = config.transactions
+    if transactions.preset != "debezium":
         return config
-    several = len(said.sources) > 1
-    ids = {one: transaction_id(one.topic, one.label if several else "") for one in said.sources}
-    named = {name: Topic() for name in _names(config) if name not in said.end_topics and covers(said, name)}
+    several = len(transactions.sources) > 1
+    ids = {
+        connector: transaction_id(connector.topic, connector.label if several else "")
+        for connector in transactions.sources
+    }
+    named = {
+        name: Topic() for name in _names(config) if name not in transactions.end_topics and covers(transactions, name)
+    }
     topics = {}
     for name, topic in {**named, **config.topics}.items():
-        connector = connector_of(said, name)
+        connector = connector_of(transactions, name)
         if connector is None or topic.id:
             topics[name] = topic
-        elif name not in said.end_topics:
+        elif name not in transactions.end_topics:
             topics[name] = replace(topic, id=ids[connector], null_id="single", envelope=True)
-    for connector in said.sources:
-        own = config.topics.get(connector.topic, Topic())
+    for connector in transactions.sources:
+        end_topic = config.topics.get(connector.topic, Topic())
         topics.pop(connector.topic, None)
-        topics[connector.topic] = replace(own, id=ids[connector], null_id="single")
-    for connector in said.sources:
+        topics[connector.topic] = replace(end_topic, id=ids[connector], null_id="single")
+    for connector in transactions.sources:
         for table in connector.tables:
             topics.setdefault(table, Topic(id=ids[connector], null_id="single", envelope=True))
-    for connector in sorted(said.sources, key=lambda one: -len(one.begins)):  # the first regex that matches has a topic
+    # Longest prefix first: a topic belongs to the first regex that matches it.
+    for connector in sorted(transactions.sources, key=lambda connector: -len(connector.begins)):
         if not connector.tables:
-            own = Topic(id=ids[connector], null_id="single", envelope=True)
-            topics.setdefault(f"^{re.escape(connector.begins)}", own)
+            by_prefix = Topic(id=ids[connector], null_id="single", envelope=True)
+            topics.setdefault(f"^{re.escape(connector.begins)}", by_prefix)
     return replace(config, topics=topics)
 
 
 def _names(config: Config) -> list[str]:
-    """Names in backticks in the rules' texts: those of views may be topics that the config does not name."""
+    """Returns the names in backticks in the rules' texts: they may be topics that the config does not name."""
     texts = [rule.text for rule in config.outputs if rule.sql]
     return list(dict.fromkeys(name for text in texts for name in sorted({*re.findall(r"`([^`]+)`", text)})))

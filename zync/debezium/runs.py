@@ -1,8 +1,8 @@
-"""Debezium transactions with rows that came twice: what was sent again, and where that is.
+"""Keeps track of rows that Debezium sent again within a transaction in flight.
 
-While a transaction's rows are of one run of its connector, each once, sums over them say all that its completion
-depends on. When the connector was restarted in the middle, or its producer sent rows once more as it had no answer, the
-transaction's rows are needed one by one, those that were sent again too: see sql/judge/runs.sql.
+While all rows of a transaction come from a single run of its connector, each row once, sums over them decide whether it
+is complete. If the connector was restarted inside the transaction, or its producer repeated rows because it got no
+answer, each row is needed individually, the repeated ones included: see sql/judge/runs.sql.
 """
 
 import json
@@ -16,18 +16,22 @@ AGAIN = f"""CASE WHEN bool_or({TORN}) THEN
     CAST(arrays_zip(sort_array(collect_list(CASE WHEN NOT member AND opens_range THEN seqno END)),
                     sort_array(collect_list(CASE WHEN NOT member AND closes_range THEN seqno END)))
          AS array<struct<first: bigint, last: bigint>>) END"""
-"""Where, of a transaction in flight, those records are that were sent again (not `member` in
-sql/bookkeeping/in_flight.sql)."""
+"""SQL for the ranges of seqnos, in a transaction in flight, of records that were sent again.
+
+They are the records that are not `member` in sql/bookkeeping/in_flight.sql."""
 
 
 def has_sent_again(in_flight: pa.Table) -> pa.ChunkedArray:
-    """Whether each transaction in flight has records, by its `state`, that were sent again, beside its own."""
+    """Whether the `state` of each transaction in flight lists records that were sent again, in addition to its own."""
     return pc.fill_null(pc.match_substring(in_flight["state"], '"again":[{'), False)  # noqa: FBT003 - Arrow's
 
 
 def sent_again(in_flight: pa.Table) -> pa.Table:
-    """Where those records are that the transactions' `state`, if it is there, says were sent again: (first, last)."""
-    some = in_flight.filter(has_sent_again(in_flight)) if "state" in in_flight.column_names else None
-    states = some["state"].to_pylist() if some else []
-    rows = [one for state in states for one in json.loads(state)["done"]["again"]]
-    return pa.Table.from_pylist(rows, schema=pa.schema([("first", pa.int64()), ("last", pa.int64())]))
+    """Returns the ranges (first, last) of records that were sent again, from the transactions' `state`.
+
+    Without the column `state` the result is empty.
+    """
+    transactions = in_flight.filter(has_sent_again(in_flight)) if "state" in in_flight.column_names else None
+    states = transactions["state"].to_pylist() if transactions else []
+    ranges = [seqno_range for state in states for seqno_range in json.loads(state)["done"]["again"]]
+    return pa.Table.from_pylist(ranges, schema=pa.schema([("first", pa.int64()), ("last", pa.int64())]))

@@ -1,8 +1,9 @@
-"""What Debezium leaves out: large values of PostgreSQL's that an update did not touch, and that it did not look up.
+"""Restores values that Debezium left out of a row, in delivered tables: SQL for the column `_left_out` and its use.
 
-In their place comes a placeholder (https://debezium.io/documentation/reference/connectors/postgresql.html, "Toasted
-values"). The value is that of the newest row before it in the source's order, which may be yet to come. So a row that
-took one from elsewhere says in a column of its own, `_left_out`, which columns these are, and where each is from.
+PostgreSQL's connector leaves out large values that an update did not touch and that it did not look up, and sends a
+placeholder instead (https://debezium.io/documentation/reference/connectors/postgresql.html, "Toasted values"). The
+value is that of the newest row before it in the source's order, which may arrive later. So a table's row that took a
+value from another row names the column in `_left_out`, with the position of the row that the value is from.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -14,78 +15,100 @@ from zync.sql import literal, name
 
 COLUMN = "_left_out"
 MISSING, KNOWN = "_missing", "_known_"
-"""Columns that statements have beside a table's: which of its own were left out, and what is known of each of them."""
+"""Columns that statements have in addition to a table's: the names of the columns that a row left out; and the prefix
+of the columns with the newest known values."""
 TYPE = "MAP<STRING, STRUCT<position: BIGINT, seqno: BIGINT>>"
 
 
-def is_left_out(value: str, kind: DataType, stands: Placeholder) -> str | None:
-    """A condition, never null: `value`, SQL of that type, is a placeholder. None: no value of that type can be one.
+def is_left_out(value: str, value_type: DataType, placeholder: Placeholder) -> str | None:
+    """Returns the condition, never null, that a value is the placeholder; None: no value of that type can be.
 
-    In arrays, JSON and hstore, as Debezium has it, the placeholder is all that there is. Stagings that say by
-    themselves which columns were left out have it in columns of few types; older ones say it by nothing else.
+    An array, JSON or hstore that was left out consists of the placeholder alone, as Debezium writes it. A staging that
+    names the left-out columns itself has placeholders in columns of few types; in older ones only the value tells.
+
+    Args:
+        value: SQL for the value.
+        value_type: The value's type.
+        placeholder: The connector's placeholder.
     """
-    texts = ", ".join(map(literal, stands.texts))
-    found = None
-    if kind.typeName() == "string":
-        found = f"{value} IN ({texts})"
-    elif kind.typeName() == "binary":
-        found = f"{value} = X'{stands.data.hex()}'"
-    elif kind.typeName() == "variant":
-        found = f"to_json({value}) IN ({', '.join(map(literal, stands.json))})"
-    elif isinstance(kind, MapType) and kind.keyType.typeName() == "string":
-        found = f"size({value}) = 1 AND map_contains_key({value}, {literal(stands.text)})"
-    elif isinstance(kind, ArrayType) and kind.elementType.typeName() == "string":
-        found = f"size({value}) = 1 AND element_at({value}, 1) IN ({texts}, {literal(stands.uuid)})"
-    elif isinstance(kind, ArrayType) and kind.elementType.typeName() == "binary":
-        found = f"size({value}) = 1 AND element_at({value}, 1) = X'{stands.data.hex()}'"
-    elif isinstance(kind, ArrayType) and kind.elementType.typeName() in ("integer", "long"):
-        found = f"{value} = CAST(array({', '.join(map(str, stands.numbers))}) AS {kind.simpleString()})"
-    return f"coalesce({found}, false)" if found else None
+    texts = ", ".join(map(literal, placeholder.texts))
+    condition = None
+    if value_type.typeName() == "string":
+        condition = f"{value} IN ({texts})"
+    elif value_type.typeName() == "binary":
+        condition = f"{value} = X'{placeholder.data.hex()}'"
+    elif value_type.typeName() == "variant":
+        condition = f"to_json({value}) IN ({', '.join(map(literal, placeholder.json))})"
+    elif isinstance(value_type, MapType) and value_type.keyType.typeName() == "string":
+        condition = f"size({value}) = 1 AND map_contains_key({value}, {literal(placeholder.text)})"
+    elif isinstance(value_type, ArrayType) and value_type.elementType.typeName() == "string":
+        condition = f"size({value}) = 1 AND element_at({value}, 1) IN ({texts}, {literal(placeholder.uuid)})"
+    elif isinstance(value_type, ArrayType) and value_type.elementType.typeName() == "binary":
+        condition = f"size({value}) = 1 AND element_at({value}, 1) = X'{placeholder.data.hex()}'"
+    elif isinstance(value_type, ArrayType) and value_type.elementType.typeName() in ("integer", "long"):
+        numbers = ", ".join(map(str, placeholder.numbers))
+        condition = f"{value} = CAST(array({numbers}) AS {value_type.simpleString()})"
+    return f"coalesce({condition}, false)" if condition else None
 
 
 def may_be_left_out(
-    columns: StructType, key: tuple[str, ...], stands: Placeholder, named: Collection[str], noted: Collection[str]
+    columns: StructType, key: tuple[str, ...], placeholder: Placeholder, named: Collection[str], noted: Collection[str]
 ) -> dict[str, str]:
-    """Columns whose values may have been left out, each with the condition that `v`'s was.
+    """Returns the columns whose values may have been left out, each with the condition that it was left out of `v`.
 
-    named: those that a row of the batch says are left out (its `left_out`); noted: those that rows of the table say.
+    Args:
+        columns: The table's columns.
+        key: The names of the key's columns.
+        placeholder: The connector's placeholder.
+        named: The columns that some row of the batch names as left out, in its `left_out`.
+        noted: The columns that rows of the table name as left out.
     """
-    found = {}
-    for one in columns:
-        if one.name in key:
+    conditions_by_column = {}
+    for field in columns:
+        if field.name in key:
             continue
-        by_value = is_left_out(f"v.{name(one.name)}", one.dataType, stands)
-        by_name = f"coalesce(array_contains(left_out, {literal(one.name)}), false)" if one.name in named else None
+        by_value = is_left_out(f"v.{name(field.name)}", field.dataType, placeholder)
+        by_name = f"coalesce(array_contains(left_out, {literal(field.name)}), false)" if field.name in named else None
         conditions = [condition for condition in (by_name, by_value) if condition]
-        if conditions or one.name in noted:
-            found[one.name] = f"({' OR '.join(conditions) or 'false'})"
-    return found
+        if conditions or field.name in noted:
+            conditions_by_column[field.name] = f"({' OR '.join(conditions) or 'false'})"
+    return conditions_by_column
 
 
 NOTED = "zync.left_out"
-"""A table's property: columns that rows say were left out, though no value of theirs says so itself."""
+"""A table property: the columns that rows name as left out, though no value in them shows it."""
 
 
 def noted(properties: Mapping[str, str]) -> frozenset[str]:
-    """The columns that a table of those properties has on record so."""
+    """Returns the columns in the property NOTED of a table.
+
+    Args:
+        properties: The table's properties.
+    """
     return frozenset(filter(None, properties.get(NOTED, "").split(", ")))
 
 
 def as_they_came(columns: Mapping[str, str]) -> dict[str, str]:
-    """`_left_out` of rows that are kept as they came: their values are from nowhere."""
-    return {COLUMN: _entries({one: (its, _NOWHERE) for one, its in columns.items()})}
+    """Returns SQL for `_left_out` of rows that are kept as they arrived: no value was taken from another row.
+
+    Args:
+        columns: From `may_be_left_out`.
+    """
+    return {COLUMN: _entries({column: (condition, _NOWHERE) for column, condition in columns.items()})}
 
 
 def newest_known(columns: dict[str, str], *, moved: bool = False) -> str:
-    """Aggregates for each of those columns: the newest value `x` that was not left out, and its `place`; or null.
+    """Returns SQL for an aggregate per column: the newest value `x` that was not left out, with its `place`; or null.
 
-    `moved`: some rows have columns that are `unresolved`: what they were by another key is not known.
+    Args:
+        columns: From `may_be_left_out`.
+        moved: Whether some rows have columns in `unresolved`, whose values under the row's former key are not known.
     """
 
     def place(column: str) -> str:
-        its = _place("place.position", "place.seqno")
+        known_place = _place("place.position", "place.seqno")
         unresolved = f"array_contains(unresolved, {literal(column)})"
-        return f"IF({unresolved}, {_place('place.position', '-1L')}, {its})" if moved else its
+        return f"IF({unresolved}, {_place('place.position', '-1L')}, {known_place})" if moved else known_place
 
     return "".join(
         f", max_by(named_struct('x', v.{name(column)}, 'place', {place(column)}), place) "
@@ -95,75 +118,105 @@ def newest_known(columns: dict[str, str], *, moved: bool = False) -> str:
 
 
 def known(column: str) -> str:
-    """What is known of a column, as the aggregates here call it."""
+    """Returns the name of the aggregate with the newest known value of a column."""
     return _known(column)
 
 
 def origin(column: str) -> str:
-    """In sql/tables/donors.sql, where a candidate's column is from."""
-    its = f"origin[{literal(column)}]"
+    """Returns SQL, in sql/tables/donors.sql, for the place that a candidate's column is from."""
+    recorded = f"origin[{literal(column)}]"
     return (
-        f"named_struct('position', coalesce({its}.position, place.position), "
-        f"'seqno', coalesce({its}.seqno, place.seqno), 'offset', place.offset)"
+        f"named_struct('position', coalesce({recorded}.position, place.position), "
+        f"'seqno', coalesce({recorded}.seqno, place.seqno), 'offset', place.offset)"
     )
 
 
 def is_known(column: str) -> str:
-    """Whether that is known."""
+    """Returns the condition, in sql/tables/donors.sql, that the place that a candidate's column is from is known."""
     return f"coalesce(origin[{literal(column)}].seqno, 0L) >= 0"
 
 
 def of_newest(columns: dict[str, str]) -> dict[str, str]:
-    """Over sql/tables/newest.sql: what is known of those columns, and `_left_out`."""
-    values = {one: f"{_known(one)}.x" for one in columns}
-    where = {one: (its, f"coalesce({_known(one)}.place, {_NOWHERE})") for one, its in columns.items()}
-    return values | {COLUMN: _entries(where)}
+    """Returns SQL, over sql/tables/newest.sql, for the newest known values of the columns and for `_left_out`.
+
+    Args:
+        columns: From `may_be_left_out`.
+    """
+    values = {column: f"{_known(column)}.x" for column in columns}
+    entries = {
+        column: (condition, f"coalesce({_known(column)}.place, {_NOWHERE})") for column, condition in columns.items()
+    }
+    return values | {COLUMN: _entries(entries)}
 
 
 def places(columns: Iterable[str]) -> dict[str, str]:
-    """Over sql/tables/newest.sql: where what is known of those columns is from."""
-    return {f"{KNOWN}{one}": f"coalesce({_known(one)}.place, {_NOWHERE})" for one in columns}
+    """Returns SQL, over sql/tables/newest.sql, for the place that the newest known value of each column is from."""
+    return {f"{KNOWN}{column}": f"coalesce({_known(column)}.place, {_NOWHERE})" for column in columns}
 
 
 def merged(columns: Iterable[str], newer: str) -> tuple[str, dict[str, str]]:
-    """How a row `t` of a table is updated by `s` of what arrived, as far as those columns go.
+    """Returns how MERGE updates these columns of a table's row `t` by an arrived row `s`.
 
-    `newer`: a condition that `s` is. Returns a condition that something is known of later in `s`; what columns become.
+    Args:
+        columns: The columns.
+        newer: The condition that `s` is newer than `t`.
+
+    Returns:
+        The condition that `s` knows a later value of a column, and SQL for the columns' new values.
     """
-    row, later, values, where = f"IF({newer}, s.{COLUMN}, t.{COLUMN})", [], {}, {}
+    newer_row, conditions, values, entries = f"IF({newer}, s.{COLUMN}, t.{COLUMN})", [], {}, {}
     for column in columns:
-        text, its = literal(column), f"s.{_known(column)}"
-        there = f"IF(map_contains_key(t.{COLUMN}, {text}), t.{COLUMN}[{text}], {_place('t._position', 't._seqno')})"
-        later.append(f"{its} > {there}")
-        values[column] = f"IF({its} > {there}, s.{name(column)}, t.{name(column)})"
-        where[column] = (f"coalesce(map_contains_key({row}, {text}), false)", f"greatest({its}, {there})")
-    return " OR ".join(later), {**values, COLUMN: _entries(where)}
+        text, source_place = literal(column), f"s.{_known(column)}"
+        row_place = _place("t._position", "t._seqno")
+        target_place = f"IF(map_contains_key(t.{COLUMN}, {text}), t.{COLUMN}[{text}], {row_place})"
+        conditions.append(f"{source_place} > {target_place}")
+        values[column] = f"IF({source_place} > {target_place}, s.{name(column)}, t.{name(column)})"
+        entries[column] = (
+            f"coalesce(map_contains_key({newer_row}, {text}), false)",
+            f"greatest({source_place}, {target_place})",
+        )
+    return " OR ".join(conditions), {**values, COLUMN: _entries(entries)}
 
 
 def in_transaction(columns: dict[str, str]) -> dict[str, str]:
-    """Over a transaction's changes of a key: what those columns are after it; null where it left them out."""
-    return {one: f"CASE WHEN {its} THEN {_known(one)}.x ELSE v.{name(one)} END" for one, its in columns.items()}
+    """Returns SQL for the columns after all changes of a key in a transaction; null if the transaction left them out.
+
+    Args:
+        columns: From `may_be_left_out`.
+    """
+    return {
+        column: f"CASE WHEN {condition} THEN {_known(column)}.x ELSE v.{name(column)} END"
+        for column, condition in columns.items()
+    }
 
 
 def missing(columns: dict[str, str]) -> str:
-    """And the names of those that it left out."""
-    found = (f"CASE WHEN {its} AND {_known(one)} IS NULL THEN {literal(one)} END" for one, its in columns.items())
-    return f"array_compact(array({', '.join(found)}))"
+    """Returns SQL for the names of the columns that a transaction left out of all changes of a key.
+
+    Args:
+        columns: From `may_be_left_out`.
+    """
+    names = (
+        f"CASE WHEN {condition} AND {_known(column)} IS NULL THEN {literal(column)} END"
+        for column, condition in columns.items()
+    )
+    return f"array_compact(array({', '.join(names)}))"
 
 
 def filled(columns: Iterable[str]) -> dict[str, str]:
-    """Over the window `later` of a key's versions, of which `_missing` names those of the columns that it left out.
+    """Returns SQL that fills columns of a key's versions from the version before, and sets `_left_out`.
 
-    Each is what it was in the version before; and `_left_out`.
+    It is evaluated over the window `later` of the key's versions, where `_missing` names the columns that a version
+    left out.
     """
-    values, where = {}, {}
+    values, entries = {}, {}
     for column in columns:
-        left_out, here = f"array_contains({MISSING}, {literal(column)})", _place("_position", "_seqno")
-        known = f"CASE WHEN NOT {left_out} THEN named_struct('x', {name(column)}, 'place', {here}) END"
-        last = f"last_value({known}, true) OVER later"
-        values[column] = f"({last}).x"
-        where[column] = (left_out, f"coalesce(({last}).place, {_NOWHERE})")
-    return values | ({COLUMN: _entries(where)} if where else {})
+        is_missing, version_place = f"array_contains({MISSING}, {literal(column)})", _place("_position", "_seqno")
+        own_value = f"CASE WHEN NOT {is_missing} THEN named_struct('x', {name(column)}, 'place', {version_place}) END"
+        last_value = f"last_value({own_value}, true) OVER later"
+        values[column] = f"({last_value}).x"
+        entries[column] = (is_missing, f"coalesce(({last_value}).place, {_NOWHERE})")
+    return values | ({COLUMN: _entries(entries)} if entries else {})
 
 
 def _known(column: str) -> str:
@@ -175,14 +228,21 @@ def _place(position: str, seqno: str) -> str:
 
 
 _NOWHERE = _place("-1L", "-1L")
-"""Where a value is from that did not arrive yet. (Its seqno is -1, too, where it was a row's by another key.)"""
+"""The place of a value that has not arrived yet. (A value that a row had under a former key has the seqno -1, too.)"""
 
 
-def _entries(where: dict[str, tuple[str, str]]) -> str:
-    """The value of `_left_out`: of each column for which the first, a condition, holds the second, a place; or null."""
-    if not where:
+def _entries(entries: dict[str, tuple[str, str]]) -> str:
+    """Returns SQL for the value of `_left_out`, a map from column to place; null without entries.
+
+    Args:
+        entries: By column, the condition that it was left out, and the place that its value is from.
+    """
+    if not entries:
         return f"CAST(NULL AS {TYPE})"
-    some = " OR ".join(condition for condition, _ in where.values())
-    found = (f"CASE WHEN {its} THEN struct({literal(one)}, {place}) END" for one, (its, place) in where.items())
-    entries = f"array_compact(array({', '.join(found)}))"
-    return f"CASE WHEN {some} THEN CAST(map_from_entries({entries}) AS {TYPE}) END"
+    any_condition = " OR ".join(condition for condition, _ in entries.values())
+    structs = (
+        f"CASE WHEN {condition} THEN struct({literal(column)}, {place}) END"
+        for column, (condition, place) in entries.items()
+    )
+    array = f"array_compact(array({', '.join(structs)}))"
+    return f"CASE WHEN {any_condition} THEN CAST(map_from_entries({array}) AS {TYPE}) END"

@@ -42,8 +42,8 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
     records: DataFrame,
     config: Config,
     offsets: dict[str, int],
-    left_out: tuple[Failure, ...],
-    places: DataFrame | None,
+    failures: tuple[Failure, ...],
+    positions: DataFrame | None,
     truncated: tuple[Truncated, ...] = (),
     *,
     keeper: Keeper,
@@ -61,8 +61,8 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
         records: The records of whole transactions.
         config: The config with the rules.
         offsets: The next offset of each topic.
-        left_out: The transactions that go to quarantine, which get no output rows.
-        places: Each transaction's (seqno) `position` in the source and its `turn` (sql/rules/places.sql), or None.
+        failures: The transactions that go to quarantine, which get no output rows.
+        positions: Each transaction's (seqno) `position` in the source and its `turn` (sql/rules/places.sql), or None.
         truncated: Truncations; each gets a row without key and value, of the reason TRUNCATED.
         keeper: Checkpoints rows.
         some_left_out: Whether the connector may have left fields out of the records.
@@ -78,18 +78,18 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
     Raises:
         UsageError: A rule is invalid.
     """
-    records = without(spark, records, left_out, keeper)
+    records = without(spark, records, failures, keeper)
     if some_left_out:
         rules = guarded_rules(spark, records, config, documents=documents)
     else:
         bind_views(records, config, rule_texts(config), documents=documents)
         rules = run_rules(spark, config)
     numbered: DataFrame | None = None
-    failed_seqnos = {failure.seqno for failure in left_out}
-    rest = [truncation for truncation in truncated if truncation.seqno not in failed_seqnos]
+    failed_seqnos = {failure.seqno for failure in failures}
+    remaining = [truncation for truncation in truncated if truncation.seqno not in failed_seqnos]
     marked = f", CASE WHEN rule < 0 THEN {literal(TRUNCATED)} END AS reason" if truncated else ""
-    for results in made_alike(rules, spark, config if some_left_out else None, rest):
-        rows = _with_turns(results.coalesce(1) if one_task else results, places)
+    for results in made_alike(rules, spark, config if some_left_out else None, remaining):
+        rows = _with_turns(results.coalesce(1) if one_task else results, positions)
         rows = select(rows, "*", f"{f'turn DIV {_BUCKET}' if spread else '0L'} AS bucket")
         (rows.repartition("bucket") if spread else rows).createOrReplaceTempView("made")
         rows = result_of(spark, statement("rules/number", marked=marked))
@@ -106,11 +106,11 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
     return numbered, columns_as_json(rules)
 
 
-def _with_turns(rows: DataFrame, places: DataFrame | None) -> DataFrame:
-    """Adds each row's `turn`, which is its seqno if `places` has none, and its `position`."""
-    if places is None:
+def _with_turns(rows: DataFrame, positions: DataFrame | None) -> DataFrame:
+    """Adds each row's `turn`, which is its seqno if `positions` has none, and its `position`."""
+    if positions is None:
         return select(rows, "*", "seqno AS turn", "CAST(NULL AS BIGINT) AS position")
-    return select(rows.join(places, "seqno", "left"), "* EXCEPT (turn)", "coalesce(turn, seqno) AS turn")
+    return select(rows.join(positions, "seqno", "left"), "* EXCEPT (turn)", "coalesce(turn, seqno) AS turn")
 
 
 def _first_offsets(rows: DataFrame, offsets: dict[str, int]) -> list[tuple[str, int, int]]:
