@@ -1,4 +1,4 @@
-"""Kafka messages to Arrow, a call's worth at a time: the hot loop of sync-from."""
+"""Converts the Kafka messages of one call of `consume` to Arrow: the hot loop of sync-from."""
 
 import logging
 from operator import itemgetter
@@ -20,21 +20,21 @@ Headers = list[tuple[str, bytes | None]]
 
 _KAFKA = RECORD_SCHEMA.field("kafka").type
 _HEADERS = RECORD_SCHEMA.field("headers").type
-_TIME = itemgetter(1)
-"""Of a message's timestamp, which comes with its kind: in ms, -1 where it has none."""
+_TIMESTAMP_VALUE = itemgetter(1)
+"""The milliseconds of a message's timestamp, which is a pair of type and value; -1 if the message has none."""
 _UNREADABLE: Headers = [("", None)]
-"""Stands for headers that the client does not read."""
+"""Stands for headers that the client cannot decode; compared by identity."""
 
 
 def to_arrow(messages: list[Message]) -> pa.RecordBatch:
-    """The messages, none of them an error, as rows of RECORD_SCHEMA in the same order.
+    """Converts messages, none of them an error, to rows of RECORD_SCHEMA in the same order.
 
-    A timestamp that no table can hold is null; so are the headers of a record with a header whose name is not UTF-8,
-    which the client does not read.
+    A timestamp out of the table's range becomes null. If a header's name is not UTF-8, the client cannot decode it, and
+    all headers of that record become null.
     """
     count = len(messages)
     topics = list(map(Message.topic, messages))
-    times = np.fromiter(list(map(_TIME, map(Message.timestamp, messages))), np.int64, count)
+    times = np.fromiter(list(map(_TIMESTAMP_VALUE, map(Message.timestamp, messages))), np.int64, count)
     kafka = pa.StructArray.from_arrays(
         [
             pa.repeat(topics[0], count) if len(set(topics)) == 1 else pa.array(topics, pa.string()),
@@ -50,46 +50,50 @@ def to_arrow(messages: list[Message]) -> pa.RecordBatch:
             kafka,
             _binary(list(map(Message.key, messages))),
             _binary(list(map(Message.value, messages))),
-            pa.array(list(map(_row, headers)), _HEADERS) if any(headers) else _no_headers(count),
+            pa.array(list(map(_header_structs, headers)), _HEADERS) if any(headers) else _no_headers(count),
         ],
         schema=RECORD_SCHEMA,
     )
 
 
 def first_times(rows: pa.RecordBatch) -> dict[Source, float]:
-    """The time of each partition's first record among rows of RECORD_SCHEMA, in seconds since 1970, where known."""
+    """Returns the timestamp of each partition's first record, in seconds since 1970, where the record has one.
+
+    Args:
+        rows: Rows of RECORD_SCHEMA.
+    """
     kafka = rows["kafka"]
     times = pa.table([kafka.field(0), kafka.field(1), kafka.field(3).cast(pa.int64())], ["topic", "partition", "at"])
     first = times.group_by(["topic", "partition"], use_threads=False).aggregate([("at", "first")]).to_pylist()
     return {
-        Source(one["topic"], one["partition"]): one["at_first"] / 1e6 for one in first if one["at_first"] is not None
+        Source(row["topic"], row["partition"]): row["at_first"] / 1e6 for row in first if row["at_first"] is not None
     }
 
 
 def _binary(values: list[bytes | None]) -> pa.Array:
-    """The values in one piece of memory, joined at once where none is missing: `pa.array` lets it grow and copies."""
+    """Builds a binary array from one joined buffer if no value is null; `pa.array` grows its buffer and copies."""
     try:
         joined = b"".join(values)  # type: ignore[arg-type]
     except TypeError:
         return pa.array(values, pa.binary())
     offsets = np.zeros(len(values) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, values), np.int64, len(values)), out=offsets[1:])  # type: ignore[arg-type]
-    parts = [None, pa.py_buffer(offsets), pa.py_buffer(joined)]
-    return pa.Array.from_buffers(pa.large_binary(), len(values), parts).cast(pa.binary())
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(joined)]
+    return pa.Array.from_buffers(pa.large_binary(), len(values), buffers).cast(pa.binary())
 
 
 def _headers(messages: list[Message]) -> list[Headers | None]:
-    """The headers of each message; _UNREADABLE where the client does not read them."""
-    found: list[Headers | None] = []
+    """Returns the headers of each message; _UNREADABLE where the client cannot decode them."""
+    headers: list[Headers | None] = []
     unreadable: list[Message] = []
-    rest = map(Message.headers, messages)
+    remaining = map(Message.headers, messages)
     while True:
         try:
-            found.extend(rest)
+            headers.extend(remaining)
             break
-        except SystemError:  # the client's own, over a UnicodeDecodeError; asked again it says that there are none
-            unreadable.append(messages[len(found)])
-            found.append(_UNREADABLE)
+        except SystemError:  # the client hides a UnicodeDecodeError behind it; a second call returns no headers
+            unreadable.append(messages[len(headers)])
+            headers.append(_UNREADABLE)
     if unreadable:
         first = unreadable[0]
         log.warning(
@@ -101,13 +105,13 @@ def _headers(messages: list[Message]) -> list[Headers | None]:
             first.offset(),
             extra=event("unreadable_headers", records=len(unreadable), topic=first.topic(), offset=first.offset()),
         )
-    return found
+    return headers
 
 
-def _row(headers: Headers | None) -> list[dict[str, Any]] | None:
+def _header_structs(headers: Headers | None) -> list[dict[str, Any]] | None:
     return None if headers is _UNREADABLE else [{"key": name, "value": value} for name, value in headers or ()]
 
 
 def _no_headers(count: int) -> pa.Array:
-    """`count` empty lists, without making them one by one."""
+    """Builds an array of `count` empty lists from offsets alone."""
     return pa.ListArray.from_arrays(pa.array(np.zeros(count + 1, np.int32)), pa.array([], _HEADERS.value_type))

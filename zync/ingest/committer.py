@@ -1,4 +1,4 @@
-"""Commits to raw beside the consuming thread, one at a time, while it gathers the next batch."""
+"""Commits batches to raw in a thread of its own, while the consuming thread gathers the next batch."""
 
 import logging
 import threading
@@ -14,71 +14,84 @@ log = logging.getLogger(__name__)
 
 
 class Committer:
-    """A thread that appends. `batch`: what it commits now, empty if nothing."""
+    """A thread that appends batches to raw, never two at a time.
+
+    Attributes:
+        batch: The batch that is being committed; an empty batch if none is.
+    """
 
     def __init__(self, location: str, brokers: Brokers) -> None:
         self._appender, self._brokers = Appender(location), brokers
         self.batch = Batch()
         self._closing = threading.Event()
         self._thread = ThreadPoolExecutor(1, "append")
-        self._under_way: Future[Appended] | None = None
+        self._future: Future[Appended] | None = None
 
     @property
     def busy(self) -> bool:
-        """Whether a commit was started whose result nobody has taken yet."""
-        return self._under_way is not None
+        """Whether a commit was started whose result has not been taken yet."""
+        return self._future is not None
 
-    def done(self, within: float | None = 0.0) -> bool:
-        """Whether there is a result to take, after at most so many seconds; None: however many."""
-        return self._under_way is not None and bool(wait([self._under_way], within).done)
+    def done(self, timeout: float | None = 0.0) -> bool:
+        """Returns whether a result can be taken, after waiting at most `timeout` seconds; None: without limit."""
+        return self._future is not None and bool(wait([self._future], timeout).done)
 
     def start(self, batch: Batch) -> None:
-        """Begins to commit; the one before must have been taken."""
-        self.batch, self._under_way = batch, self._thread.submit(self._append, batch)
+        """Starts to commit a batch. The previous commit's result must have been taken."""
+        self.batch, self._future = batch, self._thread.submit(self._append, batch)
 
     def result(self) -> Appended | None:
-        """Waits for the commit under way and says what became of it; None where there is none."""
-        under_way, self._under_way = self._under_way, None
+        """Waits for the running commit and returns its result; None if no commit is running.
+
+        Raises:
+            ZyncError: The commit failed.
+        """
+        future, self._future = self._future, None
         try:
-            return under_way.result() if under_way else None
+            return future.result() if future else None
         finally:
             self.batch = Batch()
 
     def close(self) -> None:
-        """Waits for the commit under way, whatever becomes of it, but for no brokers."""
+        """Waits until the running commit has succeeded or failed, but not for brokers that do not answer."""
         self._closing.set()
         self._thread.shutdown()
 
     def _append(self, batch: Batch) -> Appended:
-        """Appends what is still of the topics it was to be read from.
+        """Appends the batch without the records of recreated topics.
 
-        A topic made anew is read on as if nothing had happened: only its id, looked at after reading, tells.
+        librdkafka goes on reading a recreated topic without an error, so only the topic's id, asked for after
+        reading, shows it.
         """
         try:
             ids = self._topic_ids(batch)
         except AwayError:
-            what = "Kafka does not answer, so what was in hand is left there, to be read again: %d records"
-            log.warning(what, batch.num_rows)
+            text = "Kafka does not answer, so what was in hand is left there, to be read again: %d records"
+            log.warning(text, batch.num_rows)
             return Appended()
-        anew = [source for source, one in batch.slices.items() if made_anew(one.topic_id, ids.get(source.topic))]
-        batch.drop(anew)
+        recreated = [source for source, part in batch.slices.items() if made_anew(part.topic_id, ids.get(source.topic))]
+        batch.drop(recreated)
         started = time.monotonic()
         appended = self._appender.append(batch)
         appended.seconds = time.monotonic() - started
-        appended.refused.update(dict.fromkeys(anew))
+        appended.refused.update(dict.fromkeys(recreated))
         return appended
 
     def _topic_ids(self, batch: Batch) -> dict[str, int]:
-        """The ids that the brokers give the topics now, waited for until all is to end: AwayError then."""
-        topics = {source.topic for source, one in batch.slices.items() if one.topic_id is not None}
-        waited = False
+        """Returns the topics' current ids. Waits for the brokers until the process is to stop.
+
+        Raises:
+            AwayError: The process is to stop, and no broker has answered.
+        """
+        topics = {source.topic for source, part in batch.slices.items() if part.topic_id is not None}
+        warned = False
         while True:
             try:
                 return self._brokers.topic_ids(topics)
             except AwayError:
                 if self._brokers.stopping or self._closing.is_set():
                     raise
-            if not waited:
-                what = "%d records wait until Kafka says whether they are of the topics that raw knows"
-                log.warning(what, batch.num_rows)
-                waited = True
+            if not warned:
+                text = "%d records wait until Kafka says whether they are of the topics that raw knows"
+                log.warning(text, batch.num_rows)
+                warned = True

@@ -1,4 +1,4 @@
-"""What is gone from Kafka and was never read: told of, and passed over only where the operator said so."""
+"""Detects deleted topics, and applies `--on-gap` to offsets that Kafka deleted before they were read."""
 
 import logging
 import re
@@ -20,80 +20,96 @@ log = logging.getLogger(__name__)
 
 OnGap = Literal["stop", "skip"]
 
-_ASKING_SECONDS = 1.0
-_GONE_SECONDS = 10.0
-"""So long a topic is not there before it is gone: a broker that has just started may not know of all yet."""
+_CHECK_SECONDS = 1.0
+_DELETED_AFTER_SECONDS = 10.0
+"""Seconds for which a topic must be missing to count as deleted: a broker that just started may not list all."""
 
 
-def pass_over(on_gap: OnGap, message: str, how: str = "leaves the gap on record", **place: str | int) -> None:
-    """Goes on after what the message tells of, with a warning; or GapError, where `on_gap` is stop."""
+def skip_or_stop(
+    on_gap: OnGap, message: str, consequence: str = "leaves the gap on record", **extra: str | int
+) -> None:
+    """Logs a lost range of offsets as a warning where `on_gap` is skip.
+
+    Args:
+        on_gap: The option `--on-gap`.
+        message: What was lost.
+        consequence: What `--on-gap skip` would do, for the error's text.
+        extra: Fields of the log's event.
+
+    Raises:
+        GapError: `on_gap` is stop.
+    """
     if on_gap == "stop":
-        msg = f"{message}. Nothing was skipped: `zync sync-from kafka raw --on-gap skip` goes on and {how}"
+        msg = f"{message}. Nothing was skipped: `zync sync-from kafka raw --on-gap skip` goes on and {consequence}"
         raise GapError(msg)
-    log.warning("%s; going on, as --on-gap skip says", message, extra=event("gap", **place))
+    log.warning("%s; going on, as --on-gap skip says", message, extra=event("gap", **extra))
 
 
-class GoneTopics:
-    """Topics that were read here and that Kafka has no more.
+class DeletedTopics:
+    """Finds topics that this process read and that were deleted in Kafka.
 
-    When one is deleted the group takes its partitions away, as if others were to read them: nothing else tells.
+    When a topic is deleted the group only revokes its partitions, as if another process were to read them.
     """
 
     def __init__(self, brokers: Brokers, table: DeltaTable, on_gap: OnGap) -> None:
         self._brokers, self._table, self._on_gap = brokers, table, on_gap
         self._missing: dict[str, float] = {}
-        self._told: set[str] = set()
-        self._asked = 0.0
+        self._reported: set[str] = set()
+        self._checked = 0.0
 
     def suspect(self, topics: Iterable[str]) -> None:
-        """These may be gone: it is looked whether they are, from now on."""
+        """Adds topics that may have been deleted; `check` looks for them from now on."""
         for topic in topics:
             self._missing.setdefault(topic, time.monotonic())
 
-    def back(self, topics: Iterable[str]) -> None:
-        """These are there, for they are given to us to read."""
-        self._told -= set(topics)
+    def mark_present(self, topics: Iterable[str]) -> None:
+        """Marks topics as existing, as their partitions were assigned."""
+        self._reported -= set(topics)
 
-    def look(self) -> list[str]:
-        """Those that are found to be gone now, to be read no more. GapError where that is not to be passed over."""
+    def check(self) -> list[str]:
+        """Returns topics newly detected as deleted, which are no longer to be read.
+
+        Raises:
+            GapError: A topic was deleted, and `on_gap` is stop.
+        """
         now = time.monotonic()
-        if not self._missing or now - self._asked < _ASKING_SECONDS:
+        if not self._missing or now - self._checked < _CHECK_SECONDS:
             return []
-        self._asked = now
+        self._checked = now
         try:
-            there = self._brokers.topics(patient=False)
+            topics = self._brokers.topics(patient=False)
         except RefusedError:
             raise
-        except ZyncError:  # nobody answers: librdkafka says so
+        except ZyncError:  # no broker answers: librdkafka reports that
             self._missing = dict.fromkeys(self._missing, now)
             return []
-        self._missing = {topic: since for topic, since in self._missing.items() if topic not in there}
-        gone = [topic for topic, since in self._missing.items() if now - since > _GONE_SECONDS]
-        for topic in gone:
+        self._missing = {topic: since for topic, since in self._missing.items() if topic not in topics}
+        deleted = [topic for topic, since in self._missing.items() if now - since > _DELETED_AFTER_SECONDS]
+        for topic in deleted:
             del self._missing[topic]
-        gone = [topic for topic in gone if topic not in self._told]
+        deleted = [topic for topic in deleted if topic not in self._reported]
         refresh(self._table)
-        for topic in gone:
-            what = f"topic {topic!r} is gone from {self._brokers.servers}: raw has {self._read(topic)}"
-            lost = "and whatever it held after that was never read"
-            pass_over(self._on_gap, f"{what}, {lost}", "reads the others", topic=topic)
-        self._told.update(gone)
-        return gone
+        for topic in deleted:
+            text = f"topic {topic!r} is gone from {self._brokers.servers}: raw has {self._read_offsets(topic)}"
+            loss = "and whatever it held after that was never read"
+            skip_or_stop(self._on_gap, f"{text}, {loss}", "reads the others", topic=topic)
+        self._reported.update(deleted)
+        return deleted
 
-    def _read(self, topic: str) -> str:
-        stored = {one: at for one, at in positions(self._table).next.items() if one.topic == topic}
-        return ", ".join(f"{one} below offset {at}" for one, at in stored.items()) or "nothing of it"
+    def _read_offsets(self, topic: str) -> str:
+        stored = {source: offset for source, offset in positions(self._table).next.items() if source.topic == topic}
+        return ", ".join(f"{source} below offset {offset}" for source, offset in stored.items()) or "nothing of it"
 
 
-def tell_of_gone(table: DeltaTable, brokers: Brokers, regexes: Iterable[str], there: Iterable[str]) -> None:
-    """Tells of topics that raw was read from by one of these `^regexes`, and that are not `there` to be read on."""
-    read = {source.topic for source in positions(table).next} - {RESERVED_TOPIC, *there}
-    gone = sorted(one for one in read if any(re.search(regex, one) for regex in regexes))
-    if gone:
+def warn_of_deleted_topics(table: DeltaTable, brokers: Brokers, regexes: Iterable[str], topics: Iterable[str]) -> None:
+    """Logs a warning for topics of raw that match a `^regex` and are not among Kafka's `topics`."""
+    missing = {source.topic for source in positions(table).next} - {RESERVED_TOPIC, *topics}
+    deleted = sorted(topic for topic in missing if any(re.search(regex, topic) for regex in regexes))
+    if deleted:
         log.warning(
             "%s of which raw has records: gone from %s, with whatever was not read by then: %s",
-            amount(len(gone), "topic"),
+            amount(len(deleted), "topic"),
             brokers.servers,
-            listed(gone),
-            extra=event("topics_gone", topics=gone),
+            listed(deleted),
+            extra=event("topics_gone", topics=deleted),
         )

@@ -1,6 +1,6 @@
-"""This process as one of the consumer group on a raw: which topics it asks for, and what it is given of them.
+"""This process as a member of the consumer group of a raw: the topics it subscribes to, and its assignment.
 
-The group is named after raw's table id. It only shares out the partitions; positions are raw's.
+The group is named after raw's table id. It only assigns the partitions; raw stores the positions.
 """
 
 import logging
@@ -18,16 +18,16 @@ from zync.kafka.properties import milliseconds
 from zync.log import event
 
 log = logging.getLogger(__name__)
-_ITS_LOG = logging.getLogger("librdkafka")
-"""What the library says beside the errors that it reports; shown with --debug."""
+_LIBRARY_LOG = logging.getLogger("librdkafka")
+"""Receives librdkafka's log lines, which are shown with --debug."""
 
 _WITHOUT_SECONDS = 5
 _ANSWER_SECONDS = 2.0
 _STATISTICS_MS = 2000
-_SOON_SECONDS = 1.0
+_MIN_REFRESH_SECONDS = 1.0
 _REFRESH = "topic.metadata.refresh.interval.ms"
 _REFRESH_MS = 30_000
-_OURS = {
+_FIXED = {
     "enable.auto.commit": "false",
     "enable.auto.offset.store": "false",
     "auto.offset.reset": "error",
@@ -36,8 +36,8 @@ _OURS = {
     "partition.assignment.strategy": "cooperative-sticky",
 }
 _DEFAULTS = {
-    # Else the broker answers for each few records that come: 0.41 of its core and 0.30 of ours at 1,500 a second, by
-    # 0.25 and 0.18 so.
+    # With librdkafka's default of 1 the broker answers a fetch for every few records: at 1,500 records a second that
+    # took 0.41 of a core in the broker and 0.30 in zync, and 0.25 and 0.18 with this value.
     "fetch.min.bytes": "100000",
     "fetch.wait.max.ms": "100",
     "fetch.queue.backoff.ms": "10",
@@ -47,14 +47,20 @@ _DEFAULTS = {
 
 
 def check_properties(kafka: Mapping[str, str]) -> None:
-    """UsageError where the config sets what is zync's own to set."""
-    check_ours(kafka, (*_OURS, "group.id"), "kafka")
+    """Checks that the config sets no property that zync sets itself.
+
+    Raises:
+        UsageError: It sets such a property.
+    """
+    check_ours(kafka, (*_FIXED, "group.id"), "kafka")
 
 
 class Group:
-    """A member of the group: `consumer`, and what it has `held` of partitions since it connected.
+    """A member of the consumer group.
 
-    `topics`: names and ^regexes; `kafka`: librdkafka's properties.
+    Attributes:
+        consumer: The consumer; replaced when it has to connect again.
+        held: The partitions assigned to that consumer.
     """
 
     def __init__(
@@ -73,80 +79,81 @@ class Group:
         self._properties = {
             **_DEFAULTS,
             **kafka,
-            **_OURS,
+            **_FIXED,
             **({"stats_cb": on_statistics, "statistics.interval.ms": _STATISTICS_MS} if on_statistics else {}),
             "group.id": f"zync-{table.metadata().id}",
             "error_cb": on_error,
         }
-        self._regexes = [one for one in topics if one.startswith("^")]
+        self._regexes = [topic for topic in topics if topic.startswith("^")]
         self._subscribed: set[str] = set()
-        self._look_every = milliseconds(kafka, _REFRESH, _REFRESH_MS) / 1000
-        self._look_in = min(_SOON_SECONDS, self._look_every)
-        self._looked = 0.0
-        self._without_since, self._said_without, self._asked = time.monotonic(), False, 0.0
+        self._refresh_seconds = milliseconds(kafka, _REFRESH, _REFRESH_MS) / 1000
+        self._next_refresh_seconds = min(_MIN_REFRESH_SECONDS, self._refresh_seconds)
+        self._refreshed = 0.0
+        self._without_since, self._warned, self._checked = time.monotonic(), False, 0.0
         self._connect()
 
     def _connect(self) -> None:
         try:
-            self.consumer = Consumer(self._properties, logger=_ITS_LOG)
+            self.consumer = Consumer(self._properties, logger=_LIBRARY_LOG)
         except KafkaException as error:
             raise bad_property(error) from error
         self.held = Assignment(self.consumer, self._brokers, self._table, self._on_gap)
 
     def subscribe(self, topics: set[str]) -> None:
-        """Asks for those topics, and no others."""
+        """Subscribes to `topics` in place of those before."""
         self._subscribed = topics
         if topics:
             self.consumer.subscribe(sorted(topics), **self._callbacks)
 
-    def look_for_topics(self) -> None:
-        """Every so often, takes in topics that are new and match a ^regex (Python's, librdkafka knows others).
+    def refresh_topics(self) -> None:
+        """Subscribes, from time to time, to new topics that match a ^regex.
 
-        More often while there is none, and after one came, which may be the first of many.
+        The regexes are Python's, whose syntax differs from librdkafka's. It looks more often while no topic matches,
+        and after a new topic, as others may follow.
         """
-        if not self._regexes or not 0 < self._look_in < time.monotonic() - self._looked:
+        if not self._regexes or not 0 < self._next_refresh_seconds < time.monotonic() - self._refreshed:
             return
-        self._looked = time.monotonic()
+        self._refreshed = time.monotonic()
         try:
-            found = self._subscribed | self._brokers.matching(self._regexes).keys()
+            topics = self._subscribed | self._brokers.matching(self._regexes).keys()
         except ZyncError as error:
             log.warning("new topics are not looked for: %s", error)
             return
-        if found != self._subscribed:
-            self.subscribe(found)
-            self._look_in = min(_SOON_SECONDS, self._look_every)
-        elif found:
-            self._look_in = min(2 * self._look_in, self._look_every)
+        if topics != self._subscribed:
+            self.subscribe(topics)
+            self._next_refresh_seconds = min(_MIN_REFRESH_SECONDS, self._refresh_seconds)
+        elif topics:
+            self._next_refresh_seconds = min(2 * self._next_refresh_seconds, self._refresh_seconds)
 
     def wait_for_partitions(self) -> None:
-        """Says once that the group gives this process none, which may be so for a while after a kill -9.
+        """Logs a single warning if the group assigns no partition, which may last for a while after a kill -9.
 
-        Where that is not the group's doing, it connects anew; nothing is in hand then.
+        If the cause is that the consumer knows no broker, it connects again. No record is uncommitted then.
         """
         now = time.monotonic()
         if self.held.expected or not self._subscribed:
-            self._without_since, self._said_without = now, False
-        if now - max(self._without_since, self._asked) < _WITHOUT_SECONDS:
+            self._without_since, self._warned = now, False
+        if now - max(self._without_since, self._checked) < _WITHOUT_SECONDS:
             return
-        if self._knows_no_broker():
+        if self._has_no_broker():
             log.info("this consumer knows no broker that answers: connecting anew", extra=event("connecting_anew"))
             self.consumer.close()
             self._connect()
             self.subscribe(self._subscribed)
-        elif not self._said_without:
-            self._said_without = True
+        elif not self._warned:
+            self._warned = True
             log.warning(
                 "no partitions yet: other processes that sync to this raw hold them, or one is waited for until its "
                 "session times out (kafka.session.timeout.ms, 45 s by default), as it was killed, or stopped and has "
                 "an --instance name, like that of `zync run`, under which it would go on at once",
                 extra=event("no_partitions"),
             )
-        self._asked = time.monotonic()
+        self._checked = time.monotonic()
 
-    def _knows_no_broker(self) -> bool:
-        """Whether the library has none left to ask, which may be for good though brokers are there.
+    def _has_no_broker(self) -> bool:
+        """Returns whether librdkafka has no broker left to ask, which may last although brokers run.
 
-        See `Brokers.begin_anew`. One that is only slow to answer is known.
+        See `Brokers.begin_anew`. A broker that is only slow to answer counts as known.
         """
         try:
             self.consumer.list_topics(min(self._subscribed), timeout=_ANSWER_SECONDS)

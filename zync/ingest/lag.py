@@ -1,4 +1,4 @@
-"""How far raw is behind Kafka's ends, by partition: in offsets, and since when."""
+"""Measures the lag of raw behind Kafka's ends, by partition: in offsets and in time."""
 
 import time
 from collections.abc import Iterable
@@ -14,47 +14,53 @@ if TYPE_CHECKING:
     from zync.ingest.metrics import IngestMetrics
 
 _MEASURE_SECONDS = 1.0
-_ASKING_SECONDS = 1.0
+_REQUEST_SECONDS = 1.0
 
 
 class Lag:
-    """Tells `metrics`, a second apart, how far behind each partition is."""
+    """Reports the lag of each partition to `metrics`, at most once a second."""
 
     def __init__(self, metrics: "IngestMetrics") -> None:
         self._metrics = metrics
         self._measured = 0.0
         self._stalled: dict[Source, tuple[int, float]] = {}
 
-    def measure(self, consumer: Consumer, held: Assignment, in_hand: Iterable[Batch], *, fetching: bool) -> None:
-        """Notes it, if a second is over. `in_hand`: what has been taken and is not in raw yet.
+    def measure(self, consumer: Consumer, held: Assignment, uncommitted: Iterable[Batch], *, fetching: bool) -> None:
+        """Measures and reports the lag if a second has passed since the last time.
 
-        `fetching`: where nothing is, nothing tells the library where partitions end, so it has to ask.
+        Args:
+            consumer: The consumer that reads the partitions.
+            held: The assigned partitions, with their positions.
+            uncommitted: The batches that are not in raw yet.
+            fetching: Whether the consumer fetches. If it does not, librdkafka's cache has no newest ends of the
+                partitions, so the broker is asked.
         """
         if time.monotonic() - self._measured < _MEASURE_SECONDS:
             return
         self._measured = time.monotonic()
-        # While a partition is another's we do not know what becomes of it: it may come back at the same offset.
+        # Forget revoked partitions: while another process reads them, their progress is unknown here, and they may come
+        # back at the same offset.
         self._stalled = {source: since for source, since in self._stalled.items() if source in held.expected}
         behind, waiting = {}, dict[Source, float]()
-        for one in in_hand:
-            waiting |= {source: each.first for source, each in list(one.slices.items()) if each.first}
-        for source, at in held.expected.items():
-            place = TopicPartition(*source)
-            try:  # waits for a consume under way in another thread, so this one asks
-                ends = consumer.get_watermark_offsets(place, timeout=_ASKING_SECONDS, cached=fetching)
+        for batch in uncommitted:
+            waiting |= {source: part.first for source, part in list(batch.slices.items()) if part.first}
+        for source, expected in held.expected.items():
+            partition = TopicPartition(*source)
+            try:  # this call waits for a running `consume`, so the consuming thread itself makes it
+                ends = consumer.get_watermark_offsets(partition, timeout=_REQUEST_SECONDS, cached=fetching)
             except KafkaException:
                 ends = None
-            if ends is None and not fetching:  # the broker is away: the others would have us wait as long each
+            if ends is None and not fetching:  # the broker is away: each further partition would wait as long
                 return
-            if ends and ends[1] >= 0:  # something was fetched of it
-                landed = held.landed.get(source, at.next)
+            if ends and ends[1] >= 0:  # a fetch of this partition was answered
+                landed = held.landed.get(source, expected.next)
                 behind[source] = max(0, ends[1] - landed)
                 if since := self._stalled_since(source, landed, behind[source]):
                     waiting.setdefault(source, since)
         self._metrics.behind(behind, waiting)
 
     def _stalled_since(self, source: Source, landed: int, behind: int) -> float | None:
-        """Since when raw has been there while Kafka had more: it tells of records that nobody has read yet."""
+        """Returns since when raw's position has not moved although Kafka has more records; None if it has no more."""
         if not behind:
             self._stalled.pop(source, None)
             return None

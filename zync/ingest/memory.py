@@ -1,47 +1,51 @@
-"""`--max-memory`: how much may be in hand at once, for the process to stay below a limit."""
+"""`--max-memory`: the bytes that `sync-from` may hold at once, so that the process stays below a limit."""
 
 from zync.config.units import size
 
 DEFAULT = 1_000_000_000
 LEAST = 300_000_000
-"""What sync-from can be asked to stay below, in bytes."""
+"""The smallest limit in bytes that sync-from accepts."""
 
-_BASE = 180_000_000
-"""What a process takes that has consumed next to nothing: Python, Arrow, delta-rs, librdkafka."""
+_BASE_BYTES = 180_000_000
+"""The bytes of a process that has consumed hardly any message: Python, Arrow, delta-rs, librdkafka."""
 
-_PARTS = 26
-"""How often a share is there at worst, as measured with messages of 5 MB and of 20 kB that do not compress.
+_SHARES = 26
+"""How many shares are in memory in the worst case, as measured with messages of 5 MB and of 20 kB that do not compress.
 
-One is fetched ahead, and one on the way; a call's worth is there as messages, as Python's bytes and as Arrow; a batch
-of two is gathered, and another copied, buffered and compressed by the writer.
+A share is prefetched and another is being received. The messages of one call exist as messages, as Python's bytes and
+as Arrow. A batch of two shares is gathered while the writer copies, buffers and compresses another batch.
 """
 
-_FETCH_LEAST = 1_000_000
-"""What librdkafka wants to be allowed to fetch, in bytes; a larger message comes all the same, alone."""
+_MIN_FETCH_BYTES = 1_000_000
+"""The smallest `fetch.max.bytes` to set; a larger message is still fetched, alone."""
 
-_SHARE_MOST = 500_000_000
-"""The largest share, in bytes, whatever the memory: a batch gathers two, a call may add one, and three are below
+_MAX_SHARE_BYTES = 500_000_000
+"""The largest share in bytes. A batch gathers two and a call may add a third; three are below
 `zync.raw.batch.MOST_BYTES`.
 """
 
 
 def limit(text: str) -> int:
-    """The bytes that `1GB` says; ValueError for what is no size, or too small."""
-    found = size(text)
-    if found < LEAST:
+    """Parses a size like `1GB` to bytes.
+
+    Raises:
+        ValueError: The text is no size, or less than LEAST.
+    """
+    num_bytes = size(text)
+    if num_bytes < LEAST:
         msg = f"{text} is too little to work with: 300MB is the least"
         raise ValueError(msg)
-    return found
+    return num_bytes
 
 
 def share(max_memory: int) -> int:
-    """The bytes of keys and values that one call may take and that may be fetched ahead, half of what a batch may."""
-    return min((max_memory - _BASE) // _PARTS, _SHARE_MOST)
+    """Returns a share: the bytes of keys and values that one call may take, also the prefetch limit; half a batch."""
+    return min((max_memory - _BASE_BYTES) // _SHARES, _MAX_SHARE_BYTES)
 
 
 def properties(share: int) -> dict[str, str]:
-    """What librdkafka is to be told for that."""
+    """Returns librdkafka's properties that limit its prefetching to `share` bytes."""
     return {
         "queued.max.messages.kbytes": str(share // 1000),
-        "fetch.max.bytes": str(max(share, _FETCH_LEAST)),
+        "fetch.max.bytes": str(max(share, _MIN_FETCH_BYTES)),
     }

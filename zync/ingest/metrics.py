@@ -21,12 +21,12 @@ _ROWS = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 
 
 class IngestMetrics(Metrics, Collector):
-    """Those of sync-from."""
+    """The metrics of `sync-from`."""
 
     def __init__(self, stuck_after: float = 60) -> None:
         super().__init__(stuck_after)
         self._done: Ingested | None = None
-        self._away: bool | None = None  # until statistics say, which takes some seconds
+        self._away: bool | None = None  # unknown until librdkafka's first statistics, after some seconds
         self._has_committed = False
         self._behind: dict[Source, int] = {}
         self._waiting: dict[Source, float] = {}
@@ -40,31 +40,31 @@ class IngestMetrics(Metrics, Collector):
         self.registry.register(self)
 
     def watch(self, done: "Ingested", location: str) -> None:
-        """Takes the counts from those of a run into the raw at `location`."""
+        """Exports the counts in `done`, and the positions of the raw at `location`."""
         self._done, self._location = done, location
 
     def reached(self, statistics: str) -> None:
-        """Takes from librdkafka's statistics (its STATISTICS.md) whether a broker is there to be talked to."""
-        self._away = not any(one["state"] == "UP" for one in json.loads(statistics)["brokers"].values())
+        """Reads from librdkafka's statistics (its STATISTICS.md) whether a connection to a broker is up."""
+        self._away = not any(broker["state"] == "UP" for broker in json.loads(statistics)["brokers"].values())
 
     def stuck(self) -> str | None:
-        """Why the work does not get on: Kafka is away, or as for all."""
-        away = not self._has_committed if self._away is None else self._away  # what is committed came from one
+        """Returns why the process is stuck: no Kafka broker answers, or the loop does not run. None if it is not."""
+        away = not self._has_committed if self._away is None else self._away  # a commit shows that a broker answered
         return "stuck: no Kafka broker answers" if away else super().stuck()
 
     def behind(self, offsets: "dict[Source, int]", waiting: "dict[Source, float]") -> None:
-        """Takes of each partition the offsets not in raw yet, and the time of the first record that waits for that."""
+        """Stores by partition the offsets that are not in raw yet, and the time of its oldest such record."""
         self._behind, self._waiting = offsets, waiting
 
-    def committed(self, one: "Appended") -> None:
+    def committed(self, appended: "Appended") -> None:
         """Counts a commit."""
         self._has_committed = True
-        self._seconds.observe(one.seconds)
-        if one.rows:
-            self._rows.observe(one.rows)
+        self._seconds.observe(appended.seconds)
+        if appended.rows:
+            self._rows.observe(appended.rows)
 
     def collect(self) -> Iterator[Metric]:
-        """What is read from the run as it is now."""
+        """Yields the metrics that are read from the run's counts and from raw when they are scraped."""
         done = self._done
         if done is None:
             return
@@ -85,10 +85,10 @@ class IngestMetrics(Metrics, Collector):
             labels=("topic", "partition"),
         )
         for source, behind in self._behind.items():
-            of = (source.topic, str(source.partition))
-            offsets.add_metric(of, behind)
+            labels = (source.topic, str(source.partition))
+            offsets.add_metric(labels, behind)
             since = self._waiting.get(source) if behind else None
-            seconds.add_metric(of, 0.0 if since is None else max(0.0, time.time() - since))
+            seconds.add_metric(labels, 0.0 if since is None else max(0.0, time.time() - since))
         yield from (offsets, seconds)
         stored = positions(existing_raw(self._location))
         yield GaugeMetricFamily("zync_ingest_gaps", "Gaps on record in raw.", len(stored.gaps))

@@ -1,14 +1,19 @@
-"""What a run of `sync-from` did."""
+"""The result of `sync-from`."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass
 class Ingested:
-    """What a run of sync-from did.
+    """The result of `sync-from`.
 
-    `seconds`: from joining the group to leaving it; `busy`: from the first record to the last commit.
-    `lag`: records (offsets) between raw's positions and Kafka's ends, at the end.
+    Attributes:
+        records: Rows appended to raw.
+        seconds: The time from joining the group to leaving it.
+        busy: The seconds from the first record to the last commit.
+        lag: Offsets between raw's positions and Kafka's ends when it ended; None if no broker answered.
+        first_seqno: The first seqno that it wrote; None if it wrote no row.
+        positions: Raw's positions at the end, by `topic/partition`.
     """
 
     records: int = 0

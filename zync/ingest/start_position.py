@@ -1,4 +1,4 @@
-"""`--from` and `--from-offset`: where reading is to begin, put on record before it does."""
+"""`--from` and `--from-offset`: the start positions of partitions, stored in raw before reading starts."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -18,14 +18,17 @@ from zync.raw.table import stored_id, stored_last, stored_position
 from zync.text import amount
 
 log = logging.getLogger(__name__)
-_SHOWN = 3
+_MAX_LISTED = 3
 
 
 @dataclass(frozen=True)
 class Begin:
-    """Where to begin: all partitions there are now `at`, and some at an offset of their own.
+    """Start positions.
 
-    `force`: also those that raw has a position of; what is passed over or read again is then on record as a gap.
+    Attributes:
+        at: The start of all partitions that exist now.
+        offsets: The start of single partitions, which overrides `at`.
+        force: Whether to move partitions of which raw has a position already, and to record a gap for each.
     """
 
     at: Literal["earliest", "latest"] | datetime | None = None
@@ -33,22 +36,28 @@ class Begin:
     force: bool = False
 
 
-def put_on_record(begin: Begin, brokers: Brokers, location: str, sources: Iterable[Source]) -> None:
-    """Stores those positions in raw, so that reading goes on from them, in this process and every other.
+def store_start_positions(begin: Begin, brokers: Brokers, location: str, sources: Iterable[Source]) -> None:
+    """Stores start positions in raw, from which this process and all others then read.
+
+    Args:
+        begin: The start positions.
+        brokers: The admin client.
+        location: The path or URI of raw.
+        sources: The partitions of the topics to read.
 
     Raises:
-        UsageError: raw has another position already and `force` was not given; or there is no such partition or
-            offset. Nothing was stored then.
+        UsageError: Raw has another position already and `force` is not set, or a partition or an offset does not
+            exist. Nothing was stored then.
     """
     bounds = brokers.bounds(sources)
-    wanted = _wanted(begin, brokers, bounds)
-    ids = brokers.topic_ids(source.topic for source in wanted)
+    requested = _requested_offsets(begin, brokers, bounds)
+    ids = brokers.topic_ids(source.topic for source in requested)
     moved: dict[Source, tuple[int, int]] = {}
 
     def plan(table: DeltaTable) -> Batch:
-        stored = {source: stored_position(table, source) for source in wanted}
-        moved.clear()  # planned anew, perhaps
-        for source, at in wanted.items():
+        stored = {source: stored_position(table, source) for source in requested}
+        moved.clear()  # a refused commit plans again
+        for source, offset in requested.items():
             old = stored[source]
             if old is None:
                 continue
@@ -59,22 +68,23 @@ def put_on_record(begin: Begin, brokers: Brokers, location: str, sources: Iterab
                     "moves it"
                 )
                 raise UsageError(msg)
-            if old != at:
-                moved[source] = (old, at)
+            if old != offset:
+                moved[source] = (old, offset)
         if moved and not begin.force:
-            said = "; ".join(f"{one} is at {old}, not {at}" for one, (old, at) in sorted(moved.items())[:_SHOWN])
-            more = f" (and {len(moved) - _SHOWN} more)" if len(moved) > _SHOWN else ""
+            shown = sorted(moved.items())[:_MAX_LISTED]
+            conflicts = "; ".join(f"{source} is at {old}, not {new}" for source, (old, new) in shown)
+            more = f" (and {len(moved) - _MAX_LISTED} more)" if len(moved) > _MAX_LISTED else ""
             msg = (
-                f"raw has positions already: {said}{more}. It goes on from where it is without --from and "
+                f"raw has positions already: {conflicts}{more}. It goes on from where it is without --from and "
                 "--from-offset; --force moves it, and leaves on record what is passed over or read again"
             )
             raise UsageError(msg)
         batch = Batch()
-        for source, at in wanted.items():
-            if stored[source] != at:
+        for source, offset in requested.items():
+            if stored[source] != offset:
                 batch.slices[source] = Slice(
                     stored[source],
-                    at,
+                    offset,
                     ids.get(source.topic),
                     moved.get(source),
                     stored_id(table, source),
@@ -83,32 +93,36 @@ def put_on_record(begin: Begin, brokers: Brokers, location: str, sources: Iterab
         return batch
 
     Appender(location).append_planned(plan)
-    for source, (old, at) in sorted(moved.items()):
-        what = f"{amount(at - old, 'offset')} passed over" if at > old else f"{amount(old - at, 'offset')} read again"
-        extra = event("moved", **source._asdict(), stored=old, offset=at)
-        log.warning("%s was at %s and goes on from %s: %s, on record", source, old, at, what, extra=extra)
+    for source, (old, new) in sorted(moved.items()):
+        text = (
+            f"{amount(new - old, 'offset')} passed over" if new > old else f"{amount(old - new, 'offset')} read again"
+        )
+        extra = event("moved", **source._asdict(), stored=old, offset=new)
+        log.warning("%s was at %s and goes on from %s: %s, on record", source, old, new, text, extra=extra)
 
 
-def _wanted(begin: Begin, brokers: Brokers, bounds: dict[Source, Bounds]) -> dict[Source, int]:
-    """The offset at which each partition that something is said of is to begin."""
-    wanted: dict[Source, int] = {}
+def _requested_offsets(begin: Begin, brokers: Brokers, bounds: dict[Source, Bounds]) -> dict[Source, int]:
+    """Returns the requested start offset of each partition, checked against Kafka's offsets."""
+    requested: dict[Source, int] = {}
     if begin.at == "earliest":
-        wanted = {source: one.earliest for source, one in bounds.items()}
+        requested = {source: offsets.earliest for source, offsets in bounds.items()}
     elif begin.at == "latest":
-        wanted = {source: one.stable for source, one in bounds.items()}
+        requested = {source: offsets.stable for source, offsets in bounds.items()}
     elif begin.at is not None:
-        found = brokers.offsets_at(bounds, begin.at)
-        wanted = {source: min(found.get(source, one.stable), one.stable) for source, one in bounds.items()}
-    for source, at in begin.offsets.items():
+        at_time = brokers.offsets_at(bounds, begin.at)
+        requested = {
+            source: min(at_time.get(source, offsets.stable), offsets.stable) for source, offsets in bounds.items()
+        }
+    for source, offset in begin.offsets.items():
         if source not in bounds:
-            known = ", ".join(map(str, sorted(bounds))) or "none"
-            msg = f"--from-offset: {source} is none of the partitions to read ({known})"
+            partitions = ", ".join(map(str, sorted(bounds))) or "none"
+            msg = f"--from-offset: {source} is none of the partitions to read ({partitions})"
             raise UsageError(msg)
-        if not bounds[source].earliest <= at <= bounds[source].stable:
+        if not bounds[source].earliest <= offset <= bounds[source].stable:
             msg = (
                 f"--from-offset: {source} has offsets {bounds[source].earliest} to {bounds[source].stable} "
-                f"(the last is the next to come), not {at}"
+                f"(the last is the next to come), not {offset}"
             )
             raise UsageError(msg)
-        wanted[source] = at
-    return wanted
+        requested[source] = offset
+    return requested

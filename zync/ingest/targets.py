@@ -1,4 +1,4 @@
-"""When sync-from has caught up: what was stable in Kafka at the start, and how far raw is by comparison."""
+"""When `sync-from` has caught up: compares raw's positions with the offsets that were stable in Kafka at the start."""
 
 import logging
 from functools import cached_property
@@ -17,56 +17,72 @@ log = logging.getLogger(__name__)
 
 
 class Targets:
-    """The partitions of some topics and their last stable offsets at the start: what raw's positions have to reach."""
+    """The offsets that raw's positions have to reach: the last stable offset of each partition at the start.
+
+    Attributes:
+        stable: Those offsets by partition.
+    """
 
     def __init__(self, brokers: Brokers, table: DeltaTable, topics: dict[str, int]) -> None:
         self._brokers, self._table = brokers, table
         sources = [Source(topic, partition) for topic, count in topics.items() for partition in range(count)]
-        self.stable = {source: one.stable for source, one in brokers.bounds(sources).items()}
+        self.stable = {source: offsets.stable for source, offsets in brokers.bounds(sources).items()}
 
     def forget(self, topic: str) -> None:
-        """Nothing more is to be reached of that topic."""
-        self.stable = {source: at for source, at in self.stable.items() if source.topic != topic}
+        """Removes the targets of a topic."""
+        self.stable = {source: offset for source, offset in self.stable.items() if source.topic != topic}
 
     def reached(self) -> bool:
-        """Whether raw's positions, whoever committed them, have reached what was stable at the start."""
+        """Returns whether raw's positions have reached all targets, by this process's commits or others'."""
         refresh(self._table)
-        return all(self._has(source, stable) for source, stable in self.stable.items())
+        return all(self._has_reached(source, stable) for source, stable in self.stable.items())
 
     def lag(self) -> tuple[dict[str, int], int | None]:
-        """Raw's positions by partition, and the offsets between them and Kafka's ends now; None where unknown."""
+        """Returns raw's positions by partition, and the number of offsets between them and Kafka's current ends.
+
+        The number is None where no broker answers.
+        """
         refresh(self._table)
         stored = {source: stored_position(self._table, source) for source in self.stable}
-        positions = {str(source): at for source, at in stored.items() if at is not None}
+        positions = {str(source): position for source, position in stored.items() if position is not None}
         try:
             bounds = self._brokers.bounds(self.stable)
         except ZyncError as error:
             log.warning("lag unknown: %s", error)
             return positions, None
-        return positions, sum(max(0, bounds[one].stable - (at or bounds[one].earliest)) for one, at in stored.items())
+        return positions, sum(
+            max(0, bounds[source].stable - (position or bounds[source].earliest)) for source, position in stored.items()
+        )
 
     @cached_property
-    def _strange(self) -> dict[Source, "_Stored"]:
-        """What raw stores of partitions that cannot be those it read: made anew, shorter than its position, or cut.
+    def _replaced(self) -> dict[Source, "_Stored"]:
+        """What raw stores of partitions that are not those it read: recreated, shorter than its position, or truncated.
 
-        Of those with more to read librdkafka tells whether they were cut, before it reads on.
+        Asks about truncation only for partitions that raw has read to the target: of the others librdkafka checks it
+        before it reads on.
         """
         ids = self._brokers.topic_ids(source.topic for source in self.stable)
         stored = {source: self._stored(source) for source in self.stable}
-        as_long = {
-            source: one.last for source, one in stored.items() if one.position == self.stable[source] and one.last
+        last_records = {
+            source: state.last
+            for source, state in stored.items()
+            if state.position == self.stable[source] and state.last
         }
-        cut = cut_off(self._brokers.properties, as_long)
+        truncated = cut_off(self._brokers.properties, last_records)
         return {
-            source: one
-            for source, one in stored.items()
-            if one.position is not None
-            and (made_anew(one.topic_id, ids.get(source.topic)) or one.position > self.stable[source] or source in cut)
+            source: state
+            for source, state in stored.items()
+            if state.position is not None
+            and (
+                made_anew(state.topic_id, ids.get(source.topic))
+                or state.position > self.stable[source]
+                or source in truncated
+            )
         }
 
-    def _has(self, source: Source, target: int) -> bool:
+    def _has_reached(self, source: Source, target: int) -> bool:
         stored = stored_position(self._table, source)
-        if source in self._strange and self._strange[source] == self._stored(source):
+        if source in self._replaced and self._replaced[source] == self._stored(source):
             return False
         return target == 0 if stored is None else stored >= target
 
@@ -76,7 +92,7 @@ class Targets:
 
 
 class _Stored(NamedTuple):
-    """What raw stores of a partition: who reads it anew changes one of these, even if it comes as far as before."""
+    """What raw stores of a partition. Reading the partition again changes a field, even up to the same position."""
 
     position: int | None
     topic_id: int | None
