@@ -1,4 +1,4 @@
-"""Reads `zync.yaml` into `zync.config`: what its file holds, and whether its parts fit together."""
+"""Reads `zync.yaml` into `zync.config`, and checks that its parts fit together."""
 
 import difflib
 import math
@@ -24,16 +24,20 @@ from zync.errors import UsageError
 from zync.project.yaml_reader import Reader, find
 
 _TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
-"""A name that Kafka takes for a topic."""
-_MOST_COPIES = 2**31 - 1
-"""Of partitions and copies of a topic: Kafka's protocol has 32 bits for them."""
-_MOST_REMEMBERED = 2**63 - 1
-"""Seqnos have 64 bits."""
+"""A valid name of a Kafka topic."""
+_MAX_INT32 = 2**31 - 1
+"""The most partitions and replicas of a topic: Kafka's protocol has 32 bits for them."""
+_MAX_INT64 = 2**63 - 1
+"""The most records that `remember` may count: seqnos have 64 bits."""
 _SCHEMA_FILES: tuple[tuple[Part, str], ...] = (("key", "key_avro_schema"), ("value", "avro_schema"))
 
 
 def load(path: Path) -> Config:
-    """The config in the file at `path`. UsageError names `file:line` of the first thing that is wrong."""
+    """Reads and checks the config file at `path`.
+
+    Raises:
+        UsageError: The config is wrong. The message names `file:line` of the first error.
+    """
     reader = Reader(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -55,26 +59,28 @@ def load(path: Path) -> Config:
     except RecursionError as error:
         msg = f"{path}:1: nested too deeply to be a config"
         raise UsageError(msg) from error
-    if node is not None and node.tag == "tag:yaml.org,2002:null":  # as where all but `---` is commented out
+    if (
+        node is not None and node.tag == "tag:yaml.org,2002:null"
+    ):  # for example a file with all lines but `---` commented out
         node = None
     config: Config = reader.value(Config, node, "the config") if node is not None else Config()
     rules = tuple(
         replace(rule, python=str(reader.base / rule.python)) if rule.python else rule for rule in config.outputs
     )
     lookups = {
-        name: replace(one, delta=reader.location(one.delta)) if one.delta else one
-        for name, one in config.lookups.items()
+        name: replace(lookup, delta=reader.location(lookup.delta)) if lookup.delta else lookup
+        for name, lookup in config.lookups.items()
     }
     lake = reader.location(config.lake)
     config = replace(
         config, lake=lake, outputs=rules, lookups=lookups, path=path.absolute(), elsewhere=reader.elsewhere
     )
     _check_rules(config, reader, node)  # first: the preset reads them
-    return _checked(preset.expand(_preset(config, reader, node)), reader, node)
+    return _check_parts(preset.expand(_check_preset_keys(config, reader, node)), reader, node)
 
 
-def _why_no_file(path: Path) -> str | None:
-    """Why nothing can be read at that path, as the end of a sentence about it; None where there is a file."""
+def _file_error(path: Path) -> str | None:
+    """Returns why `path` is no readable file, as the end of a sentence about it; None if it is a file."""
     try:
         if path.is_file():
             return None
@@ -83,10 +89,10 @@ def _why_no_file(path: Path) -> str | None:
         return f"cannot be read: {error.strerror}"
 
 
-def _why_no_text(path: Path) -> str | None:
-    """Why the file at that path cannot be read as text, likewise; None where it can."""
-    if why := _why_no_file(path):
-        return why
+def _text_error(path: Path) -> str | None:
+    """Returns why `path` cannot be read as text, as the end of a sentence about it; None if it can."""
+    if error_text := _file_error(path):
+        return error_text
     try:
         path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -96,106 +102,121 @@ def _why_no_text(path: Path) -> str | None:
     return None
 
 
-def _preset(config: Config, reader: Reader, node: yaml.Node | None) -> Config:
-    """`config`, if it says of every topic where the id is, or leaves that to a preset; UsageError otherwise."""
-    said = config.transactions
-    where, listed = find(node, "transactions"), find(node, "transactions", "connectors")
-    _check_keys_of_preset(said, reader, where)
-    for number, connector in enumerate(said.sources):
-        if said.connectors and isinstance(listed, yaml.SequenceNode):
-            _check_connector(connector, reader, listed.value[number], f"transactions.connectors[{number}].")
+def _check_preset_keys(config: Config, reader: Reader, node: yaml.Node | None) -> Config:
+    """Checks that every topic has an `id` or is covered by the preset, and checks the preset's keys.
+
+    Returns:
+        `config`, unchanged.
+
+    Raises:
+        UsageError: A check failed.
+    """
+    transactions = config.transactions
+    transactions_node, connectors_node = find(node, "transactions"), find(node, "transactions", "connectors")
+    _check_transactions(transactions, reader, transactions_node)
+    for number, connector in enumerate(transactions.sources):
+        if transactions.connectors and isinstance(connectors_node, yaml.SequenceNode):
+            _check_connector(connector, reader, connectors_node.value[number], f"transactions.connectors[{number}].")
         else:
-            _check_connector(replace(connector, topic=said.topic or ""), reader, where, "transactions.")
-    _check_apart(said.sources, reader, listed)
-    for table in said.uncounted:
+            single = replace(connector, topic=transactions.topic or "")
+            _check_connector(single, reader, transactions_node, "transactions.")
+    _check_distinct(transactions.sources, reader, connectors_node)
+    for table in transactions.uncounted:
         if "." not in table.strip("."):
             text = f"transactions.uncounted: {table!r} must name the table as END does, with its schema or database"
             raise reader.fail(find(node, "transactions", "uncounted"), text)
-    if not said.preset and config.debezium != DebeziumModes():
+    if not transactions.preset and config.debezium != DebeziumModes():
         raise reader.fail(find(node, "debezium"), "debezium needs transactions.preset: debezium")
     for name, topic in config.topics.items():
-        if preset.covers(said, name):
+        if preset.covers(transactions, name):
             _check_covered(config, name, reader, find(node, "topics", name))
         elif not topic.id:
             raise reader.fail(find(node, "topics", name), f"topics.{name} needs 'id'")
     return config
 
 
-def _check_keys_of_preset(said: Transactions, reader: Reader, node: yaml.Node | None) -> None:
-    """UsageError for the first key of `transactions` that does not go with `preset`, or needs it."""
-    if said.preset is None:
-        if said.topic or said.order != "completion":
+def _check_transactions(transactions: Transactions, reader: Reader, node: yaml.Node | None) -> None:
+    """Raises UsageError for the first key of `transactions` that conflicts with `preset`, or needs it."""
+    if transactions.preset is None:
+        if transactions.topic or transactions.order != "completion":
             raise reader.fail(node, "transactions.topic and transactions.order need transactions.preset")
-        if said.incomplete:
+        if transactions.incomplete:
             raise reader.fail(find(node, "incomplete"), "transactions.incomplete needs order: commit")
         for key in ("prefix", "delimiter", "tables", "connectors", "uncounted", "unavailable_value"):
-            if getattr(said, key) != getattr(Transactions(), key):
+            if getattr(transactions, key) != getattr(Transactions(), key):
                 raise reader.fail(find(node, key), f"transactions.{key} needs transactions.preset")
         return
-    if not said.unavailable_value:
+    if not transactions.unavailable_value:
         raise reader.fail(
             find(node, "unavailable_value"), "transactions.unavailable_value must have at least one character"
         )
-    if said.incomplete and said.order != "commit":
+    if transactions.incomplete and transactions.order != "commit":
         raise reader.fail(find(node, "incomplete"), "transactions.incomplete needs order: commit")
     if find(node, "done") is not node:
         raise reader.fail(node, "transactions needs one of preset and done")
-    for key in ("topic", "prefix", "delimiter", "tables") if said.connectors else ():
-        if (at := find(node, key)) is not node:
-            raise reader.fail(at, f"transactions.{key}: say it of each of transactions.connectors")
+    for key in ("topic", "prefix", "delimiter", "tables") if transactions.connectors else ():
+        if (key_node := find(node, key)) is not node:
+            raise reader.fail(key_node, f"transactions.{key}: say it of each of transactions.connectors")
 
 
 def _check_covered(config: Config, name: str, reader: Reader, node: yaml.Node | None) -> None:
-    """UsageError where the config says of a topic of the preset's what the preset knows itself."""
+    """Raises UsageError where the config sets a key of a covered topic that the preset sets itself."""
     topic = config.topics[name]
-    ends = name in config.transactions.end_topics
-    if topic.id and not ends:
+    is_end_topic = name in config.transactions.end_topics
+    if topic.id and not is_end_topic:
         return
-    for key, wrong, why in (
+    for key, is_set, why in (
         ("id", topic.id, "BEGIN and END name their transaction themselves"),
         ("record_id", topic.record_id, "the preset finds repeats by itself"),
         ("null_id", topic.null_id != "single", "under the preset what is in no transaction is one by itself (single)"),
     ):
-        if wrong and (at := find(node, key)) is not node:
-            raise reader.fail(at, f"topics.{name}.{key}: {why}: take it out")
+        if is_set and (key_node := find(node, key)) is not node:
+            raise reader.fail(key_node, f"topics.{name}.{key}: {why}: take it out")
 
 
-def _check_connector(one: DebeziumConnector, reader: Reader, node: yaml.Node | None, where: str) -> None:
-    """UsageError unless it says what its topics are called."""
-    if find(node, "delimiter") is not node and one.prefix is None:
-        raise reader.fail(find(node, "delimiter"), f"{where}delimiter needs prefix: the connector's topic.prefix")
+def _check_connector(connector: DebeziumConnector, reader: Reader, node: yaml.Node | None, prefix: str) -> None:
+    """Raises UsageError unless the connector names its topics. `prefix`: the path of its keys, for messages."""
+    if find(node, "delimiter") is not node and connector.prefix is None:
+        raise reader.fail(find(node, "delimiter"), f"{prefix}delimiter needs prefix: the connector's topic.prefix")
     if (
-        not one.topic
-        or one.prefix == ""
-        or (one.prefix is None and not one.tables and not one.topic.endswith(".transaction"))
+        not connector.topic
+        or connector.prefix == ""
+        or (connector.prefix is None and not connector.tables and not connector.topic.endswith(".transaction"))
     ):
         raise reader.fail(
             node,
-            f"{where}topic must name the connector's topic of BEGIN and END: <prefix>.transaction. Where Debezium's "
+            f"{prefix}topic must name the connector's topic of BEGIN and END: <prefix>.transaction. Where Debezium's "
             "topic.transaction or topic.delimiter make it another, say prefix, too (Debezium's topic.prefix), and "
             "delimiter; where a router renames the topics, name them as tables",
         )
-    for table in one.tables:
+    for table in connector.tables:
         if table.startswith("^"):
             try:
                 compile_regex(table)
             except ValueError as error:
-                raise reader.fail(find(node, "tables"), f"{where}tables: {error}") from None
+                raise reader.fail(find(node, "tables"), f"{prefix}tables: {error}") from None
 
 
-def _check_apart(sources: tuple[DebeziumConnector, ...], reader: Reader, node: yaml.Node | None) -> None:
-    """UsageError where two connectors have one name, or one topic of BEGIN and END."""
-    for what, of_each in (
-        ("topic", [one.topic for one in sources]),
-        ("name", [one.label for one in sources]),
-        ("prefix", [one.begins for one in sources if not one.tables]),
+def _check_distinct(sources: tuple[DebeziumConnector, ...], reader: Reader, node: yaml.Node | None) -> None:
+    """Raises UsageError if two connectors have the same name, prefix, or topic of BEGIN and END."""
+    for key, values in (
+        ("topic", [connector.topic for connector in sources]),
+        ("name", [connector.label for connector in sources]),
+        ("prefix", [connector.begins for connector in sources if not connector.tables]),
     ):
-        if twice := sorted({one for one in of_each if of_each.count(one) > 1}):
-            raise reader.fail(node, f"two of transactions.connectors have the {what} {twice[0]!r}")
+        if repeated := sorted({value for value in values if values.count(value) > 1}):
+            raise reader.fail(node, f"two of transactions.connectors have the {key} {repeated[0]!r}")
 
 
-def _checked(config: Config, reader: Reader, node: yaml.Node | None) -> Config:
-    """`config`, if its parts fit together; UsageError otherwise."""
+def _check_parts(config: Config, reader: Reader, node: yaml.Node | None) -> Config:
+    """Checks that the config's parts fit together, after the preset has expanded it.
+
+    Returns:
+        `config`, unchanged.
+
+    Raises:
+        UsageError: A check failed.
+    """
     for name, topic in config.topics.items():
         if name.startswith("^"):
             try:
@@ -203,130 +224,134 @@ def _checked(config: Config, reader: Reader, node: yaml.Node | None) -> Config:
             except ValueError as error:
                 raise reader.fail(find(node, "topics", name), f"topics: {error}") from None
         if topic.as_ and topic.as_.lower() == "records":
-            at = find(node, "topics", name)
-            raise reader.fail(at, f"topics.{name}.as: 'records' is the view of all topics: take another name")
+            topic_node = find(node, "topics", name)
+            raise reader.fail(topic_node, f"topics.{name}.as: 'records' is the view of all topics: take another name")
     _check_formats(config, reader, node)
-    names = {"records": "the view of all topics", "raw": "the table raw", "staging": "the table staging"}
-    for view, source, where in [
+    owners = {"records": "the view of all topics", "raw": "the table raw", "staging": "the table staging"}
+    for view, owner, path in [
         *((topic.as_ or name, f"topic {name!r}", ("topics", name)) for name, topic in config.topics.items()),
         *((name, f"lookup {name!r}", ("lookups", name)) for name in config.lookups),
     ]:
-        other = names.setdefault(view.lower(), source)
-        if other is not source:
-            msg = f"{source} and {other} have the same view name {view!r}: say `as:` on one"
-            raise reader.fail(find(node, *where), msg)
+        other = owners.setdefault(view.lower(), owner)
+        if other is not owner:
+            msg = f"{owner} and {other} have the same view name {view!r}: say `as:` on one"
+            raise reader.fail(find(node, *path), msg)
     _check_deliveries(config, reader, node)
     for name, lookup in config.lookups.items():
         _check_lookup(name, lookup, reader, find(node, "lookups", name))
-    most = config.limits.max_quarantined
-    if not 0 <= most < math.inf or (isinstance(most, float) and most > 1):
+    limit = config.limits.max_quarantined
+    if not 0 <= limit < math.inf or (isinstance(limit, float) and limit > 1):
         text = "limits.max_quarantined must be 0 or more, or a share of at most 100%"
         raise reader.fail(find(node, "limits", "max_quarantined"), text)
-    if not 0 <= config.transactions.remember <= _MOST_REMEMBERED:
-        text = f"transactions.remember must be 0 or more, and {_MOST_REMEMBERED} at most"
+    if not 0 <= config.transactions.remember <= _MAX_INT64:
+        text = f"transactions.remember must be 0 or more, and {_MAX_INT64} at most"
         raise reader.fail(find(node, "transactions", "remember"), text)
     return config
 
 
 def _check_formats(config: Config, reader: Reader, node: yaml.Node | None) -> None:
     for name, topic in config.topics.items():
-        at = find(node, "topics", name)
-        kinds = set[str]()
+        topic_node = find(node, "topics", name)
+        formats = set[str]()
         for part, key in _SCHEMA_FILES:
-            kind, file = config.format(topic, part), topic.schema_file(part)
-            if file and kind != "avro":
-                raise reader.fail(at, f"topics.{name}.{key} needs {part}: avro")
-            if file and (why := _why_no_text(file)):
-                raise reader.fail(at, f"the schema {file} of topic {name!r} {why}")
-            kinds |= set() if file else {kind}
+            format_, file = config.format(topic, part), topic.schema_file(part)
+            if file and format_ != "avro":
+                raise reader.fail(topic_node, f"topics.{name}.{key} needs {part}: avro")
+            if file and (error_text := _text_error(file)):
+                raise reader.fail(topic_node, f"the schema {file} of topic {name!r} {error_text}")
+            formats |= set() if file else {format_}
         if topic.schema and config.format(topic, "value") in ("string", "bytes"):
-            raise reader.fail(at, f"topics.{name}.schema is for values with fields, not {topic.value or 'these'}")
-        if config.registry is None and (framed := sorted(kinds & {"avro", "protobuf", "json-schema"})):
-            raise reader.fail(at, f"topic {name!r} is {framed[0]}, which needs a schema registry: say registry.url")
+            text = f"topics.{name}.schema is for values with fields, not {topic.value or 'these'}"
+            raise reader.fail(topic_node, text)
+        if config.registry is None and (framed := sorted(formats & {"avro", "protobuf", "json-schema"})):
+            text = f"topic {name!r} is {framed[0]}, which needs a schema registry: say registry.url"
+            raise reader.fail(topic_node, text)
     _check_registry(config.registry, reader, find(node, "registry"), "registry")
-    said = config.kafka_delivery
-    _check_registry(said.registry, reader, find(node, "deliver", "kafka", "registry"), "deliver.kafka.registry")
-    kinds = {config.delivered_format(rule.topic, part) for rule in config.outputs for part in ("key", "value")}
-    if config.delivered_registry is None and (framed := sorted(kinds - {"json"})):
-        at = find(node, "deliver", "kafka")
-        raise reader.fail(at, f"deliver.kafka: {framed[0]} needs a schema registry: say registry.url")
+    registry_node = find(node, "deliver", "kafka", "registry")
+    _check_registry(config.kafka_delivery.registry, reader, registry_node, "deliver.kafka.registry")
+    formats = {config.delivered_format(rule.topic, part) for rule in config.outputs for part in ("key", "value")}
+    if config.delivered_registry is None and (framed := sorted(formats - {"json"})):
+        text = f"deliver.kafka: {framed[0]} needs a schema registry: say registry.url"
+        raise reader.fail(find(node, "deliver", "kafka"), text)
 
 
-def _check_registry(access: RegistryAccess | None, reader: Reader, node: yaml.Node | None, where: str) -> None:
+def _check_registry(access: RegistryAccess | None, reader: Reader, node: yaml.Node | None, key: str) -> None:
     if access is None:
         return
     if not access.url.startswith(("http://", "https://")):
-        raise reader.fail(find(node, "url"), f"{where}.url must begin with http:// or https://")
+        raise reader.fail(find(node, "url"), f"{key}.url must begin with http:// or https://")
     for path in (access.ca, access.certificate, access.certificate_key):
-        if path and (why := _why_no_file(path)):
-            raise reader.fail(node, f"{where}: the file {path} {why}")
+        if path and (error_text := _file_error(path)):
+            raise reader.fail(node, f"{key}: the file {path} {error_text}")
     if not access.timeout:
-        raise reader.fail(find(node, "timeout"), f"{where}.timeout must be more than nothing")
-    if "@" in access.url:  # it would be shown in errors
-        raise reader.fail(find(node, "url"), f"{where}.url must have no user or password in it: say {where}.basic_auth")
+        raise reader.fail(find(node, "timeout"), f"{key}.timeout must be more than nothing")
+    if "@" in access.url:  # errors show the URL
+        raise reader.fail(find(node, "url"), f"{key}.url must have no user or password in it: say {key}.basic_auth")
 
 
 def _check_rules(config: Config, reader: Reader, node: yaml.Node | None) -> None:
-    """UsageError for the first rule that is not there to be read."""
+    """Raises UsageError for the first rule whose file cannot be read."""
     outputs = find(node, "outputs")
     for number, rule in enumerate(config.outputs):
-        at = outputs.value[number] if isinstance(outputs, yaml.SequenceNode) else outputs
+        output_node = outputs.value[number] if isinstance(outputs, yaml.SequenceNode) else outputs
         if (rule.sql is None) == (rule.python is None):
-            raise reader.fail(at, f"the output to {rule.topic!r} needs one of sql and python")
-        if why := _why_no_text(rule.file):
-            raise reader.fail(at, f"the rule {rule.file} of output {rule.topic!r} {why}")
+            raise reader.fail(output_node, f"the output to {rule.topic!r} needs one of sql and python")
+        if error_text := _text_error(rule.file):
+            raise reader.fail(output_node, f"the rule {rule.file} of output {rule.topic!r} {error_text}")
 
 
 def _check_deliveries(config: Config, reader: Reader, node: yaml.Node | None) -> None:
-    said = config.kafka_delivery
+    delivery = config.kafka_delivery
     outputs = [rule.topic for rule in config.outputs]
-    if said.transaction_topic in outputs:
-        at = find(node, "deliver", "kafka", "transaction_topic")
-        raise reader.fail(at, f"deliver.kafka.transaction_topic: {said.transaction_topic!r} is an output: name another")
-    known = outputs + ([said.transaction_topic] if said.transaction_topic else [])
-    taken: dict[str, str] = {said.progress_topic: "progress_topic"}
-    for output in dict.fromkeys(known):
-        other = taken.setdefault(said.target(output), output)
+    if delivery.transaction_topic in outputs:
+        text = f"deliver.kafka.transaction_topic: {delivery.transaction_topic!r} is an output: name another"
+        raise reader.fail(find(node, "deliver", "kafka", "transaction_topic"), text)
+    delivered = outputs + ([delivery.transaction_topic] if delivery.transaction_topic else [])
+    owners: dict[str, str] = {delivery.progress_topic: "progress_topic"}
+    for output in dict.fromkeys(delivered):
+        other = owners.setdefault(delivery.target(output), output)
         if other != output:
             raise reader.fail(
-                find(node, "deliver", "kafka"), f"{other} and {output} would both go to topic {said.target(output)}"
+                find(node, "deliver", "kafka"), f"{other} and {output} would both go to topic {delivery.target(output)}"
             )
     named: list[tuple[str | None, tuple[str, ...]]] = [
-        (said.progress_topic, ("progress_topic",)),
-        (said.transaction_topic, ("transaction_topic",)),
-        *((one.as_, ("topics", output, "as")) for output, one in said.topics.items()),
+        (delivery.progress_topic, ("progress_topic",)),
+        (delivery.transaction_topic, ("transaction_topic",)),
+        *((topic.as_, ("topics", output, "as")) for output, topic in delivery.topics.items()),
     ]
     for name, key in named:
         if name is not None and not _TOPIC.fullmatch(name):
-            at = find(node, "deliver", "kafka", *key)
+            key_node = find(node, "deliver", "kafka", *key)
             text = "a topic of Kafka has up to 249 of a-z, A-Z, 0-9, '.', '_' and '-' for a name"
-            raise reader.fail(at, f"deliver.kafka.{'.'.join(key)}: {text}, not {name!r}")
+            raise reader.fail(key_node, f"deliver.kafka.{'.'.join(key)}: {text}, not {name!r}")
         if name in KAFKAS_OWN:
-            at = find(node, "deliver", "kafka", *key)
-            raise reader.fail(at, f"deliver.kafka.{'.'.join(key)}: {name!r} is a topic of Kafka's own: name another")
-    for output, where in (
-        *((one, ("deliver", "kafka", "topics")) for one in said.topics),
-        *((one, ("deliver", "tables")) for one in config.deliver.tables or ()),
+            key_node = find(node, "deliver", "kafka", *key)
+            raise reader.fail(
+                key_node, f"deliver.kafka.{'.'.join(key)}: {name!r} is a topic of Kafka's own: name another"
+            )
+    for output, path in (
+        *((name, ("deliver", "kafka", "topics")) for name in delivery.topics),
+        *((name, ("deliver", "tables")) for name in config.deliver.tables or ()),
     ):
-        if config.outputs and output not in known:
-            near = difflib.get_close_matches(output, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"outputs are {', '.join(known)}"
-            raise reader.fail(find(node, *where, output), f"no output {output!r}: {hint}")
-    for output, topic in said.topics.items():
-        if not all(1 <= count <= _MOST_COPIES for count in (topic.partitions, topic.replication) if count is not None):
-            at = find(node, "deliver", "kafka", "topics", output)
-            text = f"partitions and replication must be 1 or more (and {_MOST_COPIES:,} at most)"
-            raise reader.fail(at, f"deliver.kafka.topics.{output}: {text}")
+        if config.outputs and output not in delivered:
+            near = difflib.get_close_matches(output, delivered, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"outputs are {', '.join(delivered)}"
+            raise reader.fail(find(node, *path, output), f"no output {output!r}: {hint}")
+    for output, topic in delivery.topics.items():
+        if not all(1 <= count <= _MAX_INT32 for count in (topic.partitions, topic.replication) if count is not None):
+            topic_node = find(node, "deliver", "kafka", "topics", output)
+            text = f"partitions and replication must be 1 or more (and {_MAX_INT32:,} at most)"
+            raise reader.fail(topic_node, f"deliver.kafka.topics.{output}: {text}")
     for output, table in (config.deliver.tables or {}).items():
         if table.partition_by and table.cluster_by:
-            at = find(node, "deliver", "tables", output)
-            raise reader.fail(at, f"deliver.tables.{output}: Delta has partition_by or cluster_by, not both: say one")
+            text = f"deliver.tables.{output}: Delta has partition_by or cluster_by, not both: say one"
+            raise reader.fail(find(node, "deliver", "tables", output), text)
 
 
 def _check_lookup(name: str, lookup: Lookup, reader: Reader, node: yaml.Node | None) -> None:
-    given = [kind for kind in ("csv", "json", "delta") if getattr(lookup, kind) is not None]
-    if len(given) != 1:
+    kinds = [kind for kind in ("csv", "json", "delta") if getattr(lookup, kind) is not None]
+    if len(kinds) != 1:
         raise reader.fail(node, f"lookup {name!r} needs exactly one of csv, json and delta")
     path = lookup.csv or lookup.json
-    if path and (why := _why_no_file(path)):
-        raise reader.fail(node, f"the {given[0]} file {path} of lookup {name!r} {why}")
+    if path and (error_text := _file_error(path)):
+        raise reader.fail(node, f"the {kinds[0]} file {path} of lookup {name!r} {error_text}")

@@ -1,8 +1,8 @@
-"""The JSON Schema of `zync.yaml`, for editors: made from the dataclasses of `zync.config.model`.
+"""The JSON Schema of `zync.yaml`, for editors, built from the dataclasses of `zync.config.model`.
 
-It knows what `zync.project.yaml_reader` accepts, and of what `zync.project.load` checks that which one value or one
-mapping shows. Whether files exist, and whether names in different places fit together, only `zync check` says. In one
-thing it is stricter: null is no text, which the reader takes for the text "null".
+It accepts what `zync.project.yaml_reader` accepts, and has those checks of `zync.project.load` that look at a single
+value or a single mapping. Only `zync check` tests whether files exist and whether different sections fit together. The
+schema is stricter than the reader in a single case: it refuses null as text, which the reader takes as "null".
 """
 
 import inspect
@@ -31,19 +31,19 @@ from zync.config.model import (
 from zync.config.units import duration_text
 
 FILE_NAME = "zync.schema.json"
-"""What `zync init` calls the schema's file, beside `zync.yaml`, whose first line names it for editors."""
+"""The file that `zync init` writes beside `zync.yaml`, whose first line names it for editors."""
 
 _Schema = dict[str, Any]
 
-_ELSEWHERE = r"\$\{[^}]+\}"
-"""`${NAME}` or `${file:PATH}`, which may stand in any value: what is read there is not known here."""
+_REFERENCE = r"\$\{[^}]+\}"
+"""`${NAME}` or `${file:PATH}`, which any value may contain; the schema cannot check what the reader puts in there."""
 _TEXT: _Schema = {"type": ["string", "number", "boolean"]}
 _NULL: _Schema = {"type": "null"}
 
 
 def _pattern(pattern: str) -> _Schema:
-    """Texts that match as a whole, or have something in them that is read from elsewhere."""
-    return {"pattern": rf"^(?:{pattern})$|{_ELSEWHERE}"}
+    """Returns the schema of texts that match `pattern` as a whole or contain a reference like `${NAME}`."""
+    return {"pattern": rf"^(?:{pattern})$|{_REFERENCE}"}
 
 
 _WHOLE_NUMBER = r"\s*[+-]?[0-9]+(?:_[0-9]+)*\s*"
@@ -55,7 +55,7 @@ _SCALARS: dict[Any, _Schema] = {
     float: {"type": ["integer", "string"], **_pattern(f"{_WHOLE_NUMBER}|{_SHARE}")},
     timedelta: {"type": "string", **_pattern(r"\s*[0-9]+(?:\.[0-9]+)?\s*(?:ms|s|m|h|d|w)\s*")},
 }
-"""What the reader accepts for each type of a single value."""
+"""The schema of each type of a single value."""
 
 _KAFKA_TOPIC: _Schema = {
     **_pattern(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}"),
@@ -72,7 +72,7 @@ _HAS_ID: _Schema = {"required": ["id"], "properties": {"id": {"minLength": 1}}}
 _HAS_PRESET: _Schema = {"required": ["preset"], "properties": {"preset": {"not": _NULL}}}
 _END_TOPIC: _Schema = {"type": "string", **_pattern(r".*\.transaction")}
 _HAS_PREFIX: _Schema = {"required": ["prefix"], "properties": {"prefix": {"not": _NULL}}}
-# Where BEGIN and END are in another topic than <prefix>.transaction, either the prefix is told or the tables are.
+# A topic of BEGIN and END with another name than <prefix>.transaction needs either the prefix or the tables.
 _CONNECTOR: _Schema = {
     "required": ["topic"],
     "properties": {"topic": {"minLength": 1, "not": _NULL}},
@@ -83,7 +83,7 @@ _CONNECTOR: _Schema = {
     ],
     "dependentSchemas": {"delimiter": _HAS_PREFIX},
 }
-_SEVERAL: _Schema = {
+_CONNECTOR_LIST: _Schema = {
     "required": ["connectors"],
     "properties": {
         "connectors": _HAS_ITEMS,
@@ -115,10 +115,10 @@ FIELD_CHECKS: dict[tuple[type, str], _Schema] = {
     (Transactions, "uncounted"): _QUALIFIED,
     (Transactions, "unavailable_value"): {"minLength": 1},
 }
-"""What `load` checks of single values, beside their types."""
+"""The checks of `load` on a single value, beyond its type."""
 
 RECORD_CHECKS: dict[type, _Schema] = {
-    # A topic that the Debezium preset covers needs no id; which those are, their names tell.
+    # A topic that the Debezium preset covers needs no id. Its name decides that, so the schema cannot check it.
     Config: {
         "if": {"required": ["transactions"], "properties": {"transactions": _HAS_PRESET}},
         "else": {"properties": {"topics": {"additionalProperties": _HAS_ID}, "debezium": {"maxProperties": 0}}},
@@ -143,7 +143,7 @@ RECORD_CHECKS: dict[type, _Schema] = {
         "then": {
             "properties": {"done": False},
             "if": {"required": ["connectors"], "properties": {"connectors": _HAS_ITEMS}},
-            "then": _SEVERAL,
+            "then": _CONNECTOR_LIST,
             "else": _CONNECTOR,
         },
         "else": {
@@ -159,28 +159,28 @@ RECORD_CHECKS: dict[type, _Schema] = {
         },
     },
 }
-"""What `load` checks of a mapping's keys together."""
+"""The checks of `load` on the keys of a mapping together."""
 
 
 def config_schema() -> _Schema:
-    """The JSON Schema (draft 2020-12) of `zync.yaml`."""
+    """Returns the JSON Schema (draft 2020-12) of `zync.yaml`."""
     definitions: dict[str, _Schema] = {}
-    whole = _record(Config, definitions)
+    root = _record(Config, definitions)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "zync.yaml",
-        **whole,
+        **root,
         "$defs": definitions,
     }
 
 
 def config_schema_text() -> str:
-    """The schema as the text of its file."""
+    """Returns the schema as the text of its file."""
     return json.dumps(config_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def documentation(kind: Any) -> tuple[str, dict[str, str]]:
-    """What a dataclass's docstring says of it, in its first paragraph, and of each field, under `Attributes:`."""
+    """Returns the first paragraph of a dataclass's docstring, and each field's text in its section `Attributes:`."""
     text, _, listed = inspect.cleandoc(kind.__doc__ or "").partition("\nAttributes:\n")
     section = re.split(r"^(?=\S)", listed, maxsplit=1, flags=re.MULTILINE)[0]
     items = re.split(r"^ {4}(\w+)(?: \([^)]*\))?:(?= |$)", section, flags=re.MULTILINE)
@@ -189,19 +189,19 @@ def documentation(kind: Any) -> tuple[str, dict[str, str]]:
 
 
 def _record(kind: Any, definitions: dict[str, _Schema]) -> _Schema:
-    """A mapping with the keys of the dataclass `kind`; those that it needs are put into `definitions`."""
+    """Returns the schema of the dataclass `kind`, and adds those of the dataclasses in its fields to `definitions`."""
     hints = get_type_hints(kind)
     text, meanings = documentation(kind)
     properties: dict[str, _Schema] = {}
     required = list[str]()
-    for one in fields(kind):
-        key = one.metadata.get("key", one.name)
+    for field in fields(kind):
+        key = field.metadata.get("key", field.name)
         if key is None:
             continue
-        meaning = {"description": meanings[one.name]} if one.name in meanings else {}
-        value = _value(hints[one.name], definitions)
-        properties[key] = {**meaning, **value, **FIELD_CHECKS.get((kind, one.name), {}), **_default(one)}
-        if one.default is MISSING and one.default_factory is MISSING:
+        meaning = {"description": meanings[field.name]} if field.name in meanings else {}
+        value = _value(hints[field.name], definitions)
+        properties[key] = {**meaning, **value, **FIELD_CHECKS.get((kind, field.name), {}), **_default(field)}
+        if field.default is MISSING and field.default_factory is MISSING:
             required.append(key)
     return {
         "description": text,
@@ -214,10 +214,10 @@ def _record(kind: Any, definitions: dict[str, _Schema]) -> _Schema:
 
 
 def _value(kind: Any, definitions: dict[str, _Schema]) -> _Schema:
-    """What the reader accepts for a value of the type `kind`."""
+    """Returns the schema of a value of the type `kind`."""
     if isinstance(kind, type) and is_dataclass(kind):
         if kind.__name__ not in definitions:
-            definitions[kind.__name__] = {}  # keeps its place before those that it needs
+            definitions[kind.__name__] = {}  # orders it before the definitions that it refers to
             definitions[kind.__name__] = _record(kind, definitions)
         return {"$ref": f"#/$defs/{kind.__name__}"}
     origin, args = get_origin(kind), get_args(kind)
@@ -229,7 +229,7 @@ def _value(kind: Any, definitions: dict[str, _Schema]) -> _Schema:
     if origin is tuple:
         return {"type": "array", "items": _value(args[0], definitions)}
     if origin is Literal:
-        return {"anyOf": [{"enum": list(args)}, {"type": "string", "pattern": _ELSEWHERE}]}
+        return {"anyOf": [{"enum": list(args)}, {"type": "string", "pattern": _REFERENCE}]}
     return _SCALARS[kind]
 
 
@@ -240,8 +240,8 @@ def _or_null(value: _Schema) -> _Schema:
     return {"anyOf": [*value.get("anyOf", [value]), _NULL]}
 
 
-def _default(one: "Field[Any]") -> _Schema:
-    """The default, where it says something: not nothing, and not a mapping's."""
-    if isinstance(one.default, timedelta):
-        return {"default": duration_text(one.default)}
-    return {"default": one.default} if isinstance(one.default, str | int) and one.default != "" else {}
+def _default(field: "Field[Any]") -> _Schema:
+    """Returns the field's default as a schema keyword; empty for defaults that are empty or no single value."""
+    if isinstance(field.default, timedelta):
+        return {"default": duration_text(field.default)}
+    return {"default": field.default} if isinstance(field.default, str | int) and field.default != "" else {}

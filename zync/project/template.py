@@ -1,4 +1,4 @@
-"""`zync init`: a commented config and an example rule that run as they are, and the config's schema for editors."""
+"""`zync init`: a commented config and an example rule that run unchanged, and the config's JSON Schema for editors."""
 
 from pathlib import Path
 
@@ -51,14 +51,18 @@ FROM orders o JOIN payments p USING (seqno)
 
 
 def init(folder: Path) -> list[Path]:
-    """Writes the files into `folder`, and returns them; UsageError where one of them is there already."""
+    """Writes the files into `folder` and returns their paths.
+
+    Raises:
+        UsageError: One of the files exists already. Nothing was written.
+    """
     files = {
         folder / "zync.yaml": _CONFIG,
         folder / "etl" / "paid_orders.sql": _RULE,
         folder / FILE_NAME: config_schema_text(),
     }
     for path in files:
-        if file := next((one for one in path.parents if one.is_file()), None):
+        if file := next((parent for parent in path.parents if parent.is_file()), None):
             msg = f"{file} is a file: give a folder"
             raise UsageError(msg)
         if path.exists():
