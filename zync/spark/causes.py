@@ -1,9 +1,9 @@
-"""Whose fault an error of Spark's is: that of the surroundings is told by what it is, and any other may be the data's.
+"""Decides whether an error of Spark comes from the environment or may come from the data.
 
-Which exceptions an expression may raise on a value nobody can list: Spark has errors with a condition and a SQLSTATE,
-errors with neither, and whatever Java throws inside of a function. What goes wrong around a query is known: files,
-memory, network, executors, jars. So that is listed, and all else is tried on one transaction at a time
-(zync/rules/bisect.py).
+The exceptions that an expression may raise on a value cannot be listed: Spark has errors with a condition and a
+SQLSTATE, errors with neither, and functions pass on any exception of Java. The errors of the environment can be listed:
+files, memory, network, executors, jars. This module lists those; for all other errors zync/rules/bisect.py looks for
+the transaction that fails.
 """
 
 import contextlib
@@ -16,14 +16,14 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 SURROUNDINGS = (OSError, ImportError, MemoryError)
-"""What Python raises where no record is at fault."""
+"""Python's exceptions that come from the environment, not from a record."""
 PYTHON_EXCEPTION = "org.apache.spark.api.python.PythonException"
-"""What Java has for an exception in a Python worker; its message has the traceback."""
+"""Spark's exception for an error in a Python worker; its message has the traceback."""
 
 _DATA_STATES = ("21", "22", "23", "54", "P0")
-"""SQLSTATE classes of errors that the data is at fault for: more rows than one for a subquery, data exceptions, a key
-twice in a map, an array that is too long, and errors raised by a rule."""
-_BY_CONDITION = frozenset(
+"""SQLSTATE classes of errors caused by data: a scalar subquery with several rows, data exceptions, a repeated key in a
+map, an array that is too long, and errors raised by a rule."""
+_ENVIRONMENT_CONDITIONS = frozenset(
     {
         "AGGREGATE_OUT_OF_MEMORY",
         "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND",
@@ -41,15 +41,15 @@ _BY_CONDITION = frozenset(
         "POINTER_ARRAY_OUT_OF_MEMORY",
         "SPARK_JOB_CANCELLED",
         "UNABLE_TO_ACQUIRE_MEMORY",
-        "_LEGACY_ERROR_TEMP_2097",  # a broadcast took too long
-        "_LEGACY_ERROR_TEMP_2105",  # no memory for a map
+        "_LEGACY_ERROR_TEMP_2097",  # a broadcast timed out
+        "_LEGACY_ERROR_TEMP_2105",  # out of memory for a hash map
         "_LEGACY_ERROR_TEMP_2106",
         "_LEGACY_ERROR_TEMP_2107",
-        "_LEGACY_ERROR_TEMP_2250",  # or for a broadcast
+        "_LEGACY_ERROR_TEMP_2250",  # out of memory for a broadcast
     }
 )
-"""Spark's conditions (error-conditions.json) for what is wrong around a query; without what follows a dot."""
-_BY_CLASS = frozenset(
+"""Spark's conditions (error-conditions.json) of environment errors, without the subcondition after a dot."""
+_ENVIRONMENT_CLASSES = frozenset(
     {
         "java.io.IOException",
         "java.io.UncheckedIOException",
@@ -66,8 +66,8 @@ _BY_CLASS = frozenset(
         "org.apache.spark.executor.CommitDeniedException",
     }
 )
-"""Java's classes for it, with all below them."""
-_BY_PACKAGE = (
+"""Java's classes of environment errors; their subclasses count as well."""
+_ENVIRONMENT_PACKAGES = (
     "com.amazonaws.",
     "com.azure.",
     "com.google.api.",
@@ -85,8 +85,8 @@ _BY_PACKAGE = (
     "org.apache.spark.storage.",
     "software.amazon.awssdk.",
 )
-"""Packages whose every exception is about files, stores, the network or executors."""
-_ABOUT_TEXT = frozenset(
+"""Packages all of whose exceptions are about files, stores, the network or executors."""
+_VALUE_CLASSES = frozenset(
     {
         "com.fasterxml.jackson.core.JacksonException",
         "java.io.CharConversionException",
@@ -96,19 +96,19 @@ _ABOUT_TEXT = frozenset(
         "java.util.zip.ZipException",
     }
 )
-"""Java's IOExceptions that say something of a value, and not of a file."""
-_NO_ARRAY_SO_LONG = "Requested array size exceeds VM limit"
-"""Of an OutOfMemoryError: no memory would do, since no array in Java has so many elements."""
+"""Subclasses of Java's IOException that are about a value, not about a file."""
+_ARRAY_TOO_LONG = "Requested array size exceeds VM limit"
+"""The message of an OutOfMemoryError that data causes: Java has no array of so many elements, whatever the memory."""
 _STOPPED = "Cannot call methods on a stopped SparkContext"
-"""Of an IllegalStateException, after an application lost its cluster."""
-_BARE = "org.apache.spark.SparkException"
+"""The message of the IllegalStateException that follows when an application has lost its cluster."""
+_SPARK_EXCEPTION = "org.apache.spark.SparkException"
 _LOST_TASK = re.compile(r"most recent failure: Lost task \S+ in stage \S+ \(TID \d+\)(?: \([^)]*\))?: (\S+)")
 _CLASS_NAME = re.compile(r"[\w$]+(?:\.[\w$]+)+")
 _CAUSED_BY = re.compile(r"^Caused by: ([\w$]+(?:\.[\w$]+)+)", re.MULTILINE)
-_IO = ("java.io.", "java.net.", "java.nio.file.")
-"""Packages of which a name alone says that it is about files or the network: what is above it is not known then."""
-_DEEPEST = 20
-"""So many causes behind each other: a chain of them may be a circle."""
+_IO_PACKAGES = ("java.io.", "java.net.", "java.nio.file.")
+"""Packages whose exceptions count as environment errors if only the name is known, and no superclass."""
+_MAX_CAUSES = 20
+"""The most causes to follow: a chain of them may be circular."""
 _TRACEBACK = "Traceback (most recent call last):"
 
 
@@ -116,8 +116,10 @@ _TRACEBACK = "Traceback (most recent call last):"
 class Thrown:
     """A Java exception that was thrown, or that caused another.
 
-    classes: names of its class and of those above it. condition, state: Spark's name for the error, and its SQLSTATE;
-    None where it has none.
+    Attributes:
+        classes: The names of its class and its superclasses, in this order.
+        condition: Spark's error condition; None if it has none.
+        state: Its SQLSTATE; None if it has none.
     """
 
     classes: tuple[str, ...]
@@ -127,27 +129,27 @@ class Thrown:
 
     @property
     def is_of_data(self) -> bool:
-        """Whether its SQLSTATE says that data is at fault."""
+        """Whether its SQLSTATE marks an error caused by data."""
         return bool(self.state) and str(self.state).startswith(_DATA_STATES)
 
     @property
     def is_of_surroundings(self) -> bool:
-        """Whether its condition or its class says that something around the query is at fault."""
-        if (self.condition or "").partition(".")[0] in _BY_CONDITION or self.message.startswith(_STOPPED):
+        """Whether its condition or its class marks an error of the environment."""
+        if (self.condition or "").partition(".")[0] in _ENVIRONMENT_CONDITIONS or self.message.startswith(_STOPPED):
             return True
-        if _ABOUT_TEXT.intersection(self.classes) or self.message == _NO_ARRAY_SO_LONG:
+        if _VALUE_CLASSES.intersection(self.classes) or self.message == _ARRAY_TOO_LONG:
             return False
-        return any(name in _BY_CLASS or name.startswith(_BY_PACKAGE) for name in self.classes)
+        return any(name in _ENVIRONMENT_CLASSES or name.startswith(_ENVIRONMENT_PACKAGES) for name in self.classes)
 
 
 def causes(error: BaseException) -> list[Thrown]:
-    """The Java exceptions of an error of Spark's, each before the one that caused it; none of Python's own errors."""
+    """Returns the Java exceptions of a Spark error, each before its cause; empty for Python's own errors."""
     java = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
-    found: list[Thrown] = []
-    while java is not None and len(found) < _DEEPEST:
-        found.append(_thrown(java))
+    chain: list[Thrown] = []
+    while java is not None and len(chain) < _MAX_CAUSES:
+        chain.append(_thrown(java))
         java = java.getCause()
-    return found
+    return chain
 
 
 def _thrown(java: Any) -> Thrown:
@@ -157,55 +159,55 @@ def _thrown(java: Any) -> Thrown:
         classes.append(str(kind.getName()))
         kind = kind.getSuperclass()
     condition = state = None
-    with contextlib.suppress(Py4JError, PySparkException):  # it has no such methods, or Spark knows no such condition
+    with contextlib.suppress(Py4JError, PySparkException):  # a class without these methods, or an unknown condition
         condition, state = java.getCondition(), java.getSqlState()
     return Thrown(tuple(classes), str(java.getMessage() or ""), condition, state)
 
 
 def raised_in_python(text: str) -> str:
-    """The line that says what was raised, of a text with a traceback; of several the last, which the others caused."""
+    """Returns the line of a traceback that names the exception, in its last traceback; "" if it has none."""
     *before, last = text.split(_TRACEBACK)
     lines = [line for line in last.splitlines() if line and not line[0].isspace()] if before else []
     return lines[0] if lines else ""
 
 
 def is_of_surroundings(error: BaseException) -> bool:
-    """Whether something around the query is at fault, and no record: a file, memory, the network, an executor.
+    """Returns whether an error comes from the environment (a file, memory, the network, an executor), not from data.
 
-    Of several causes the outermost that says so, or that data is at fault, decides.
+    The outermost cause that is marked as either decides.
     """
     return isinstance(error, SURROUNDINGS) or are_of_surroundings(causes(error))
 
 
 def are_of_surroundings(thrown: list[Thrown]) -> bool:
-    """`is_of_surroundings`, of a chain of Java's exceptions."""
-    for one in thrown:
-        if one.is_of_data:
+    """Does the same as `is_of_surroundings` for a chain of Java's exceptions."""
+    for exception in thrown:
+        if exception.is_of_data:
             return False
-        if PYTHON_EXCEPTION in one.classes:
-            return _is_pythons(raised_in_python(one.message))
-        if one.is_of_surroundings:
+        if PYTHON_EXCEPTION in exception.classes:
+            return _is_python_environment_error(raised_in_python(exception.message))
+        if exception.is_of_surroundings:
             return True
-    return bool(thrown) and _is_about_a_job(thrown[-1])
+    return bool(thrown) and _is_job_failure(thrown[-1])
 
 
-def _is_about_a_job(last: Thrown) -> bool:
-    """Whether it is Spark's exception without condition and cause, about jobs, executors and workers.
+def _is_job_failure(last: Thrown) -> bool:
+    """Returns whether it is Spark's exception without condition and cause, about jobs, executors and workers.
 
-    The exception of a task that the driver could not read, as its class is not there, is named in the text alone.
+    If the driver lacks the class of a task's exception, it cannot deserialize it, and only the message has its name.
     """
-    if last.classes[:1] != (_BARE,) or last.condition is not None:
+    if last.classes[:1] != (_SPARK_EXCEPTION,) or last.condition is not None:
         return False
-    failed = _LOST_TASK.search(last.message)
-    name = failed[1].rstrip(":") if failed else ""
+    lost_task = _LOST_TASK.search(last.message)
+    name = lost_task[1].rstrip(":") if lost_task else ""
     if not _CLASS_NAME.fullmatch(name):
         return True
-    named = [Thrown((one,)) for one in (name, *_CAUSED_BY.findall(last.message))]
-    return any(one.is_of_surroundings or one.classes[0].startswith(_IO) for one in named)
+    chain = [Thrown((class_name,)) for class_name in (name, *_CAUSED_BY.findall(last.message))]
+    return any(thrown.is_of_surroundings or thrown.classes[0].startswith(_IO_PACKAGES) for thrown in chain)
 
 
-def _is_pythons(raised: str) -> bool:
-    """Whether what Python says was raised is of the surroundings; its class has its module, unless it is built in."""
+def _is_python_environment_error(raised: str) -> bool:
+    """Returns whether a traceback's last line names an exception of the environment, with its module or built in."""
     if "[PYTHON_VERSION_MISMATCH]" in raised:
         return True
     name = raised.partition(":")[0].strip()
@@ -213,7 +215,7 @@ def _is_pythons(raised: str) -> bool:
         return False
     module, _, name = name.rpartition(".")
     try:
-        found = getattr(importlib.import_module(module or "builtins"), name, None)
-    except ImportError:  # as of a class within another, or of what only executors have
+        exception_class = getattr(importlib.import_module(module or "builtins"), name, None)
+    except ImportError:  # for example a nested class, or a module that only executors have
         return False
-    return isinstance(found, type) and issubclass(found, SURROUNDINGS)
+    return isinstance(exception_class, type) and issubclass(exception_class, SURROUNDINGS)

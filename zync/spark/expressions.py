@@ -1,4 +1,4 @@
-"""SQL expressions of the user's, checked by Spark's own parser; and Catalyst's TryEval."""
+"""SQL expressions of the user, checked by Spark's own parser; and Catalyst's TryEval."""
 
 import re
 from dataclasses import dataclass
@@ -16,13 +16,26 @@ from zync.spark.jvm import jvm_class
 
 
 def expression(spark: SparkSession, text: str, where: str) -> str:
-    """`text` in parentheses, if it is one SQL expression and nothing more: how user text enters a statement."""
+    """Returns a SQL expression in parentheses, as all user text enters a statement.
+
+    Args:
+        spark: The session, whose parser checks the text.
+        text: The text, which must be a single expression.
+        where: Where the text came from, for messages.
+
+    Raises:
+        UsageError: The text is not a single SQL expression.
+    """
     parse(spark, text, where)
     return f"({text}\n)"
 
 
 def parse(spark: SparkSession, text: str, where: str) -> Any:
-    """Spark's parse tree of an expression (a JVM object); UsageError that says `where` it came from otherwise."""
+    """Returns Spark's parse tree of an expression, a JVM object.
+
+    Raises:
+        UsageError: The text is not a single SQL expression; the message begins with `where`.
+    """
     try:
         return spark._jsparkSession.sessionState().sqlParser().parseExpression(text)  # noqa: SLF001
     except ParseException as error:
@@ -32,7 +45,7 @@ def parse(spark: SparkSession, text: str, where: str) -> Any:
 
 @dataclass(frozen=True)
 class Token:
-    """A word of SQL: where it begins in the text, and where it ends (exclusive), in characters."""
+    """A token of SQL, with its start and its end (exclusive) in characters of the text."""
 
     text: str
     start: int
@@ -40,30 +53,31 @@ class Token:
 
 
 def tokens(spark: SparkSession, text: str) -> list[Token]:
-    """The tokens of a text that `parse` takes, by Spark's own lexer, without comments and white space.
+    """Splits a text that `parse` accepts into tokens by Spark's own lexer, without comments and white space.
 
-    An expression's `origin` does not do for its text: that of `x IN (1)`, `x BETWEEN 1 AND 2` and `x IS NULL` begins
-    after the x.
+    An expression's `origin` cannot be used to find its text: that of `x IN (1)`, `x BETWEEN 1 AND 2` and `x IS NULL`
+    begins after the x.
     """
     stream = jvm_class(spark, "org.antlr.v4.runtime.CharStreams").fromString(text)
     upper = jvm_class(spark, "org.apache.spark.sql.catalyst.parser.UpperCaseCharStream")(stream)
     lexer = jvm_class(spark, "org.apache.spark.sql.catalyst.parser.SqlBaseLexer")(upper)
-    found = lexer.getAllTokens()  # with white space and comments, so each ends where the next begins
-    starts = [found.get(index).getStartIndex() for index in range(found.size())]
+    lexed = lexer.getAllTokens()  # with white space and comments, so each token ends where the next begins
+    starts = [lexed.get(index).getStartIndex() for index in range(lexed.size())]
     words = [Token(text[start:end], start, end) for start, end in pairwise([*starts, len(text)])]
     return [word for word in words if not (word.text.isspace() or word.text.startswith(("--", "/*")))]
 
 
 def never_failing(text: str) -> str:
-    """The SQL of zync's own, in which a value of a VARIANT that is not of the type asked for is null."""
+    """Returns zync's own SQL with `try_variant_get` for `variant_get`: a VARIANT of another type gives null."""
     return re.sub(r"\bvariant_get\(", "try_variant_get(", text)
 
 
 def try_eval(spark: SparkSession, column: Column, when: str) -> Column:
-    """`column` of rows of which `when` holds, null where evaluating it fails (Catalyst's TryEval, without a SQL name).
+    """Returns `column` where the SQL condition `when` holds, and null where evaluating it fails.
 
-    What is several times in it Spark evaluates once, before all else, where nothing of that would be caught: but not
-    what stands behind a condition. So `when` is to be none that Spark knows to hold.
+    It uses Catalyst's TryEval, which has no name in SQL. Common-subexpression elimination evaluates a repeated
+    subexpression first, outside of TryEval, so its error would not be caught; but it leaves out what is behind a
+    condition. So `when` must not be a condition that Spark can fold to true.
     """
     column = sf.when(sf.expr(when), column)
     utils = jvm_class(spark, "org.apache.spark.sql.classic.ExpressionUtils")

@@ -1,4 +1,4 @@
-"""Rows in Spark: kept, read, brought together, or the driver's own; what zync asks of a DataFrame beyond its API."""
+"""Helpers for DataFrames: checkpoints, repartitioning, join hints, rows from the driver, and calls beyond the API."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -18,44 +18,46 @@ _SEPARATOR = "\0,\0"
 
 
 class Keeper:
-    """Lets Spark keep rows that are used more than once, and the session its views, until this context ends.
+    """A context that caches rows which are used more than once, and drops them and the session's views at its end.
 
-    A view that stays holds the rows kept under it; so each sync would hold on to the one before.
+    A temporary view refers to the cached rows under it, so without that a sync would hold the rows of the sync before.
     """
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._kept: list[Any] = []
+        self._checkpoints: list[Any] = []
 
     def __enter__(self) -> "Keeper":
         return self
 
     def __exit__(self, *_: object) -> None:
-        while self._kept:
-            self._kept.pop().unpersist(False)  # noqa: FBT003 - nobody waits for it
+        while self._checkpoints:
+            self._checkpoints.pop().unpersist(False)  # noqa: FBT003 - blocking=False
         self._spark._jsparkSession.sessionState().catalog().clearTempTables()  # noqa: SLF001
 
     def keep(self, frame: DataFrame, *, adaptive: bool = True) -> DataFrame:
-        """The rows of `frame`, as a plan that begins at them; they are made when they are asked for, if not sooner.
+        """Returns a DataFrame that reads the cached rows of `frame`. They are computed when they are first used.
 
-        `adaptive`: Spark may change that plan as it goes, as pays where rules join. Where it may not, Spark knows
-        which of the kept rows are together, and does not move them once more to group them.
+        It uses `localCheckpoint`: `persist` would keep plans, find them by comparison, and store rows by column, which
+        costs more than it saves. A checkpoint cuts the RDD's lineage; this one keeps it, so that Spark can compute the
+        rows of a lost executor again.
 
-        `persist` keeps plans, finds them by comparing, and packs rows by column, which costs more than it saves. A
-        checkpoint keeps the rows themselves, but forgets where they came from: here it does not, so that what a lost
-        executor kept is made anew.
+        Args:
+            frame: The rows to cache.
+            adaptive: Whether adaptive execution may change the plan, which pays where rules join. If it may not, Spark
+                knows the partitioning of the cached rows, and needs no further shuffle to group them.
         """
         with contextlib.nullcontext() if adaptive else setting(self._spark, _ADAPTIVE, "false"):
-            kept = frame.localCheckpoint(eager=False)
-        rows = kept._jdf.queryExecution().logical().rdd()  # noqa: SLF001
-        getattr(rows, "checkpointData_$eq")(jvm_class(self._spark, "scala.Option").empty())
-        self._kept.append(rows)
-        return kept
+            cached = frame.localCheckpoint(eager=False)
+        rdd = cached._jdf.queryExecution().logical().rdd()  # noqa: SLF001
+        getattr(rdd, "checkpointData_$eq")(jvm_class(self._spark, "scala.Option").empty())
+        self._checkpoints.append(rdd)
+        return cached
 
 
 @contextlib.contextmanager
 def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
-    """Sets one of the session's properties, until this context ends."""
+    """Sets a property of the session until this context ends."""
     before = str(spark.conf.get(name))
     spark.conf.set(name, value)
     try:
@@ -65,71 +67,79 @@ def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
 
 
 def result_of(spark: SparkSession, text: str) -> DataFrame:
-    """The rows of a statement: `spark.sql`, by one call to the JVM instead of six."""
+    """Returns the rows of a statement, like `spark.sql`, by a single call to the JVM instead of six."""
     return ClassicDataFrame(spark._jsparkSession.sql(text), spark)  # noqa: SLF001
 
 
 def select(rows: DataFrame, *expressions: str) -> DataFrame:
-    """`rows.selectExpr`, by two calls to the JVM instead of one for each expression: a sync has hundreds of them."""
+    """Selects SQL expressions, like `rows.selectExpr`.
+
+    It makes two calls to the JVM instead of a call for each expression: a sync has hundreds of them.
+    """
     texts = _separator(rows.sparkSession).split(_SEPARATOR.join(expressions))
     return ClassicDataFrame(rows._jdf.selectExpr(texts), rows.sparkSession)  # noqa: SLF001
 
 
 @lru_cache(1)
 def _separator(spark: SparkSession) -> Any:
-    """A pattern of the JVM's, by which it splits texts that come as one."""
+    """Returns a compiled pattern of the JVM, which splits a joined text into the expressions."""
     return jvm_class(spark, "java.util.regex.Pattern").compile(_SEPARATOR)
 
 
 def together(rows: DataFrame, column: str, tasks: int) -> DataFrame:
-    """The rows, in so many tasks, those with an equal `column` in one."""
+    """Repartitions rows into `tasks` partitions, so that rows with an equal `column` are in the same partition."""
     return rows.repartition(tasks, column) if tasks > 1 else rows.coalesce(1)
 
 
 def beside(rows: DataFrame, *, one_task: bool) -> DataFrame:
-    """The rows, few enough for each task to have them all; `one_task`: for the one task that there is."""
+    """Marks the small side of a join with a hint: broadcast it, or hash it without a shuffle.
+
+    Args:
+        rows: Rows that fit into the memory of every task.
+        one_task: Whether the join runs in a single task, so that no broadcast is needed.
+    """
     return rows.coalesce(1).hint("shuffle_hash") if one_task else rows.hint("broadcast")
 
 
 def read_parquet(spark: SparkSession, files: list[str], schema: str | StructType) -> DataFrame:
-    """The rows of exactly those files: a table's files at one version, as the caller found them in its log."""
+    """Reads exactly these Parquet files, which the caller lists from a table's log at some version."""
     return spark.read.schema(schema).parquet(*files) if files else local(spark, [], schema)
 
 
 def with_leaves(kind: DataType, change: Callable[[DataType], DataType]) -> DataType:
-    """The type with each type in it that holds no others as `change` says; all in it may be null."""
+    """Returns a type with `change` applied to each leaf type (no array, map or struct); all its parts are nullable."""
     if isinstance(kind, ArrayType):
         return ArrayType(with_leaves(kind.elementType, change))
     if isinstance(kind, MapType):
         return MapType(kind.keyType, with_leaves(kind.valueType, change))
     if isinstance(kind, StructType):
-        return StructType([StructField(one.name, with_leaves(one.dataType, change)) for one in kind.fields])
+        return StructType([StructField(field.name, with_leaves(field.dataType, change)) for field in kind.fields])
     return change(kind)
 
 
 def leaves(kind: DataType) -> list[DataType]:
-    """The types in a type that hold no others: its own where it is such."""
-    found: list[DataType] = []
+    """Returns the leaf types of a type (no array, map or struct): the type itself if it is a leaf."""
+    leaf_types: list[DataType] = []
 
-    def keep(leaf: DataType) -> DataType:
-        found.append(leaf)
+    def collect(leaf: DataType) -> DataType:
+        leaf_types.append(leaf)
         return leaf
 
-    with_leaves(kind, keep)
-    return found
+    with_leaves(kind, collect)
+    return leaf_types
 
 
 def local(spark: SparkSession, rows: pa.Table | list[tuple[Any, ...]], schema: str | StructType) -> DataFrame:
-    """The driver's own rows as a DataFrame that is part of the plan itself.
+    """Converts rows of the driver to a DataFrame whose plan contains them (LocalRelation).
 
-    Spark's way for lists takes them through Python workers, which costs half a second a sync.
+    Spark sends a list through Python workers instead, which takes half a second in each sync.
     """
-    return _local(spark, rows, schema) if len(rows) or not isinstance(schema, str) else _nothing(spark, schema)
+    return _local(spark, rows, schema) if len(rows) or not isinstance(schema, str) else _empty(spark, schema)
 
 
 @lru_cache(32)
-def _nothing(spark: SparkSession, schema: str) -> DataFrame:
-    """No rows: the same each time, as there are several in each sync."""
+def _empty(spark: SparkSession, schema: str) -> DataFrame:
+    """Returns an empty DataFrame, cached as each sync needs several of them."""
     return _local(spark, [], schema)
 
 
@@ -138,10 +148,10 @@ def _local(spark: SparkSession, rows: pa.Table | list[tuple[Any, ...]], schema: 
         struct = StructType.fromDDL(schema) if isinstance(schema, str) else schema
         arrow = to_arrow_schema(cast("StructType", struct), timezone="UTC")
         rows = pa.Table.from_pylist([dict(zip(arrow.names, row, strict=True)) for row in rows], schema=arrow)
-    # In one chunk: Spark takes one that is empty for the end, and what comes after it is lost in silence.
+    # Spark takes an empty chunk for the end and silently loses the chunks after it, so combine all.
     return spark.createDataFrame(rows.combine_chunks(), schema)
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """An Arrow schema as Spark has it."""
+    """Converts an Arrow schema to Spark's."""
     return from_arrow_schema(schema)

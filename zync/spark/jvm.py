@@ -1,4 +1,4 @@
-"""Classes of the JVM behind a session."""
+"""Access to classes of the session's JVM."""
 
 from typing import Any
 
@@ -6,5 +6,5 @@ from pyspark.sql import SparkSession
 
 
 def jvm_class(spark: SparkSession, qualified: str) -> Any:
-    """The JVM's class of that name, asked for at once: `spark._jvm.org.…` asks for each part of it."""
+    """Returns a JVM class by its qualified name, with a single call: `spark._jvm.org.…` makes a call for each part."""
     return getattr(spark._jvm, qualified)  # noqa: SLF001

@@ -1,4 +1,4 @@
-"""The Spark session, made here or the caller's own."""
+"""Creates the Spark session, in the caller's Spark application if it has one."""
 
 import contextlib
 import logging
@@ -30,13 +30,14 @@ _SESSION = {
     "spark.sql.legacy.createHiveTableByDefault": "false",
     "spark.sql.caseSensitive": "false",
     "spark.sql.execution.pythonUDF.arrow.enabled": "false",
-    # A file of less than twice that is read by one task, by default of less than 8 MB: seconds of decoding.
+    # Spark reads a file smaller than twice this value by a single task. With the default, 4 MB, a task may have 8 MB of
+    # records, which take seconds to decode.
     "spark.sql.files.openCostInBytes": "16k",
-    # What is unpacked in Python may be a thousand times as large.
+    # Python functions may unpack a value to a thousand times its size.
     "spark.sql.execution.arrow.maxBytesPerBatch": "1m",
-    # What Spark infers of kept rows may name columns that they do not have, on which it fails ("key not found").
+    # Constraints that Spark infers of checkpointed rows may name columns that these do not have ("key not found").
     "spark.sql.constraintPropagation.enabled": "false",
-    # Else ${env:NAME} in any statement is read from the environment, in what records say, too.
+    # Spark would substitute ${env:NAME} in every statement from the environment, also in texts that records contain.
     "spark.sql.variable.substitute": "false",
 }
 _START = {
@@ -46,15 +47,15 @@ _START = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.sql.codegen.useIdInClassName": "false",
-    # Each small table that is broadcast takes a page at least, of 64 MB by default.
+    # Each broadcast table takes at least a page, which has 64 MB by default.
     "spark.buffer.pageSize": "2m",
-    # What a user interface would show of jobs long gone.
+    # Spark keeps details of finished jobs for the user interface, which is off.
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "200",
     "spark.sql.ui.retainedExecutions": "10",
     "spark.sql.ui.explainMode": "simple",
-    # Else PySpark calls the JVM several times for each column, to name in errors the line of Python that made it.
+    # PySpark would call the JVM several times for each column, so that errors can name the line of Python code.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.driver.memory": "3g",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -62,44 +63,52 @@ _START = {
     "spark.databricks.delta.snapshotPartitions": "1",
 }
 
-_LASTING = ("-XX:+UseParallelGC", "-XX:-DontCompileHugeMethods")
-"""JVM options for what goes on: with the collector of its own choice Java takes a fifth longer for a first million; and
-methods of more than 8,000 bytes, as Spark makes of many columns, it would not compile: they take half as long again.
+_LONG_RUNNING_OPTIONS = ("-XX:+UseParallelGC", "-XX:-DontCompileHugeMethods")
+"""JVM options of a long-running process. With the collector that Java chooses by itself, a first million records takes
+a fifth longer. Without the second option Java does not compile methods of more than 8,000 bytes, as Spark generates for
+many columns: they take half as long again.
 """
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
-"""The JVM's options that choose a collector: it refuses to start with two of them."""
+"""The JVM options that choose a garbage collector: the JVM does not start with two of them."""
 _SECRET = re.compile(
     r"secret|password|token|credential|(access|account|private|encryption)\.?key|\.sas\b", re.IGNORECASE
 )
-"""The names of properties that are nobody's business: as spark.redaction.regex has them, and those of clouds."""
-_CALLED_OFTEN = (
+"""Names of properties with secret values: those of spark.redaction.regex, and those of cloud stores."""
+_IMPORTED_CLASSES = (
     "org.apache.spark.api.python.PythonUtils",
     "org.apache.spark.sql.api.python.PythonSQLUtils",
     "org.apache.spark.sql.functions",
 )
-"""What PySpark asks for by its short name, dozens of times a sync: the JVM would look into every jar each time."""
+"""Classes that PySpark looks up by their short name dozens of times a sync; Py4J would search every jar each time."""
 
-_STACK = "-Xss4m"
-"""A thread's stack, four times Java's own: JSON as deep as parse_json reads, a thousand, fills one of a megabyte or not
-by how far its code is compiled, so a row would be written at one time and fail at another."""
+_STACK_OPTION = "-Xss4m"
+"""A thread's stack of four times Java's default. parse_json reads JSON of up to 1,000 levels, which may or may not fit
+into 1 MB, by how far the JIT has compiled its code; so the same row would sometimes fail."""
 _AVRO_LIMITS = " ".join(
-    f"-Dorg.apache.avro.limits.{what}={most}"
-    for what, most in (
+    f"-Dorg.apache.avro.limits.{name}={limit}"
+    for name, limit in (
         ("bytes.maxLength", 64 * 1024 * 1024),
         ("string.maxLength", 64 * 1024 * 1024),
         ("collectionItems.maxLength", 10_000_000),
     )
 )
-"""What an Avro value may announce: its reader makes room for that much before it looks whether so much is there."""
+"""Limits of the lengths in an Avro value: Avro's reader allocates that much before it checks the length of the data."""
 
 
 def session(
     master: str | None = None, properties: dict[str, str] | None = None, *, brief: bool = False
 ) -> SparkSession:
-    """A session for zync: of the Spark application that already runs in this process, or of a new one.
+    """Creates a session in the Spark application that runs in this process, or in a new application.
 
-    A running application is used as it is: only settings of our own session are made, no jars are added.
-    `brief`: there is little to do, so a quick start counts more than speed later on.
+    In a running application it only sets properties of the new session; it adds no jars.
+
+    Args:
+        master: Spark's master; None for that in `properties`, or else `local[2]`.
+        properties: The config's Spark properties.
+        brief: Whether the command has little work, so that a quick start counts more than speed later on.
+
+    Raises:
+        ZyncError: Spark does not start, or Java or a jar is missing.
     """
     os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
 
@@ -120,60 +129,61 @@ def session(
 
 def _start(master: str | None, properties: dict[str, str], *, brief: bool) -> SparkSession:
     java.java()
-    unused = str(java.cache_folder() / "spark-warehouse")  # Spark makes it all the same: by default where the user is
+    unused = str(java.cache_folder() / "spark-warehouse")  # Spark creates it, by default in the working directory
     settings = {
         "spark.master": "local[2]",
         "spark.sql.warehouse.dir": unused,
-        "spark.hadoop.fs.permissions.umask-mode": f"{_umask():03o}",  # Hadoop has one of its own otherwise
+        "spark.hadoop.fs.permissions.umask-mode": f"{_umask():03o}",  # Hadoop's default differs
         **_START,
         **properties,
     }
     if master:
         settings["spark.master"] = master
     if "spark.jars" not in settings and "spark.jars.packages" not in settings:
-        found = [str(jar) for jar in (*java.fetch(java.DELTA), *_avro())]
-        settings["spark.jars"] = ",".join(found)
-        settings.setdefault("spark.driver.extraClassPath", os.pathsep.join(found))
-    given = properties.get("spark.driver.extraJavaOptions", "")
+        jars = [str(jar) for jar in (*java.fetch(java.DELTA), *_avro_jars())]
+        settings["spark.jars"] = ",".join(jars)
+        settings.setdefault("spark.driver.extraClassPath", os.pathsep.join(jars))
+    user_options = properties.get("spark.driver.extraJavaOptions", "")
     options = f"-Dlog4j2.configurationFile=file:{Path(__file__).parent}/log4j2.properties"
     settings["spark.executor.extraJavaOptions"] = (
-        f"{_STACK} {_AVRO_LIMITS} {settings.get('spark.executor.extraJavaOptions', '')}"
+        f"{_STACK_OPTION} {_AVRO_LIMITS} {settings.get('spark.executor.extraJavaOptions', '')}"
     )
-    options += f" {_STACK} {_AVRO_LIMITS}"
+    options += f" {_STACK_OPTION} {_AVRO_LIMITS}"
     if settings["spark.master"].startswith("local"):
-        # A task's StackOverflowError, as of a pattern over a long text, would end the JVM, and this process with it.
+        # A StackOverflowError in a task, for example of a regex over a long text, would end the JVM and this process.
         settings.setdefault("spark.executor.killOnFatalError.depth", "0")
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else whichever python3 is first in PATH runs rules
-        chosen = _COLLECTOR.search(given)
-        ours = [one for one in (java.QUICK if brief else _LASTING) if not (chosen and _COLLECTOR.match(one))]
-        options += f" {class_archive.jvm_options()} {' '.join(ours)}"
-    settings["spark.driver.extraJavaOptions"] = f"{options} {given}".strip()
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the default is the first python3 in PATH
+        has_collector = _COLLECTOR.search(user_options)
+        defaults = java.QUICK if brief else _LONG_RUNNING_OPTIONS
+        chosen = [option for option in defaults if not (has_collector and _COLLECTOR.match(option))]
+        options += f" {class_archive.jvm_options()} {' '.join(chosen)}"
+    settings["spark.driver.extraJavaOptions"] = f"{options} {user_options}".strip()
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        with _quiet(), _interrupted_after():
-            shown = [pair for pair in settings.items() if not _SECRET.search(pair[0])]
-            if len(shown) < len(settings):  # the JVM starts without those: what it starts with, others on the host see
-                SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(shown))  # noqa: SLF001
+        with _muted_launcher(), _deferred_interrupt():
+            public = [pair for pair in settings.items() if not _SECRET.search(pair[0])]
+            if len(public) < len(settings):  # every user of the host can read the JVM's command line
+                SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(public))  # noqa: SLF001
             spark = builder.getOrCreate()
     except Exception as error:
         msg = f"Spark does not start on {settings['spark.master']}: {message_of(error)}"
         raise ZyncError(msg) from error
-    for one in _CALLED_OFTEN:
-        java_import(spark._jvm, one)  # noqa: SLF001
+    for class_name in _IMPORTED_CLASSES:
+        java_import(spark._jvm, class_name)  # noqa: SLF001
     return spark
 
 
 def _umask() -> int:
-    """The process's umask, which can be asked for only by setting it."""
+    """Returns the process's umask, which can be read only by setting it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
 
 
-def _avro() -> list[Path]:
-    """Spark's module for Avro; none where it cannot be fetched, which is said when a topic needs it."""
+def _avro_jars() -> list[Path]:
+    """Returns the jars of Spark's Avro module; none if they cannot be fetched. A topic that needs them fails later."""
     try:
         return java.fetch(java.AVRO)
     except ZyncError:
@@ -181,50 +191,50 @@ def _avro() -> list[Path]:
 
 
 @contextlib.contextmanager
-def _interrupted_after() -> Iterator[None]:
-    """Lets Ctrl-C wait, and leaves it to the caller's handler, which PySpark would put its own in the place of.
+def _deferred_interrupt() -> Iterator[None]:
+    """Defers Ctrl-C until Spark has started, and restores the caller's handler, which PySpark replaces by its own.
 
-    A JVM whose Python goes away before they know each other never ends. A second Ctrl-C ends all at once: a
-    cluster that does not answer may keep Spark from starting for minutes.
+    A JVM never ends if its Python process ends before the two are connected. A second Ctrl-C ends the process at once,
+    as a cluster that does not answer may delay Spark's start by minutes.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    handler, came = signal.getsignal(signal.SIGINT), False
+    handler, interrupted = signal.getsignal(signal.SIGINT), False
 
     def interrupt(*_: object) -> None:
-        nonlocal came
-        if came:
+        nonlocal interrupted
+        if interrupted:
             os._exit(INTERRUPTED)
-        came = True
+        interrupted = True
 
     signal.signal(signal.SIGINT, interrupt)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-    if came:
+    if interrupted:
         signal.raise_signal(signal.SIGINT)
 
 
 def delete_at_end(spark: SparkSession, folder: str) -> None:
-    """Has the JVM delete a folder when it ends: Ctrl-C leaves Python no time for that."""
+    """Makes the JVM delete a folder at its end, for which Python has no time after Ctrl-C."""
     file = jvm_class(spark, "java.io.File")(folder)
     jvm_class(spark, "org.apache.spark.util.ShutdownHookManager").registerShutdownDeleteDir(file)
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keeps the launcher's chatter off standard error: the JVM inherits a copy that leads nowhere."""
+def _muted_launcher() -> Iterator[None]:
+    """Discards what Spark's launcher writes to standard error: the JVM inherits a descriptor of the null device."""
     if os.environ.get("ZYNC_DEBUG"):
         yield
         return
-    kept = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
+    stderr = os.dup(2)
+    null_device = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null_device, 2)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.close(null_device)

@@ -1,4 +1,4 @@
-"""Spark's settings by how much there is to do: with few records, compiling and planning anew take the most time."""
+"""Spark's settings by the number of records: with few records, planning and compiling take most of the time."""
 
 from contextlib import AbstractContextManager
 
@@ -7,52 +7,57 @@ from pyspark.sql import SparkSession
 from zync.spark.frames import setting
 
 SMALL = 60_000
-"""Up to so many records planning and starting tasks, not rows, is what takes a sync's time.
+"""Up to so many records, a sync's time goes into planning and starting tasks, not into rows.
 
-In a JVM that has synced for a minute 60,000 of the demo's bank take 16 s so and 22 s as `_LARGE`; in a warm one, with
-one simple rule, the two are equal at 50,000. A JVM that is cold takes 25 s with `java.QUICK`, and 31 s without.
+In a JVM that has synced for a minute, 60,000 records of the demo's bank take 16 s with `_COMPILED` and 22 s with
+`_LARGE`; in a warm JVM, with a single simple rule, the two are equal at 50,000. A cold JVM takes 25 s with
+`java.QUICK`, and 31 s without.
 """
 
 ONE_TASK = 25_000
-"""Up to so many records one task does all after decoding as soon as two that wait for each other, and the processors
-have a seventh less to do. (In a warm JVM both take 0.8 s for 22,000 records, and 1.42 and 1.33 s for 55,000; of an open
-transaction's 22,000 one has 0.79 s, and two 0.95.)"""
+"""Up to so many records, a single task does all work after decoding as fast as two tasks that wait for each other, and
+uses a seventh less CPU time. (In a warm JVM both take 0.8 s for 22,000 records; for 55,000 a single task takes 1.42 s
+and two take 1.33 s; for 22,000 records of an open transaction they take 0.79 and 0.95 s.)"""
 
 TINY = 5_000
-"""Up to so many even finding code that was compiled before takes longer than doing without (1.6 by 1.75 s)."""
+"""Up to so many records, interpreting is faster than even looking up code compiled before (1.6 s instead of 1.75 s)."""
 
 _EXCLUDED = "spark.sql.optimizer.excludedRules"
-_HASHED_LISTS = "spark.sql.execution.useObjectHashAggregateExec"
-_WITHIN, _USUAL = "spark.sql.legacy.ctePrecedencePolicy", "CORRECTED"
-# It counts the uses of a column for each qualifier by itself, and by chance has values parsed four times over.
-_PARSES_AGAIN = "org.apache.spark.sql.catalyst.optimizer.CollapseProject"
-# It makes Spark forget how kept rows are spread, whose columns it calls by other ids then.
-_FORGETS = "org.apache.spark.sql.catalyst.optimizer.RemoveRedundantAliases"
+_HASH_COLLECT = "spark.sql.execution.useObjectHashAggregateExec"
+_CTE_PRECEDENCE, _CTE_STANDARD = "spark.sql.legacy.ctePrecedencePolicy", "CORRECTED"
+# CollapseProject counts references per qualifier, so it may inline an aliased column several times: its JSON was parsed
+# up to four times.
+_COLLAPSE_PROJECT = "org.apache.spark.sql.catalyst.optimizer.CollapseProject"
+# RemoveRedundantAliases gives the columns of checkpointed rows other ids, so Spark loses their partitioning.
+_REMOVE_ALIASES = "org.apache.spark.sql.catalyst.optimizer.RemoveRedundantAliases"
 _PLAIN = {
     "spark.sql.adaptive.enabled": "false",
-    # What stands in a WITH is put where it is used at once, not again each time that Spark looks at a plan above it; of
-    # two of one name in each other the outer holds then, so rules are not to be run so (`as_usual`).
-    _WITHIN: "LEGACY",
+    # LEGACY inlines a CTE at once, not again each time that Spark analyzes a plan above it. If a nested CTE has the
+    # name of an outer CTE, the outer then takes precedence, so rules must not run with it (`as_usual`).
+    _CTE_PRECEDENCE: "LEGACY",
     "spark.sql.codegen.wholeStage": "false",
-    _HASHED_LISTS: "true",
+    _HASH_COLLECT: "true",
 }
 _INTERPRETED = {**_PLAIN, _EXCLUDED: "", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-_COMPILED = {**_PLAIN, _EXCLUDED: _PARSES_AGAIN, "spark.sql.codegen.factoryMode": "FALLBACK"}
+_COMPILED = {**_PLAIN, _EXCLUDED: _COLLAPSE_PROJECT, "spark.sql.codegen.factoryMode": "FALLBACK"}
 _LARGE = {
     "spark.sql.adaptive.enabled": "true",
-    _WITHIN: _USUAL,
+    _CTE_PRECEDENCE: _CTE_STANDARD,
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
-    # With more groups than a few they are sorted all the same, and what was done till then was for nothing.
-    _HASHED_LISTS: "false",
-    _EXCLUDED: f"{_PARSES_AGAIN},{_FORGETS}",
+    # With many groups the hash aggregation of lists falls back to sorting, and its work until then is lost.
+    _HASH_COLLECT: "false",
+    _EXCLUDED: f"{_COLLAPSE_PROJECT},{_REMOVE_ALIASES}",
 }
 
 
 def pace(spark: SparkSession, given: dict[str, str], records: int) -> None:
-    """Sets what pays for so many records: with few, compiling and planning anew would take the most time.
+    """Sets the session's properties that are fastest for a number of records.
 
-    Properties that are `given` in the config stay as they are.
+    Args:
+        spark: The session.
+        given: The config's Spark properties, which stay unchanged.
+        records: The number of records that the sync reads.
     """
     settings = _INTERPRETED if records <= TINY else _COMPILED if records <= SMALL else _LARGE
     for key, value in settings.items():
@@ -61,5 +66,5 @@ def pace(spark: SparkSession, given: dict[str, str], records: int) -> None:
 
 
 def as_usual(spark: SparkSession) -> AbstractContextManager[None]:
-    """Within this, statements mean what Spark's documentation says: for those that are not zync's."""
-    return setting(spark, _WITHIN, _USUAL)
+    """Returns a context with Spark's default precedence of CTEs, for statements that are not zync's own."""
+    return setting(spark, _CTE_PRECEDENCE, _CTE_STANDARD)
