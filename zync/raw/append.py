@@ -1,7 +1,7 @@
-"""The commit protocol of raw: a batch is numbered and appended if its positions still hold.
+"""The commit protocol of raw: numbers a batch's rows, and appends them if raw still has the positions they began at.
 
-Nothing is stored in Kafka. The commit that adds the rows also moves the positions, and it is refused
-if anything at all was committed since the handle that checked them was opened.
+Kafka stores nothing. The commit that adds the rows also moves the positions. Delta refuses it if anything was committed
+since the version at which the positions were compared.
 """
 
 import logging
@@ -39,7 +39,7 @@ from zync.raw.table import (
 log = logging.getLogger(__name__)
 
 _TURN_SECONDS = 2.0
-_TURN_TRUST_SECONDS = 60.0
+_WITHOUT_TURN_SECONDS = 60.0
 _UNIQUE = ColumnProperties(dictionary_enabled=False)
 _BYTES = ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")
 _WRITER = WriterProperties(
@@ -48,12 +48,20 @@ _WRITER = WriterProperties(
     column_properties={"seqno": _UNIQUE, "kafka.offset": _UNIQUE, "key": _BYTES, "value": _BYTES},
     max_row_group_size=4096,
 )
-"""Spark has one task read a row group: of files with several each core has some, where there is but one file."""
+"""A task of Spark reads whole row groups, so several row groups let all cores read a single file."""
 
 
 @dataclass
 class Appended:
-    """What became of a batch: where it landed, and which partitions were refused and where they now stand."""
+    """The result of committing a batch.
+
+    Attributes:
+        first_seqno: The seqno of the first row; None if nothing was committed.
+        committed: By partition, the position that the commit stored.
+        refused: By partition that was not committed, raw's position; None if raw has none.
+        retries: How often another process committed first.
+        seconds: How long it took.
+    """
 
     rows: int = 0
     num_bytes: int = 0
@@ -65,85 +73,96 @@ class Appended:
 
 
 class _Handle(DeltaTable):
-    """A handle that looks each stored value up once until somebody else commits: it would read the log each time."""
+    """A table handle that caches the versions of application ids until another process commits.
+
+    `DeltaTable` reads the log for each of them.
+    """
 
     def __init__(self, location: str) -> None:
         super().__init__(location)
-        self._known: dict[str, int | None] = {}
-        self._known_at = self.version()
+        self._versions: dict[str, int | None] = {}
+        self._versions_at = self.version()
 
     def transaction_version(self, app_id: str) -> int | None:
-        if self.version() != self._known_at:
-            self._known, self._known_at = {}, self.version()
-        if app_id not in self._known:
-            self._known[app_id] = super().transaction_version(app_id)
-        return self._known[app_id]
+        if self.version() != self._versions_at:
+            self._versions, self._versions_at = {}, self.version()
+        if app_id not in self._versions:
+            self._versions[app_id] = super().transaction_version(app_id)
+        return self._versions[app_id]
 
     def committed(self, transactions: dict[str, int]) -> None:
-        """Takes note of what this handle's own commit stored."""
-        if self.version() == self._known_at + 1:
-            self._known, self._known_at = {**self._known, **transactions}, self.version()
+        """Adds the versions that this handle's own commit stored to the cache."""
+        if self.version() == self._versions_at + 1:
+            self._versions, self._versions_at = {**self._versions, **transactions}, self.version()
 
 
 class Appender:
-    """Appends batches to one raw. Keeps the table's handle between commits, opened anew when that pays or is due."""
+    """Appends batches to a raw. Keeps the table's handle between commits."""
 
     def __init__(self, location: str) -> None:
         self.location = location
         self._table: _Handle | None = None
-        self._no_turns_until = 0.0
+        self._without_lock_until = 0.0
 
     def append(self, batch: Batch) -> Appended:
-        """Commits what of the batch still begins where raw stands, and says what became of the rest.
+        """Commits the slices of a batch that begin at raw's positions. Removes the others from `batch` as refused.
 
-        Refused partitions are taken out of `batch`. Raises ZyncError when the surroundings fail; what was
-        not refused is then still in the batch, and not in raw.
+        Raises:
+            ZyncError: The table cannot be written. The slices that are still in `batch` are not in raw.
         """
         refused: dict[Source, int | None] = {}
 
-        def still_fitting(table: DeltaTable) -> Batch:
+        def without_stale(table: DeltaTable) -> Batch:
             stale = {
                 source: stored_position(table, source)
-                for source, one in batch.slices.items()
-                if (stored_position(table, source), stored_id(table, source)) != (one.begin, one.begin_id)
+                for source, part in batch.slices.items()
+                if (stored_position(table, source), stored_id(table, source)) != (part.begin, part.begin_id)
             }
             refused.update(stale)
             batch.drop(stale)
             return batch
 
-        done = self.append_planned(still_fitting)
-        done.refused = refused
-        return done
+        appended = self.append_planned(without_stale)
+        appended.refused = refused
+        return appended
 
     def append_planned(self, plan: Callable[[DeltaTable], Batch]) -> Appended:
-        """Commits the batch that `plan` makes of the table's state, planned anew after every refusal."""
-        done, nonce = Appended(), uuid.uuid4().hex
+        """Commits the batch that `plan` returns for the table's newest version.
+
+        Args:
+            plan: Returns the batch to commit; called again after every refused commit. An exception that it raises
+                ends the call.
+
+        Raises:
+            CommitRefusedError: The table cannot be written. Nothing was committed.
+        """
+        appended, nonce = Appended(), uuid.uuid4().hex
         while True:
-            with self._turn():
+            with self._writer_lock():
                 table = self._current()
                 batch = plan(table)
                 if not batch.slices:
-                    return done
+                    return appended
                 first, version = next_seqno(table), table.version()
                 try:
                     self._commit(table, batch, first, nonce)
                 except (DeltaError, OSError, pa.ArrowException) as error:
-                    # It may have landed all the same: a fresh handle decides.
+                    # The commit may have succeeded despite the error: its nonce in the table's history shows it.
                     table = self._table = self._open()
-                    since = table.version() - version
-                    if not since:
+                    new_versions = table.version() - version
+                    if not new_versions:
                         msg = f"raw at {self.location} cannot be written: {first_line(error)}"
                         raise CommitRefusedError(msg) from error
-                    if not any(commit.get("nonce") == nonce for commit in table.history(since)):
-                        done.retries += 1
+                    if not any(commit.get("nonce") == nonce for commit in table.history(new_versions)):
+                        appended.retries += 1
                         continue
-            done.rows, done.num_bytes, done.first_seqno = batch.num_rows, batch.num_bytes, first
-            done.committed = {source: one.next for source, one in batch.slices.items()}
+            appended.rows, appended.num_bytes, appended.first_seqno = batch.num_rows, batch.num_bytes, first
+            appended.committed = {source: part.next for source, part in batch.slices.items()}
             self._checkpoint(table)
-            return done
+            return appended
 
     def _current(self) -> _Handle:
-        """The handle, at the newest version. What is compared on it is committed on it."""
+        """Returns the handle at the newest version. The commit must use the handle whose positions were compared."""
         if self._table is None:
             self._table = self._open()
         else:
@@ -155,16 +174,16 @@ class Appender:
         return _Handle(self.location)
 
     def _commit(self, table: _Handle, batch: Batch, first: int, nonce: str) -> None:
-        """One try on this handle, whose positions were compared."""
+        """Tries to commit once, on the handle whose positions were compared."""
         now = max(time.time_ns() // 1000, table.transaction_version(INGESTED) or 0)
         transactions = {SEQNO: first + batch.num_rows, INGESTED: now}
-        for source, one in batch.slices.items():
-            transactions[position_name(source)] = one.next
-            if one.topic_id is not None and stored_id(table, source) != one.topic_id:
-                transactions[f"{position_name(source)}/id"] = one.topic_id
-            transactions |= last_record_transactions(source, one)
-            if one.gap:
-                transactions[f"{position_name(source)}/gap/{one.gap[0]}/{first}"] = one.gap[1]
+        for source, part in batch.slices.items():
+            transactions[position_name(source)] = part.next
+            if part.topic_id is not None and stored_id(table, source) != part.topic_id:
+                transactions[f"{position_name(source)}/id"] = part.topic_id
+            transactions |= last_record_transactions(source, part)
+            if part.gap:
+                transactions[f"{position_name(source)}/gap/{part.gap[0]}/{first}"] = part.gap[1]
         properties = commit_properties(transactions, nonce=nonce)
         if batch.num_rows:
             write_deltalake(
@@ -186,27 +205,27 @@ class Appender:
         table.committed(transactions)
 
     @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Holds raw's advisory lock, so that writers take turns and large batches do not starve behind small ones.
+    def _writer_lock(self) -> Iterator[None]:
+        """Holds raw's advisory lock, so that writers take turns and large batches do not starve behind small batches.
 
-        Only a courtesy: whoever holds it too long (a stopped process) is passed by, and the commit is
-        refused by its own means if it comes too late.
+        The lock is no condition of a commit: if another process (a stopped process) holds it for too long, this process
+        goes on without it, and Delta refuses a commit that comes too late.
         """
-        if not is_local(self.location) or time.monotonic() < self._no_turns_until:
+        if not is_local(self.location) or time.monotonic() < self._without_lock_until:
             yield
             return
         path = Path(self.location)
         try:
-            with locked(path.parent / f".{path.name}.lock", _TURN_SECONDS) as ours:
-                if not ours:
-                    self._no_turns_until = time.monotonic() + _TURN_TRUST_SECONDS
+            with locked(path.parent / f".{path.name}.lock", _TURN_SECONDS) as acquired:
+                if not acquired:
+                    self._without_lock_until = time.monotonic() + _WITHOUT_TURN_SECONDS
                 yield
         except OSError as error:
             msg = f"raw at {self.location} cannot be written: {first_line(error)}"
             raise ZyncError(msg) from error
 
     def _checkpoint(self, table: DeltaTable) -> None:
-        """Every so many versions, leaves a checkpoint and lets go of the handle, which grows slower with age."""
+        """Writes a checkpoint every CHECKPOINT_EVERY versions, and drops the handle, which grows slower with age."""
         if table.version() % CHECKPOINT_EVERY:
             return
         self._table = None
@@ -217,7 +236,7 @@ class Appender:
 
 
 def _numbered(batch: Batch, first: int, ingested: int) -> pa.Table:
-    """The batch's rows as raw's, in one chunk: delta-rs writes several chunks in any order."""
+    """Returns the batch's rows as rows of raw, in a single chunk: delta-rs writes several chunks in any order."""
     rows = pa.Table.from_batches(batch.rows).combine_chunks()
     count = rows.num_rows
     columns = {name: rows[name] for name in rows.column_names}

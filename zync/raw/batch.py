@@ -1,4 +1,4 @@
-"""What has been taken from Kafka and is not in raw yet: rows, and a slice of each partition: from where to where."""
+"""Records that were consumed from Kafka and are not in raw yet: rows, and a slice of positions for each partition."""
 
 import time
 from collections.abc import Iterable
@@ -29,10 +29,10 @@ RECORD_SCHEMA = pa.schema(
         pa.field("headers", pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))),
     ]
 )
-"""A record as it came: raw's columns without `seqno` and `ingested`, which the commit gives."""
+"""A record as it was consumed: raw's columns without `seqno` and `ingested`, which the commit sets."""
 
 MOST_BYTES = 2**31 - 1
-"""The bytes of keys, or of values, that a batch may have: as many as an Arrow `binary` column holds in one chunk.
+"""The bytes of keys, or of values, that a batch may have: as many as an Arrow `binary` column holds in a single chunk.
 
 delta-rs writes several chunks in any order, and then seqnos would not rise within a file.
 """
@@ -40,13 +40,18 @@ delta-rs writes several chunks in any order, and then seqnos would not rise with
 
 @dataclass
 class Slice:
-    """One partition's part of a batch. Positions are next offsets to read, never counts.
+    """A partition's part of a batch. Positions are next offsets to read, never counts.
 
-    `begin` is the stored position (None: none) at which consumption began, `begin_id` the topic's id stored
-    with it: only while raw still stores both may the slice be committed. `topic_id` is the id the broker
-    gave the topic (None: unknown); `gap` is a range of offsets that an operator let go. `first` is the time of its
-    first record, in seconds since 1970, where somebody wants to know. `last` is the last record below `next`, and
-    `begin_last` that below `begin` as raw stores it; None where the leader's epoch is unknown.
+    Attributes:
+        begin: The stored position at which consumption began; None if raw has none. The slice may be committed only
+            while raw still stores `begin` and `begin_id`.
+        next: The position after the slice.
+        topic_id: The topic's id from the broker; None if unknown.
+        gap: A range of offsets (first, exclusive end) that an operator skipped.
+        begin_id: The topic's id that raw stores with `begin`.
+        first: The timestamp of the first record, in seconds since 1970; None if no metrics are kept.
+        last: The last record below `next`; None if its leader's epoch is unknown.
+        begin_last: The last record below `begin`, as raw stores it; None if its leader's epoch is unknown.
     """
 
     begin: int | None
@@ -59,16 +64,20 @@ class Slice:
     begin_last: LastRecord | None = None
 
     def is_cut_to(self, end: int) -> bool:
-        """Whether a partition that ends there has all records that were taken, and not all that came behind them.
+        """Returns whether a partition that ends at `end` lost only transaction markers behind the last record.
 
-        Those were markers of transactions: who is led to read there again takes what came in their place.
+        Reading from `end` on then delivers the records that replaced them.
         """
         return self.last is not None and self.last.offset < end < self.next
 
 
 @dataclass
 class Batch:
-    """Rows in the order they were taken, and their slices. A slice without rows still moves its position."""
+    """Rows in the order of consumption, and the slices of their partitions. A slice without rows moves its position.
+
+    Attributes:
+        since: When the batch began, by `time.monotonic`.
+    """
 
     rows: list[pa.RecordBatch] = field(default_factory=list)
     slices: dict[Source, Slice] = field(default_factory=dict)
@@ -77,31 +86,39 @@ class Batch:
     since: float = field(default_factory=time.monotonic)
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Puts rows of RECORD_SCHEMA at the end. Their slices are the caller's to extend."""
+        """Appends rows of RECORD_SCHEMA. The caller extends their slices."""
         self.rows.append(rows)
         self.num_rows += rows.num_rows
         self.num_bytes += rows.nbytes
 
     def drop(self, sources: Iterable[Source]) -> None:
-        """Takes out those partitions: their slices, and their rows."""
-        gone = [source for source in sources if self.slices.pop(source, None) is not None]
-        if not gone:
+        """Removes the slices and the rows of partitions."""
+        removed = [source for source in sources if self.slices.pop(source, None) is not None]
+        if not removed:
             return
-        self.rows = [rows.filter(_not_from(rows, gone)) for rows in self.rows]
+        self.rows = [rows.filter(_not_from(rows, removed)) for rows in self.rows]
         self.num_rows = sum(rows.num_rows for rows in self.rows)
         self.num_bytes = sum(rows.nbytes for rows in self.rows)
 
 
 def last_rows(rows: pa.RecordBatch) -> dict[Source, int]:
-    """Which of these rows of RECORD_SCHEMA, counted from 0, is each partition's last, in order of first appearance."""
+    """Returns the index of each partition's last row, in order of the partitions' first appearance.
+
+    Args:
+        rows: Rows of RECORD_SCHEMA.
+    """
     kafka = rows["kafka"]
-    place = pa.table([kafka.field(0), kafka.field(1), np.arange(rows.num_rows)], ["topic", "partition", "row"])
-    last = place.group_by(["topic", "partition"], use_threads=False).aggregate([("row", "last")])
-    return {Source(one["topic"], one["partition"]): one["row_last"] for one in last.to_pylist()}
+    indexes = pa.table([kafka.field(0), kafka.field(1), np.arange(rows.num_rows)], ["topic", "partition", "row"])
+    last = indexes.group_by(["topic", "partition"], use_threads=False).aggregate([("row", "last")])
+    return {Source(row["topic"], row["partition"]): row["row_last"] for row in last.to_pylist()}
 
 
 def last_offsets(rows: pa.RecordBatch) -> dict[Source, int]:
-    """Each partition's last offset among rows of RECORD_SCHEMA, in order of first appearance."""
+    """Returns each partition's last offset, in order of the partitions' first appearance.
+
+    Args:
+        rows: Rows of RECORD_SCHEMA.
+    """
     offsets = rows["kafka"].field(2)
     return {source: offsets[row].as_py() for source, row in last_rows(rows).items()}
 

@@ -1,4 +1,4 @@
-"""JSON Lines into raw: numbered and committed exactly like records from Kafka, one commit a call."""
+"""Loads JSON Lines into raw: numbered and committed like records from Kafka, with a single commit for each call."""
 
 import base64
 import gzip
@@ -25,9 +25,9 @@ from zync.raw.table import ensure_raw, next_seqno, stored_last, stored_position
 from zync.text import byte_size
 
 _FIELDS = {"topic", "partition", "offset", "timestamp", "key", "value", "headers", "seqno", "kafka"}
-_OF_RAW = {"ingested"}
-"""What `zync cat raw` has beside them: when it was taken in there, which is another time here."""
-_PLACE = {"topic", "partition", "offset", "timestamp"}
+_IGNORED_FIELDS = {"ingested"}
+"""Fields that `zync cat raw` prints and `load` ignores: the load sets its own time of ingestion."""
+_KAFKA_FIELDS = {"topic", "partition", "offset", "timestamp"}
 _WHOLE = re.compile(r"-?\d{1,18}")
 _NUMBERS = {
     "partition": range(2**31),
@@ -39,7 +39,14 @@ _NUMBERS = {
 
 @dataclass(frozen=True)
 class Line:
-    """A record to load, checked; `where` is its file:line. None: the next offset and seqno, the present time."""
+    """A checked record to load.
+
+    Attributes:
+        where: Its file:line.
+        offset: Its offset; None for the partition's next.
+        timestamp: Its timestamp in milliseconds since 1970; None for the present time.
+        seqno: Its seqno; None for raw's next.
+    """
 
     where: str
     source: Source
@@ -52,19 +59,27 @@ class Line:
 
 
 def load(location: str, files: Iterable[str]) -> Appended:
-    """Appends the records of the JSON Lines `files` (`-`: standard input; `.gz` too) to the raw at `location`.
+    """Appends the records of JSON Lines files to a raw.
+
+    Args:
+        location: The path or URI of raw, which is created if it does not exist.
+        files: The paths of the files, `-` for standard input; `.gz` files are decompressed.
 
     Raises:
-        UsageError: a line is not a record, its offset is below the partition's next, or its seqno is not
-            the next one; the message names file:line, and nothing was written.
+        UsageError: A line is not a record, its offset is below the partition's next, or its seqno is not raw's next.
+            The message names file:line, and nothing was written.
     """
-    lines = list(_within_a_batch(line for name in files for line in _read(name)))
+    lines = list(_checked_size(line for name in files for line in _read(name)))
     ensure_raw(location)
     return Appender(location).append_planned(lambda table: as_batch(lines, table))
 
 
-def _within_a_batch(lines: Iterable[Line]) -> Iterator[Line]:
-    """The lines; UsageError, naming file:line, at the first with which they are too many for one batch."""
+def _checked_size(lines: Iterable[Line]) -> Iterator[Line]:
+    """Yields the lines, and checks that their keys and values fit into a single batch.
+
+    Raises:
+        UsageError: They do not; the message names the file:line of the first line too many.
+    """
     keys = values = 0
     for line in lines:
         keys, values = keys + len(line.key or b""), values + len(line.value or b"")
@@ -78,7 +93,11 @@ def _within_a_batch(lines: Iterable[Line]) -> Iterator[Line]:
 
 
 def as_batch(lines: list[Line], table: DeltaTable) -> Batch:
-    """The lines as a batch that begins where `table` stands; UsageError where one does not fit."""
+    """Converts lines to a batch that begins at the positions of `table`.
+
+    Raises:
+        UsageError: A line's offset is below its partition's next, or its seqno is not raw's next.
+    """
     batch, seqno = Batch(), next_seqno(table)
     offsets, now = [], time.time_ns() // 1000
     for line in lines:
@@ -88,13 +107,13 @@ def as_batch(lines: list[Line], table: DeltaTable) -> Batch:
         if line.source not in batch.slices:
             stored = stored_position(table, line.source)
             batch.slices[line.source] = Slice(stored, stored or 0, begin_last=stored_last(table, line.source, stored))
-        one = batch.slices[line.source]
-        offset = one.next if line.offset is None else line.offset
-        if offset < one.next:
-            msg = f"{line.where}: offset {offset} of {line.source} is below its next, {one.next}: nothing was loaded"
+        part = batch.slices[line.source]
+        offset = part.next if line.offset is None else line.offset
+        if offset < part.next:
+            msg = f"{line.where}: offset {offset} of {line.source} is below its next, {part.next}: nothing was loaded"
             raise UsageError(msg)
         offsets.append(offset)
-        one.next = offset + 1
+        part.next = offset + 1
         seqno += 1
     if lines:
         batch.add(_rows(lines, offsets, now))
@@ -114,12 +133,17 @@ def _rows(lines: list[Line], offsets: list[int], now: int) -> pa.RecordBatch:
     headers = [[{"key": name, "value": value} for name, value in line.headers] for line in lines]
     columns = [kafka, [line.key for line in lines], [line.value for line in lines], headers]
     return pa.RecordBatch.from_arrays(
-        [pa.array(column, one.type) for column, one in zip(columns, RECORD_SCHEMA, strict=True)], schema=RECORD_SCHEMA
+        [pa.array(column, field.type) for column, field in zip(columns, RECORD_SCHEMA, strict=True)],
+        schema=RECORD_SCHEMA,
     )
 
 
 def _read(name: str) -> Iterator[Line]:
-    """The records of one file; UsageError names file:line of the first line that is none."""
+    """Yields the records of a file.
+
+    Raises:
+        UsageError: The file cannot be read, or a line is no record; the message names file:line.
+    """
     try:
         with _open(name) as source:
             for number, text in enumerate(source, start=1):
@@ -149,29 +173,30 @@ def _line(text: bytes, where: str) -> Line:
             parse_float=_Number,
             parse_int=_Number,
             parse_constant=_no_constant,
-            object_pairs_hook=_without_repeats,
+            object_pairs_hook=_unique_keys,
         )
     except (ValueError, RecursionError) as error:
         fail(f"not JSON ({error})")
     if not isinstance(fields, dict):
         fail("a line must be a JSON object with at least a topic")
-    place = fields.get("kafka", {})
-    if not isinstance(place, dict):
+    kafka = fields.get("kafka", {})
+    if not isinstance(kafka, dict):
         fail("kafka must be an object")
-    unknown = sorted({*(fields.keys() - _FIELDS - _OF_RAW), *(f"kafka.{key}" for key in place.keys() - _PLACE)})
+    unknown_fields = fields.keys() - _FIELDS - _IGNORED_FIELDS
+    unknown = sorted({*unknown_fields, *(f"kafka.{key}" for key in kafka.keys() - _KAFKA_FIELDS)})
     if unknown:
         fail(f"unknown field {unknown[0]!r} (known are {', '.join(sorted(_FIELDS))})")
-    if twice := sorted(name for name in place.keys() & fields.keys() if place[name] != fields[name]):
-        fail(f"{twice[0]} is one in kafka and another beside it")
-    fields = {**place, **fields}
+    if conflicts := sorted(name for name in kafka.keys() & fields.keys() if kafka[name] != fields[name]):
+        fail(f"{conflicts[0]} is one in kafka and another beside it")
+    fields = {**kafka, **fields}
     topic = fields.get("topic")
     if not isinstance(topic, str) or not topic or "/" in topic:
         fail("a record needs a topic, a string without /")
     numbers: dict[str, int | None] = {}
     for name, allowed in _NUMBERS.items():
-        given = fields.get(name)
-        number = int(given.text) if isinstance(given, _Number) and _WHOLE.fullmatch(given.text) else None
-        if given is not None and (number is None or number not in allowed):
+        value = fields.get(name)
+        number = int(value.text) if isinstance(value, _Number) and _WHOLE.fullmatch(value.text) else None
+        if value is not None and (number is None or number not in allowed):
             fail(f"{name} must be a whole number from {allowed[0]:,} to {allowed[-1]:,}")
         numbers[name] = number
     headers = fields.get("headers")
@@ -191,7 +216,7 @@ def _line(text: bytes, where: str) -> Line:
         )
     except RecursionError:
         fail("nested too deeply")
-    except ValueError as error:  # no base64, or half a surrogate pair
+    except ValueError as error:  # invalid base64, or a lone surrogate
         fail(str(error))
 
 
@@ -204,24 +229,24 @@ def _no_constant(text: str) -> NoReturn:
     raise ValueError(msg)
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         names = [name for name, _ in pairs]
         msg = f"{next(name for name in names if names.count(name) > 1)!r} is there twice"
         raise ValueError(msg)
-    return found
+    return mapping
 
 
 @dataclass(slots=True)
 class _Number:
-    """A JSON number as it was written: 1.50 stays 1.50."""
+    """A JSON number with its text in the file: 1.50 stays 1.50."""
 
     text: str
 
 
 def _bytes(value: Any) -> bytes | None:
-    """A message's bytes: of a string its text, of {"base64": …} what that says, of other JSON its compact text."""
+    """Returns a key's or value's bytes: a string's text, the decoded {"base64": …}, or other JSON as compact text."""
     if value is None:
         return None
     if isinstance(value, str):

@@ -1,16 +1,17 @@
-"""The table `raw`: its columns, and the names under which its commits store positions (`txn` actions).
+"""The table `raw`: its columns, and the application ids under which its commits store positions (`txn` actions).
 
 zync/seqno                            the next seqno
 zync/ingested                         the newest `ingested`, in microseconds
-zync/start                            the seqno from which on all records are there, once `zync maintain` took some away
-zync/trimmed                          the version of raw at which that was
+zync/start                            the first seqno from which raw has all records, once `zync maintain` removed some
+zync/trimmed                          the version of raw at which it removed them
 zync/<topic>/<partition>              the next offset to read
 zync/<topic>/<partition>/id           the topic's id, as 63 bits of it
 zync/<topic>/<partition>/epoch        the leader epoch of the last record below the position; -1 where it is unknown
 zync/<topic>/<partition>/epoch/behind how many offsets there are between that record and the position: transactions'
                                       markers, and records of aborted transactions
 zync/<topic>/<partition>/gap/<from>/<seqno>
-                                      offsets from there up to this one were let go by an operator, before that seqno
+                                      the operator skipped the offsets from <from> up to this value (exclusive), before
+                                      that seqno
 """
 
 import re
@@ -30,7 +31,7 @@ from zync.lake.types import TIMESTAMP
 from zync.raw.batch import RECORD_SCHEMA, Slice, last_offsets
 
 DECISIONS = Source(RESERVED_TOPIC, 0)
-"""Where operators' decisions are in raw: see `zync.operate.decide`."""
+"""The partition of operators' decisions in raw: see `zync.operate.decide`."""
 SEQNO = "zync/seqno"
 INGESTED = "zync/ingested"
 START = "zync/start"
@@ -47,62 +48,73 @@ RAW_SCHEMA = pa.schema(
 
 
 def position_name(source: Source) -> str:
-    """The application id under which raw stores that partition's position."""
+    """Returns the application id under which raw stores a partition's position."""
     return f"zync/{source.topic}/{source.partition}"
 
 
 def ensure_raw(location: str) -> DeltaTable:
-    """The raw table, made now if there was none; UsageError where there is another table."""
+    """Opens the raw table, and creates it if it does not exist.
+
+    Raises:
+        UsageError: The location has another table.
+    """
     table = ensure_table(location, RAW_SCHEMA, "zync raw: Kafka records verbatim, one a row, in order of seqno")
     return of_kind(table, RAW_SCHEMA, "raw")
 
 
 def existing_raw(location: str) -> DeltaTable:
-    """The raw table at its newest version; UsageError where there is none, or another table."""
+    """Opens the raw table at its newest version.
+
+    Raises:
+        UsageError: The location has no table, or another table.
+    """
     return of_kind(existing_table(location, made_by(location)), RAW_SCHEMA, "raw")
 
 
 def made_by(location: str) -> str:
-    """The command that makes the raw table there."""
+    """Returns the command that creates the raw table at a location, for messages."""
     return f"zync sync-from kafka {table_name(location)}"
 
 
 def next_seqno(table: DeltaTable) -> int:
-    """The seqno that the next record gets: 1 for an empty raw."""
+    """Returns the seqno of the next record: 1 for an empty raw."""
     return table.transaction_version(SEQNO) or 1
 
 
 def first_seqno(table: DeltaTable) -> int:
-    """From there on all records are in raw; before it, those of transactions that reach over it (`zync.trim`)."""
+    """Returns the first seqno from which raw has all records.
+
+    Before it raw has only records of transactions that reach over it (`zync.operate.trim`).
+    """
     return table.transaction_version(START) or 1
 
 
 def trimmed(table: DeltaTable, above: int, upto: int) -> list[tuple[int, int]]:
-    """Ranges of seqnos in `above` < seqno <= `upto` whose records were taken away."""
+    """Returns the ranges (first, last) of seqnos in `above` < seqno <= `upto` whose records `zync maintain` removed."""
     end = min(upto + 1, first_seqno(table))
     if above + 1 >= end:
         return []
     paths = [file.path for file in data_files(table, "seqno", above=above, upto=end - 1)]
-    there = np.empty(0, np.int64)
+    seqnos = np.empty(0, np.int64)
     if paths:
-        there = np.sort(dataset(table, paths, RAW_SCHEMA).to_table(columns=["seqno"])["seqno"].to_numpy())
-    there = np.concatenate([[above], there[(there > above) & (there < end)], [end]])
-    holes = np.flatnonzero(np.diff(there) > 1)
-    return list(zip((there[holes] + 1).tolist(), (there[holes + 1] - 1).tolist(), strict=True))
+        seqnos = np.sort(dataset(table, paths, RAW_SCHEMA).to_table(columns=["seqno"])["seqno"].to_numpy())
+    seqnos = np.concatenate([[above], seqnos[(seqnos > above) & (seqnos < end)], [end]])
+    holes = np.flatnonzero(np.diff(seqnos) > 1)
+    return list(zip((seqnos[holes] + 1).tolist(), (seqnos[holes + 1] - 1).tolist(), strict=True))
 
 
 def stored_position(table: DeltaTable, source: Source) -> int | None:
-    """The next offset to read of that partition; None where raw has none."""
+    """Returns the next offset to read of a partition; None if raw has none."""
     return table.transaction_version(position_name(source))
 
 
 def stored_id(table: DeltaTable, source: Source) -> int | None:
-    """The id of the topic that the stored position belongs to; None where raw has none."""
+    """Returns the id of the topic to which the stored position belongs; None if raw has none."""
     return table.transaction_version(f"{position_name(source)}/id")
 
 
 def stored_last(table: DeltaTable, source: Source, position: int | None) -> LastRecord | None:
-    """The last record below the stored `position`; None where raw does not know its leader's epoch."""
+    """Returns the last record below the stored `position`; None if raw does not have its leader's epoch."""
     name = position_name(source)
     epoch = None if position is None else table.transaction_version(f"{name}/epoch")
     if position is None or epoch is None or epoch < 0:
@@ -110,26 +122,26 @@ def stored_last(table: DeltaTable, source: Source, position: int | None) -> Last
     return LastRecord(position - 1 - (table.transaction_version(f"{name}/epoch/behind") or 0), epoch)
 
 
-def last_record_transactions(source: Source, one: Slice) -> dict[str, int]:
-    """The `txn` actions that store the slice's last record with its position, where they are not stored already.
+def last_record_transactions(source: Source, part: Slice) -> dict[str, int]:
+    """Returns the `txn` actions that store a slice's last record, without values that raw stores already.
 
-    What is stored changes with the position alone, so the slice knows it: a commit does not look it up.
+    Raw's values change only with the position, so the slice has them: a commit does not read them from the log.
     """
-    name, now, before = f"{position_name(source)}/epoch", one.last, one.begin_last
-    if now is None:
+    name, last, before = f"{position_name(source)}/epoch", part.last, part.begin_last
+    if last is None:
         return {} if before is None else {name: -1}
-    behind = one.next - 1 - now.offset
-    if before is None or one.begin is None:
-        return {name: now.epoch, f"{name}/behind": behind}
-    changed = {name: now.epoch} if now.epoch != before.epoch else {}
-    return changed | ({f"{name}/behind": behind} if behind != one.begin - 1 - before.offset else {})
+    behind = part.next - 1 - last.offset
+    if before is None or part.begin is None:
+        return {name: last.epoch, f"{name}/behind": behind}
+    changed = {name: last.epoch} if last.epoch != before.epoch else {}
+    return changed | ({f"{name}/behind": behind} if behind != part.begin - 1 - before.offset else {})
 
 
 @dataclass(frozen=True)
 class Gap:
-    """Offsets `start` … `end - 1` of a partition that an operator let go, before the record of that `seqno`.
+    """Offsets `start` … `end - 1` of a partition that an operator skipped before the record of that `seqno`.
 
-    `end` < `start`: reading went back, for the topic was made anew, or by force.
+    If `end` < `start`, reading went back, because the topic was recreated or by `--force`.
     """
 
     source: Source
@@ -140,7 +152,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Positions:
-    """All that raw's log stores beside rows."""
+    """The positions, the next seqno and the gaps that raw's log stores."""
 
     seqno: int
     next: dict[Source, int] = field(default_factory=dict)
@@ -148,37 +160,43 @@ class Positions:
 
 
 def check_newest(table: DeltaTable) -> None:
-    """Raises ZyncError where raw's newest rows are not below its positions, as when its log was edited or cut off."""
+    """Checks that raw's newest rows are below its positions.
+
+    Raises:
+        ZyncError: They are not, as after an entry of the log was edited or removed.
+    """
     files, stored = data_files(table, "seqno"), positions(table)
     if not files:
         return
     (rows,) = dataset(table, [files[-1].path], RAW_SCHEMA).to_table(columns=["kafka"]).combine_chunks().to_batches()
-    back = {gap.source for gap in stored.gaps if gap.end < gap.start}
-    wrong = [
+    went_back = {gap.source for gap in stored.gaps if gap.end < gap.start}
+    contradictions = [
         f"{source} has offset {last}, and the next to read is {stored.next.get(source, 0)}"
         for source, last in last_offsets(rows).items()
-        if source not in back and last >= stored.next.get(source, 0)
+        if source not in went_back and last >= stored.next.get(source, 0)
     ]
     if files[-1].highest != stored.seqno - 1:
-        wrong.append(f"the last seqno is {files[-1].highest}, and the next is {stored.seqno}")
-    if wrong:
+        contradictions.append(f"the last seqno is {files[-1].highest}, and the next is {stored.seqno}")
+    if contradictions:
         msg = (
-            f"{table.table_uri} does not agree with itself: {wrong[0]}. Was an entry of its log edited or cut off? "
-            "Put it back from a copy; `zync verify` says more. Nothing was changed"
+            f"{table.table_uri} does not agree with itself: {contradictions[0]}. "
+            "Was an entry of its log edited or cut off? Put it back from a copy; `zync verify` says more. Nothing was changed"
         )
         raise ZyncError(msg)
 
 
 def positions(table: DeltaTable) -> Positions:
-    """Raw's stored positions, next seqno, and the gaps on record."""
-    found, gaps, seqno = dict[Source, int](), list[Gap](), 1
+    """Returns raw's stored positions, its next seqno, and its gaps."""
+    next_offsets, gaps, seqno = dict[Source, int](), list[Gap](), 1
     for name, version in app_transactions(table).items():
         if name == SEQNO:
             seqno = version
         elif match := re.fullmatch(r"zync/(.+)/(\d+)/gap/(\d+)/(\d+)", name, re.DOTALL):
             gaps.append(Gap(Source(match[1], int(match[2])), int(match[3]), version, int(match[4])))
         elif match := re.fullmatch(r"zync/(.+)/(\d+)", name, re.DOTALL):
-            found[Source(match[1], int(match[2]))] = version
+            next_offsets[Source(match[1], int(match[2]))] = version
     return Positions(
-        seqno, dict(sorted(found.items())), tuple(sorted(gaps, key=lambda gap: (gap.source, gap.start, gap.end)))
+        seqno,
+        dict(sorted(next_offsets.items())),
+        tuple(sorted(gaps, key=lambda gap: (gap.source, gap.start, gap.end))),
     )
