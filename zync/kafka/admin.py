@@ -1,4 +1,4 @@
-"""Questions to the Kafka brokers: which partitions there are, where they begin and end, which topic that really is."""
+"""Requests to the Kafka brokers: topics and partitions, their offsets, their ids and properties."""
 
 import gc
 import logging
@@ -21,15 +21,15 @@ from zync.errors import UsageError, ZyncError
 from zync.kafka.partition import Source
 
 _TIMEOUT = 15.0
-_TURNS = (1.0, 2.0, 4.0, 8.0)
-"""The same, in turns, between which Python hears signals: of a slow broker the last ones are long enough."""
-_LOOK_SECONDS = 5.0
-_LAST_SECONDS = 2.0
-"""So long an answer is waited for once all is to end."""
-_OURS = (RESERVED_TOPIC, PROGRESS_TOPIC)
+_TIMEOUTS = (1.0, 2.0, 4.0, 8.0)
+"""The same 15 s as timeouts of single attempts, between which Python handles signals; a slow broker needs the last."""
+_REFRESH_SECONDS = 5.0
+_STOPPING_SECONDS = 2.0
+"""Seconds to wait for an answer once the process is to stop."""
+_ZYNC_TOPICS = (RESERVED_TOPIC, PROGRESS_TOPIC)
 _REFUSALS = (KafkaError._AUTHENTICATION, KafkaError._SSL)  # noqa: SLF001 - the library's public names
-# What a partition's brokers say while its leader changes, or is not elected yet: it passes.
-_PASSING = (
+# Errors of a partition while its leader changes or is not elected yet: a retry succeeds.
+_TRANSIENT = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.REPLICA_NOT_AVAILABLE,
@@ -37,17 +37,17 @@ _PASSING = (
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.OFFSET_NOT_AVAILABLE,
     KafkaError.KAFKA_STORAGE_ERROR,
-    KafkaError._NOENT,  # noqa: SLF001 - librdkafka's own, of a broker that comes back: "No leaders found"
+    KafkaError._NOENT,  # noqa: SLF001 - librdkafka's own, for a broker that restarts: "No leaders found"
 )
-# What librdkafka says while no broker answers.
+# librdkafka's errors while no broker answers.
 _AWAY = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)  # noqa: SLF001 - as above
-_ITS_LOG = logging.getLogger("librdkafka")
-"""What the library says beside the errors that it reports; shown with --debug."""
+_LIBRARY_LOG = logging.getLogger("librdkafka")
+"""Receives librdkafka's log lines, which are shown with --debug."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """The first offset a partition still has, and its last stable offset: what read_committed can see ends there."""
+    """A partition's first offset, and its last stable offset, at which the records that read_committed sees end."""
 
     earliest: int
     stable: int
@@ -62,10 +62,19 @@ class RefusedError(ZyncError):
     code = "ZYNC-KAFKA-REFUSED"
 
 
-def check_ours(given: Iterable[str], ours: Iterable[str], where: str) -> None:
-    """UsageError where the config sets what is zync's own to set, among the properties `where`."""
-    for key in sorted({*given} & {*ours}):
-        msg = f"{where}.{key} in the config is zync's own to set: take it out"
+def check_ours(properties: Iterable[str], fixed: Iterable[str], section: str) -> None:
+    """Checks that a section of the config sets no property that zync sets itself.
+
+    Args:
+        properties: The names of the section's properties.
+        fixed: The names that zync sets.
+        section: The section's key, for the message.
+
+    Raises:
+        UsageError: It sets such a property.
+    """
+    for key in sorted({*properties} & {*fixed}):
+        msg = f"{section}.{key} in the config is zync's own to set: take it out"
         raise UsageError(msg)
 
 
@@ -79,10 +88,12 @@ class AwayError(ZyncError):
 
 
 class Brokers:
-    """A connection for questions. Every answer is one of the moment. Once `stop` is set none is waited for long.
+    """An admin client. Its answers describe the present moment. Once `stop` is set it waits for no answer for long.
 
-    `properties`: librdkafka's, all of which the connection gets: it ignores those of consumers and producers, and
-    connects like them by the others.
+    Attributes:
+        servers: `bootstrap.servers`.
+        properties: librdkafka's properties. The admin client gets all of them: it ignores those of consumers and
+            producers, and connects as these do.
     """
 
     def __init__(self, properties: Mapping[str, str], stop: threading.Event | None = None) -> None:
@@ -97,32 +108,39 @@ class Brokers:
 
     @property
     def stopping(self) -> bool:
-        """Whether all is to end."""
+        """Whether the process is to stop."""
         return self._stop.is_set()
 
     def begin_anew(self) -> None:
-        """Connects as if for the first time, after a question that nobody answered.
+        """Replaces the client by a new connection, after a request without an answer.
 
-        librdkafka forgets the brokers that an answer no longer names. Where it names none, as while the only one
-        comes back, it may have none left to ask, for good (2.16; its issue 5511 is a kin of this).
+        librdkafka removes the brokers that the newest metadata does not list. If it lists none, as while the only
+        broker restarts, librdkafka may never have a broker to ask again (2.16; its issue 5511 is related).
         """
         try:
-            self.admin = AdminClient({**self.properties, "log_level": "0", "error_cb": self._on_error}, logger=_ITS_LOG)
+            self.admin = AdminClient(
+                {**self.properties, "log_level": "0", "error_cb": self._on_error}, logger=_LIBRARY_LOG
+            )
         except KafkaException as error:
             raise bad_property(error) from error
-        gc.collect()  # the one before, whose threads go on while an error that was caught refers to it
+        gc.collect()  # frees the previous client, whose threads run while a caught error refers to it
 
     def topics(self, *, patient: bool = True) -> dict[str, int]:
-        """All topics but Kafka's own, with their number of partitions. ZyncError when none answers, or lets us in.
+        """Returns all topics but Kafka's own, with their number of partitions.
 
-        `patient`: an answer is waited for for some 15 seconds, not for one.
+        Args:
+            patient: Whether to wait for about 15 seconds; otherwise for a second.
+
+        Raises:
+            RefusedError: A broker refuses the connection.
+            ZyncError: No broker answers.
         """
         self.admin.poll(0)
-        self._refusals.clear()  # of before
+        self._refusals.clear()  # earlier refusals
         try:
-            found = self._listed(_TURNS if patient else _TURNS[:1]).topics
+            topics = self._cluster_metadata(_TIMEOUTS if patient else _TIMEOUTS[:1]).topics
         except KafkaException as error:
-            self.admin.poll(0)  # which hands over what went wrong meanwhile
+            self.admin.poll(0)  # calls `_on_error` with the errors of the connection
             self.begin_anew()
             if self._refusals:
                 msg = f"Kafka at {self.servers} does not let us in: {self._refusals[-1]}"
@@ -132,170 +150,222 @@ class Brokers:
                 "is it running, and are the address and kafka.security.protocol right?"
             )
             raise ZyncError(msg) from error
-        return {name: len(one.partitions) for name, one in found.items() if name not in KAFKAS_OWN}
+        return {name: len(topic.partitions) for name, topic in topics.items() if name not in KAFKAS_OWN}
 
     def cluster(self) -> str:
-        """The id of the cluster. ZyncError when no broker answers."""
+        """Returns the id of the cluster.
+
+        Raises:
+            ZyncError: No broker answers.
+        """
         try:
-            return str(self._listed().cluster_id)
+            return str(self._cluster_metadata().cluster_id)
         except KafkaException as error:
             msg = f"no Kafka broker answers at {self.servers} ({reason(error)})"
             self.begin_anew()
             raise ZyncError(msg) from error
 
-    def _listed(self, turns: tuple[float, ...] = _TURNS) -> ClusterMetadata:
-        for turn in turns[:-1]:
+    def _cluster_metadata(self, timeouts: tuple[float, ...] = _TIMEOUTS) -> ClusterMetadata:
+        for timeout in timeouts[:-1]:
             with suppress(KafkaException):
-                return self.admin.list_topics(timeout=turn)
+                return self.admin.list_topics(timeout=timeout)
             if self.stopping:
                 break
-        return self.admin.list_topics(timeout=0.1 if self.stopping else turns[-1])
+        return self.admin.list_topics(timeout=0.1 if self.stopping else timeouts[-1])
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() in _REFUSALS:
             self._refusals.append(error.str())
 
-    def matching(self, wanted: Iterable[str]) -> dict[str, int]:
-        """The topics of those names and `^regexes`, with their partitions; UsageError for a name that is not there.
+    def matching(self, patterns: Iterable[str]) -> dict[str, int]:
+        """Returns the topics with given names or matching `^regexes`, with their number of partitions.
 
-        zync's own topics are no data: no regex finds them, and their names are refused.
+        zync's own topics are no data: no regex matches them, and their names are refused.
+
+        Raises:
+            UsageError: A name does not exist, or a regex is invalid.
+            ZyncError: No broker answers, or it refuses the connection.
         """
-        there = {name: count for name, count in self.topics().items() if name not in _OURS}
-        found: dict[str, int] = {}
-        for one in wanted:
-            if one.startswith("^"):
+        topics = {name: count for name, count in self.topics().items() if name not in _ZYNC_TOPICS}
+        matches: dict[str, int] = {}
+        for pattern in patterns:
+            if pattern.startswith("^"):
                 try:
-                    regex = compile_regex(one)
+                    regex = compile_regex(pattern)
                 except ValueError as error:
                     raise UsageError(str(error)) from None
-                found.update({name: count for name, count in there.items() if regex.search(name)})
-            elif one in there:
-                found[one] = there[one]
+                matches.update({name: count for name, count in topics.items() if regex.search(name)})
+            elif pattern in topics:
+                matches[pattern] = topics[pattern]
             else:
-                known = ", ".join(sorted(there)[:20]) or "none"
-                msg = f"there is no topic {one!r} at {self.servers} (there: {known}): create it, or give a ^regex"
+                names = ", ".join(sorted(topics)[:20]) or "none"
+                msg = f"there is no topic {pattern!r} at {self.servers} (there: {names}): create it, or give a ^regex"
                 raise UsageError(msg)
-        return found
+        return matches
 
     def bounds(self, sources: Iterable[Source], patience: float = 0.0) -> dict[Source, Bounds]:
-        """Each partition's earliest and last stable offset.
+        """Returns each partition's earliest and last stable offset.
 
-        Brokers that are away are waited for, `patience` seconds; AwayError then.
+        Args:
+            sources: The partitions.
+            patience: Seconds to wait for brokers that do not answer.
+
+        Raises:
+            AwayError: No broker answered in that time.
+            ZyncError: The request failed.
         """
-        asked = [TopicPartition(*source) for source in sources]
-        found = [
-            self._offsets(dict.fromkeys(asked, spec), patience, isolation_level=IsolationLevel.READ_COMMITTED)
+        partitions = [TopicPartition(*source) for source in sources]
+        earliest, latest = (
+            self._offsets(dict.fromkeys(partitions, spec), patience, isolation_level=IsolationLevel.READ_COMMITTED)
             for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
-        ]
-        return {Source(one.topic, one.partition): Bounds(found[0][one].offset, found[1][one].offset) for one in asked}
+        )
+        return {
+            Source(partition.topic, partition.partition): Bounds(earliest[partition].offset, latest[partition].offset)
+            for partition in partitions
+        }
 
     def end(self, source: Source) -> int:
-        """The partition's high watermark: where it ends, with what is not committed yet."""
-        at = TopicPartition(*source)
-        found = self._offsets({at: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_UNCOMMITTED)
-        return int(found[at].offset)
+        """Returns the partition's high watermark: its end with the uncommitted records."""
+        partition = TopicPartition(*source)
+        offsets = self._offsets({partition: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_UNCOMMITTED)
+        return int(offsets[partition].offset)
 
     def offsets_at(self, sources: Iterable[Source], moment: datetime) -> dict[Source, int]:
-        """The first offset of each partition whose record is of that time or later; left out where there is none."""
+        """Returns each partition's first offset with a timestamp of `moment` or later; omits partitions without."""
         spec = OffsetSpec.for_timestamp(int(moment.timestamp() * 1000))
-        asked = {TopicPartition(*source): spec for source in sources}
-        found = self._offsets(asked)
-        return {Source(at.topic, at.partition): one.offset for at, one in found.items() if one.offset >= 0}
+        offsets = self._offsets({TopicPartition(*source): spec for source in sources})
+        return {
+            Source(partition.topic, partition.partition): result.offset
+            for partition, result in offsets.items()
+            if result.offset >= 0
+        }
 
     def topic_properties(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Each topic's properties, like `cleanup.policy`; what this user may not look at is left out."""
-        asked = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(topics))]
-        if not asked:
+        """Returns each topic's properties, like `cleanup.policy`; omits topics that this user may not describe."""
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(topics))]
+        if not resources:
             return {}
-        found = self._answers(
-            lambda admin: admin.describe_configs(asked, request_timeout=_TIMEOUT),
-            but=KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        configs = self._answers(
+            lambda admin: admin.describe_configs(resources, request_timeout=_TIMEOUT),
+            ignored=KafkaError.TOPIC_AUTHORIZATION_FAILED,
         )
         return {
             resource.name: {name: str(entry.value) for name, entry in entries.items() if entry.value is not None}
-            for resource, entries in found.items()
+            for resource, entries in configs.items()
         }
 
     def compacted(self, topics: Iterable[str]) -> list[str]:
-        """Those of these topics that Kafka compacts: of a key's records all but the newest are taken away."""
-        found = self.topic_properties(topics)
-        return [name for name, one in found.items() if "compact" in one.get("cleanup.policy", "")]
+        """Returns the topics that Kafka compacts, where it removes all but the newest record of each key."""
+        properties_by_topic = self.topic_properties(topics)
+        return [
+            name
+            for name, properties in properties_by_topic.items()
+            if "compact" in properties.get("cleanup.policy", "")
+        ]
 
     def topic_ids(self, topics: Iterable[str], patience: float = 0.0) -> dict[str, int]:
-        """63 bits of each topic's id: a topic deleted and made anew has another. What has none is left out.
+        """Returns 63 bits of each topic's id, which differs after a topic was deleted and recreated.
 
-        Brokers that are away are waited for, `patience` seconds; AwayError then.
+        Omits topics without an id and topics that do not exist.
+
+        Args:
+            topics: The names of the topics.
+            patience: Seconds to wait for brokers that do not answer.
+
+        Raises:
+            AwayError: No broker answered in that time.
+            ZyncError: The request failed.
         """
-        asked = sorted(set(topics))
-        if not asked:
+        names = sorted(set(topics))
+        if not names:
             return {}
-        found: dict[str, int] = {}
-        described_topics = self._answers(
-            lambda admin: admin.describe_topics(TopicCollection(asked), request_timeout=_TIMEOUT),
-            but=KafkaError.UNKNOWN_TOPIC_OR_PART,
+        ids: dict[str, int] = {}
+        descriptions = self._answers(
+            lambda admin: admin.describe_topics(TopicCollection(names), request_timeout=_TIMEOUT),
+            ignored=KafkaError.UNKNOWN_TOPIC_OR_PART,
             patience=patience,
         )
-        for name, described in described_topics.items():
+        for name, described in descriptions.items():
             high, low = described.topic_id.get_most_significant_bits(), described.topic_id.get_least_significant_bits()
             if high or low:
                 number = uuid.UUID(int=((high % 2**64) << 64) | (low % 2**64)).int
-                found[name] = (number ^ (number >> 64)) & (2**63 - 1)
-        return found
+                ids[name] = (number ^ (number >> 64)) & (2**63 - 1)
+        return ids
 
     def _offsets(
-        self, asked: dict[TopicPartition, OffsetSpec], patience: float = 0.0, **settings: Any
+        self, specs: dict[TopicPartition, OffsetSpec], patience: float = 0.0, **settings: Any
     ) -> dict[Any, Any]:
-        if not asked:
+        if not specs:
             return {}
         return self._answers(
-            lambda admin: admin.list_offsets(asked, request_timeout=_TIMEOUT, **settings), patience=patience
+            lambda admin: admin.list_offsets(specs, request_timeout=_TIMEOUT, **settings), patience=patience
         )
 
     def _answers(
-        self, ask: "Callable[[AdminClient], Mapping[Any, Future[Any]]]", but: int | None = None, patience: float = 0.0
+        self,
+        request: "Callable[[AdminClient], Mapping[Any, Future[Any]]]",
+        ignored: int | None = None,
+        patience: float = 0.0,
     ) -> dict[Any, Any]:
-        """The answers, without those whose error is `but`; asked again while a partition has no leader, or another."""
+        """Sends a request, and repeats it while a partition's leader changes.
+
+        Args:
+            request: Sends the request by the client that it gets, and returns the futures by key.
+            ignored: The code of an error whose keys are omitted.
+            patience: Seconds to repeat it while no broker answers.
+
+        Returns:
+            The results by key.
+
+        Raises:
+            AwayError: No broker answered in time, or a partition had no leader.
+            ZyncError: The request failed.
+        """
         started = time.monotonic()
         while True:
-            found, admin = {}, self.admin  # which another thread may replace: it has to stay until it has answered
-            admin.poll(0)  # which hands over what the library logs, or it would be kept for good
+            results, admin = {}, self.admin  # keeps the client alive, as another thread may replace `self.admin`
+            admin.poll(0)  # takes log lines from librdkafka's queue, which would grow without limit
             try:
-                for key, future in ask(admin).items():
+                for key, future in request(admin).items():
                     try:
-                        found[key] = self._result(future)
+                        results[key] = self._result(future)
                     except KafkaException as error:
-                        if error.args[0].code() != but:
+                        if error.args[0].code() != ignored:
                             raise
             except KafkaException as error:
-                code, taken = error.args[0].code(), time.monotonic() - started
+                code, elapsed = error.args[0].code(), time.monotonic() - started
                 if code in _AWAY:
                     self.begin_anew()
-                waits = _TIMEOUT if code in _PASSING else patience if code in _AWAY and not self.stopping else 0.0
-                if taken >= waits:
+                limit = _TIMEOUT if code in _TRANSIENT else patience if code in _AWAY and not self.stopping else 0.0
+                if elapsed >= limit:
                     msg = f"Kafka at {self.servers} does not answer: {reason(error)}"
-                    raise (AwayError if code in (*_PASSING, *_AWAY) else ZyncError)(msg) from error
+                    raise (AwayError if code in (*_TRANSIENT, *_AWAY) else ZyncError)(msg) from error
                 time.sleep(0.1)
-                if code in _PASSING:  # the library asks by the leaders that it knows, until told to look again
+                if code in _TRANSIENT:  # librdkafka uses its cached leaders until it gets new metadata
                     with suppress(KafkaException):
-                        self.admin.list_topics(timeout=_LOOK_SECONDS)
+                        self.admin.list_topics(timeout=_REFRESH_SECONDS)
             else:
-                return found
+                return results
 
     def _result(self, future: "Future[Any]") -> Any:
-        """What comes of a question, which ends by its own time limit; AwayError if all is to end before that."""
+        """Waits for a request's result. The request has a timeout of its own.
+
+        Raises:
+            AwayError: The process is to stop, and the request was not answered in the 2 seconds left.
+        """
         while not self.stopping and not wait([future], 0.1).done:
             pass
-        if not wait([future], _LAST_SECONDS).done:
-            msg = f"Kafka at {self.servers} did not answer in the {_LAST_SECONDS:.0f} s left"
+        if not wait([future], _STOPPING_SECONDS).done:
+            msg = f"Kafka at {self.servers} did not answer in the {_STOPPING_SECONDS:.0f} s left"
             raise AwayError(msg)
         return future.result()
 
 
 def reason(error: KafkaException) -> str:
-    """What librdkafka says of an error, without its wrapping."""
+    """Returns librdkafka's text of an error, without the code and the wrapping of the exception."""
     return str(error.args[0].str()) if error.args and hasattr(error.args[0], "str") else str(error)
 
 
 def bad_property(error: KafkaException) -> UsageError:
-    """The error for a librdkafka property that is unknown or has a bad value."""
+    """Returns the error for a librdkafka property that is unknown or has an invalid value."""
     return UsageError(f"kafka in the config: {reason(error)}")

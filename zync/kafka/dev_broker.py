@@ -1,4 +1,4 @@
-"""`zync broker`: a real single-node Apache Kafka for development and tests. Not for production."""
+"""`zync broker`: runs a single-node Apache Kafka for development and tests, not for production."""
 
 import base64
 import os
@@ -21,7 +21,7 @@ from zync.errors import UsageError, ZyncError
 _START_SECONDS = 60
 _ATTEMPTS = 3
 _STOP_SECONDS = 30
-_FREE_SECONDS = 3
+_PORT_WAIT_SECONDS = 3
 
 _PROPERTIES = """\
 process.roles=broker,controller
@@ -58,7 +58,7 @@ Configuration:
 
 @dataclass(frozen=True)
 class DevKafka:
-    """The broker whose data and logs are in `folder`."""
+    """A broker with its data and logs in `folder`."""
 
     folder: Path
 
@@ -67,7 +67,7 @@ class DevKafka:
         return self.folder / "pid"
 
     def pid(self) -> int | None:
-        """The process of the broker, None if it does not run."""
+        """Returns the broker's process id; None if it does not run."""
         try:
             pid = int(self._pid_file.read_text())
             command = Path(f"/proc/{pid}/cmdline").read_bytes() if Path("/proc").is_dir() else b"kafka.Kafka"
@@ -77,7 +77,7 @@ class DevKafka:
         return pid if b"kafka.Kafka" in command and not _is_zombie(pid) else None
 
     def servers(self) -> str | None:
-        """Its `bootstrap.servers`, None if it was never started."""
+        """Returns the broker's `bootstrap.servers`; None if it was never started."""
         try:
             return (self.folder / "servers").read_text().strip()
         except OSError:
@@ -86,32 +86,39 @@ class DevKafka:
     def start(self, port: int | None = None) -> str:
         """Starts the broker unless it runs, and returns its `bootstrap.servers` once it answers.
 
-        The process is one of its own: it holds none of the caller's pipes, and outlives the caller.
+        Its process has a session of its own and none of the caller's pipes, so it outlives the caller.
+
+        Args:
+            port: The port to listen at; None for a free port.
+
+        Raises:
+            UsageError: The broker runs at another port, or another process has the port.
+            ZyncError: The broker does not start.
         """
         if self.pid():
             if port and self.servers() != f"localhost:{port}":
-                raise self._runs_already()
+                raise self._already_running()
             return str(self.servers())
         server_log = self.folder / "server.log"
         for _ in range(_ATTEMPTS):
             command = self._prepare(port)
             server_log.unlink(missing_ok=True)
             with (self.folder / "server.out").open("ab") as log:
-                process = subprocess.Popen(  # noqa: S603 - Java, our arguments
+                process = subprocess.Popen(  # noqa: S603 - Java, with fixed arguments
                     command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=self.folder
                 )
             self._pid_file.write_text(str(process.pid))
             if self._answers(process):
                 return str(self.servers())
             if not server_log.exists() or "Address already in use" not in server_log.read_text():
-                break  # otherwise somebody took a port between our finding it free and the server's binding it
+                break  # otherwise another process took the free port before the server bound it
         msg = f"Kafka did not start: see {self.folder}/server.out and {server_log}"
         raise ZyncError(msg)
 
     def run(self, port: int | None = None) -> int:
         """Runs the broker in the foreground until it is stopped; returns its exit code."""
         if self.pid():
-            raise self._runs_already()
+            raise self._already_running()
         command = self._prepare(port)
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.default_int_handler)
@@ -126,18 +133,18 @@ class DevKafka:
         finally:
             self._pid_file.unlink(missing_ok=True)
 
-    def _runs_already(self) -> UsageError:
+    def _already_running(self) -> UsageError:
         return UsageError(f"the broker in {self.folder} runs already at {self.servers()}: `zync broker stop` ends it")
 
     def stop(self) -> bool:
-        """Ends the broker cleanly, and waits for it; False if it did not run."""
+        """Stops the broker cleanly and waits for its end; False if it did not run."""
         pid = self.pid()
         if pid is None:
             return False
         os.kill(pid, signal.SIGTERM)
-        until = time.monotonic() + _STOP_SECONDS
+        deadline = time.monotonic() + _STOP_SECONDS
         while self.pid() is not None:
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 os.kill(pid, signal.SIGKILL)
                 break
             time.sleep(0.05)
@@ -147,9 +154,9 @@ class DevKafka:
     def _prepare(self, port: int | None) -> list[str]:
         """Formats the data folder if it is new, and returns the server's command line."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        lib = java.fetch(java.KAFKA, transitive=True)[0].parent
+        library = java.fetch(java.KAFKA, transitive=True)[0].parent
         if port:
-            _await_free(port)
+            _wait_for_port(port)
         port = port or free_port()
         properties = self.folder / "server.properties"
         data = self.folder / "data"
@@ -162,21 +169,27 @@ class DevKafka:
             *java.QUICK,
             f"-Dlog4j2.configurationFile={self.folder}/log4j2.yaml",
         ]
-        run_java += ["-cp", f"{lib}/*"]
+        run_java += ["-cp", f"{library}/*"]
         if not (data / "meta.properties").exists():
-            cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            tool = [*run_java, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", f"--config={properties}"]
-            done = subprocess.run(tool, capture_output=True, text=True, check=False)  # noqa: S603 - Java, our arguments
-            if done.returncode:
-                msg = f"Kafka's data folder {data} could not be made: {(done.stderr or done.stdout).strip()}"
+            cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            format_command = [
+                *run_java,
+                "kafka.tools.StorageTool",
+                "format",
+                f"--cluster-id={cluster_id}",
+                f"--config={properties}",
+            ]
+            result = subprocess.run(format_command, capture_output=True, text=True, check=False)  # noqa: S603 - Java
+            if result.returncode:
+                msg = f"Kafka's data folder {data} could not be made: {(result.stderr or result.stdout).strip()}"
                 raise ZyncError(msg)
         return [*run_java, "kafka.Kafka", str(properties)]
 
     def _answers(self, process: "subprocess.Popen[bytes]") -> bool:
-        """Waits until the server answers, or has ended, or took too long and is killed."""
+        """Waits until the server answers; False if it has ended, or took too long and was killed."""
         admin = AdminClient({"bootstrap.servers": self.servers(), "log_level": "0", "reconnect.backoff.max.ms": "200"})
-        until = time.monotonic() + _START_SECONDS
-        while time.monotonic() < until:
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline:
             if process.poll() is not None:
                 break
             try:
@@ -191,31 +204,37 @@ class DevKafka:
 
 
 def free_port(*others: int) -> int:
-    """A port of this machine that nobody listens at now, and none of `others`.
+    """Returns a free port of this machine that is none of `others`.
 
-    Of those that Linux does not give to whoever asks for any one (32,768 to 60,999), so that it
-    is still free when a server that takes seconds to start comes to it.
+    The port is outside of Linux's ephemeral range (32,768 to 60,999), so that it is probably still free when a server
+    binds it seconds later.
     """
     while True:
-        port = random.SystemRandom().randrange(20_000, 32_768)  # not as seeded: others would have the same
+        port = random.SystemRandom().randrange(
+            20_000, 32_768
+        )  # ignores the seed: processes with the same seed would get the same port
         if port not in others and _is_free(port):
             return port
 
 
-def _await_free(port: int) -> None:
-    """Waits a moment for who is about to end, as after kill -9; UsageError where somebody listens there even then."""
-    until = time.monotonic() + _FREE_SECONDS
+def _wait_for_port(port: int) -> None:
+    """Waits until a port is free, as a process that is about to end (after kill -9) may still have it.
+
+    Raises:
+        UsageError: The port is still taken after 3 seconds.
+    """
+    deadline = time.monotonic() + _PORT_WAIT_SECONDS
     while not _is_free(port):
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             msg = f"port {port} is taken by another process: give another --port, or none for a free one"
             raise UsageError(msg)
         time.sleep(0.05)
 
 
 def _is_free(port: int) -> bool:
-    with socket.socket() as one, suppress(OSError):
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java does: not of connections that just ended
-        one.bind(("localhost", port))
+    with socket.socket() as listener, suppress(OSError):
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java does: ignores connections in TIME_WAIT
+        listener.bind(("localhost", port))
         return True
     return False
 

@@ -1,8 +1,8 @@
-"""Whether Kafka's log still has what was read of it, by the epochs of a partition's leaders (KIP-320).
+"""Detects a truncated log of Kafka by the epochs of a partition's leaders (KIP-320).
 
-librdkafka asks a partition's leader where the log of an epoch ends (OffsetForLeaderEpoch) whenever it is told to seek
-with that epoch, and whenever it hears of a new leader. Where it ends before the offset to seek, librdkafka reports an
-error of the partition instead of a record, with the code of any offset that cannot be read: only its text tells.
+librdkafka asks a partition's leader where the log of an epoch ends (OffsetForLeaderEpoch) at every seek with an epoch
+and after every change of the leader. If it ends before the offset, librdkafka delivers an error of the partition in
+place of a record. The error has the same code as that of any unreadable offset; only its text differs.
 """
 
 import re
@@ -17,39 +17,49 @@ from zync.kafka.partition import LastRecord, Source
 _TRUNCATION = KafkaError(KafkaError._LOG_TRUNCATION).str()  # noqa: SLF001 - the library's public name for it
 _END = re.compile(r"broker end offset is (\d+)")
 _TIMEOUT = 15.0
-_AT_ONCE = 100
-"""Partitions that are asked for together: each may come with as many bytes as one fetch brings."""
+_PARTITIONS_AT_ONCE = 100
+"""How many partitions to check together: each may bring as many bytes as a fetch."""
 
 
 def is_truncation(error: KafkaError) -> bool:
-    """Whether that error of a partition says that the log was cut before the offset that was to be read."""
+    """Returns whether a partition's error reports that the log was truncated before the offset to read."""
     return _TRUNCATION in error.str()
 
 
 def epoch_end(error: KafkaError) -> int | None:
-    """The offset at which the log of the epoch asked for ends, by that error; None where Kafka knows no such epoch."""
+    """Returns the offset at which the log of the requested epoch ends; None if Kafka has no such epoch.
+
+    Args:
+        error: A truncation error (`is_truncation`).
+    """
     match = _END.search(error.str())
     return int(match[1]) if match else None
 
 
 def seek_after(last: LastRecord, source: Source) -> TopicPartition:
-    """What to seek to read on after `last`, so that librdkafka asks whether it is still there."""
+    """Returns the offset to seek after `last`, with its epoch, so that librdkafka checks for truncation."""
     return TopicPartition(*source, last.offset + 1, leader_epoch=last.epoch)
 
 
 def cut_off(properties: Mapping[str, str], read: Mapping[Source, LastRecord]) -> dict[Source, int | None]:
-    """Those partitions whose last record `read` is not in Kafka any more, and where the log of its epoch ends now.
+    """Finds partitions whose last consumed record was truncated in Kafka.
 
-    None for that where Kafka knows no such epoch.
+    Args:
+        properties: librdkafka's properties.
+        read: The last consumed record of each partition.
+
+    Returns:
+        For each such partition, the offset at which the log of the record's epoch ends now; None if Kafka has no such
+        epoch.
 
     Raises:
-        AwayError: no broker answered in time.
+        AwayError: No broker answered in time.
     """
-    found: dict[Source, int | None] = {}
+    ends: dict[Source, int | None] = {}
     if not read:
-        return found
-    ours = {
-        "group.id": "zync-verify",  # librdkafka wants one; nobody joins it, and nothing is committed to it
+        return ends
+    fixed = {
+        "group.id": "zync-verify",  # librdkafka requires a group; this consumer neither joins it nor commits to it
         "enable.auto.commit": "false",
         "auto.offset.reset": "error",
         "enable.partition.eof": "true",
@@ -59,31 +69,33 @@ def cut_off(properties: Mapping[str, str], read: Mapping[Source, LastRecord]) ->
         "log_level": "0",
     }
     try:
-        consumer = Consumer({**properties, **ours})
+        consumer = Consumer({**properties, **fixed})
     except KafkaException as error:
         raise bad_property(error) from error
     try:
         sources = sorted(read)
-        for start in range(0, len(sources), _AT_ONCE):
-            found.update(_cut_off(consumer, {source: read[source] for source in sources[start : start + _AT_ONCE]}))
+        for start in range(0, len(sources), _PARTITIONS_AT_ONCE):
+            ends.update(
+                _cut_off(consumer, {source: read[source] for source in sources[start : start + _PARTITIONS_AT_ONCE]})
+            )
     finally:
         consumer.close()
-    return found
+    return ends
 
 
 def _cut_off(consumer: Consumer, read: Mapping[Source, LastRecord]) -> Iterator[tuple[Source, int | None]]:
-    places = {source: seek_after(last, source) for source, last in read.items()}
-    consumer.assign([*places.values()])
-    until = time.monotonic() + _TIMEOUT
+    positions = {source: seek_after(last, source) for source, last in read.items()}
+    consumer.assign([*positions.values()])
+    deadline = time.monotonic() + _TIMEOUT
     waiting = set(read)
-    for source, place in places.items():
-        while not _seeks(consumer, place):
-            if time.monotonic() > until:
+    for source, position in positions.items():
+        while not _try_seek(consumer, position):
+            if time.monotonic() > deadline:
                 msg = f"Kafka does not answer: {source} cannot be read"
                 raise AwayError(msg)
             time.sleep(0.01)
     while waiting:
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             msg = f"Kafka does not say whether it still has what was read of {', '.join(map(str, sorted(waiting)))}"
             raise AwayError(msg)
         for message in consumer.consume(1000, 0.1):
@@ -96,10 +108,10 @@ def _cut_off(consumer: Consumer, read: Mapping[Source, LastRecord]) -> Iterator[
     consumer.unassign()
 
 
-def _seeks(consumer: Consumer, place: TopicPartition) -> bool:
-    """Whether it could be told to, which it cannot until it has begun to read the partition."""
+def _try_seek(consumer: Consumer, position: TopicPartition) -> bool:
+    """Seeks, and returns whether that worked: it fails until librdkafka has begun to fetch the partition."""
     try:
-        consumer.seek(place)
+        consumer.seek(position)
     except KafkaException:
         return False
     return True

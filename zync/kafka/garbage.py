@@ -1,4 +1,4 @@
-"""Python's cyclic garbage collector, off while messages are taken: it would scan millions of them."""
+"""Switches Python's cyclic garbage collector off while messages are consumed: it would scan millions of them."""
 
 import gc
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def not_collecting() -> Iterator[None]:
-    """Keeps Python from looking for cycles: hot loops make none, and going through millions of messages costs."""
+    """Disables the cyclic garbage collector in this context: hot loops create no cycles, and scanning objects costs."""
     was_collecting = gc.isenabled()
     gc.disable()
     try:

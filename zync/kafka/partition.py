@@ -14,10 +14,10 @@ class Source(NamedTuple):
 
 
 class LastRecord(NamedTuple):
-    """The last record taken of a partition: its offset, and the epoch of the leader that had appended it.
+    """The last consumed record of a partition: its offset, and the epoch of the leader that appended it.
 
-    Each leader of a partition has an epoch, higher than those before it. Where Kafka's log of that epoch ends at or
-    before this offset, the record is not there any more, and others may stand in its place (KIP-320).
+    Each leader of a partition has a higher epoch than those before. If Kafka's log of that epoch ends at or before this
+    offset, Kafka does not have the record any more, and may have other records at its offset (KIP-320).
     """
 
     offset: int
@@ -25,5 +25,5 @@ class LastRecord(NamedTuple):
 
 
 def made_anew(known_id: int | None, topic_id: int | None) -> bool:
-    """Whether a topic that raw knows by one id has another now: it was deleted and made anew."""
+    """Returns whether a topic was deleted and recreated: both ids are known and differ."""
     return None not in (known_id, topic_id) and known_id != topic_id

@@ -1,4 +1,4 @@
-"""Values of librdkafka's properties that zync itself works with."""
+"""Reads values of librdkafka's properties that zync itself uses."""
 
 import re
 from collections.abc import Mapping
@@ -9,12 +9,12 @@ _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 
 
 def milliseconds(properties: Mapping[str, str], name: str, default: int) -> int:
-    """The whole number of milliseconds that the property has, or `default` where it is not set.
+    """Returns a property's whole number of milliseconds, or `default` if it is not set.
 
-    librdkafka would read `30 seconds` as 30, `1e5` as 1 and `010` as 8 (it is C's strtol), and go on.
+    librdkafka uses C's strtol, which reads `30 seconds` as 30, `1e5` as 1 and `010` as 8 without an error.
 
     Raises:
-        UsageError: the text is no whole number.
+        UsageError: The text is no whole number.
     """
     text = properties.get(name, str(default))
     if not _WHOLE.fullmatch(text):

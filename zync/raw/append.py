@@ -39,7 +39,7 @@ from zync.raw.table import (
 log = logging.getLogger(__name__)
 
 _TURN_SECONDS = 2.0
-_WITHOUT_TURN_SECONDS = 60.0
+_WITHOUT_LOCK_SECONDS = 60.0
 _UNIQUE = ColumnProperties(dictionary_enabled=False)
 _BYTES = ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")
 _WRITER = WriterProperties(
@@ -218,7 +218,7 @@ class Appender:
         try:
             with locked(path.parent / f".{path.name}.lock", _TURN_SECONDS) as acquired:
                 if not acquired:
-                    self._without_lock_until = time.monotonic() + _WITHOUT_TURN_SECONDS
+                    self._without_lock_until = time.monotonic() + _WITHOUT_LOCK_SECONDS
                 yield
         except OSError as error:
             msg = f"raw at {self.location} cannot be written: {first_line(error)}"

@@ -179,8 +179,8 @@ def check_newest(table: DeltaTable) -> None:
         contradictions.append(f"the last seqno is {files[-1].highest}, and the next is {stored.seqno}")
     if contradictions:
         msg = (
-            f"{table.table_uri} does not agree with itself: {contradictions[0]}. "
-            "Was an entry of its log edited or cut off? Put it back from a copy; `zync verify` says more. Nothing was changed"
+            f"{table.table_uri} does not agree with itself: {contradictions[0]}. Was an entry of its log edited or cut "
+            "off? Put it back from a copy; `zync verify` says more. Nothing was changed"
         )
         raise ZyncError(msg)
 
