@@ -210,9 +210,8 @@ def free_port(*others: int) -> int:
     binds it seconds later.
     """
     while True:
-        port = random.SystemRandom().randrange(
-            20_000, 32_768
-        )  # ignores the seed: processes with the same seed would get the same port
+        # SystemRandom ignores the seed: processes with the same seed would get the same port.
+        port = random.SystemRandom().randrange(20_000, 32_768)
         if port not in others and _is_free(port):
             return port
 
