@@ -1,1 +1,1 @@
-"""`zync run`: supervises the parts of the pipeline, each a process; live view and metrics of all of them."""
+"""`zync run`: supervises the parts of the pipeline, each a process; shows a live view and exports their metrics."""

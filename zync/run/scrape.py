@@ -1,4 +1,4 @@
-"""What the parts measure, at one address: each sample with its part, and whether the part runs."""
+"""Collects the metrics of all parts for a single address: each sample with its part, and whether the part runs."""
 
 import time
 import urllib.error
@@ -19,21 +19,23 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Figures:
-    """A part's samples, taken at a moment (of `time.monotonic`)."""
+    """A part's samples, scraped at the moment `at` (of `time.monotonic`)."""
 
     at: float = 0.0
     samples: dict[tuple[str, Labels], float] = field(default_factory=dict)
 
     def total(self, name: str) -> float:
-        """The sum of the samples of that name."""
-        return sum(value for (one, _), value in self.samples.items() if one == name)
+        """Returns the sum of the samples of a name."""
+        return sum(value for (sample_name, _), value in self.samples.items() if sample_name == name)
 
     def by(self, name: str, label: str) -> dict[str, float]:
-        """The samples of that name, by what they have for that label."""
-        return {dict(of)[label]: value for (one, of), value in self.samples.items() if one == name}
+        """Returns the samples of a name, by the value of a label."""
+        return {
+            dict(labels)[label]: value for (sample_name, labels), value in self.samples.items() if sample_name == name
+        }
 
 
-def _ask(address: str, path: str) -> tuple[int, str]:
+def _get(address: str, path: str) -> tuple[int, str]:
     try:
         with urllib.request.urlopen(f"http://{address}{path}", timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310 - a part
             return int(answer.status), answer.read().decode()
@@ -44,20 +46,23 @@ def _ask(address: str, path: str) -> tuple[int, str]:
 
 
 def families(part: Part) -> list[Metric]:
-    """What that part measures now; nothing where it does not answer."""
-    code, text = _ask(part.address, "/metrics") if part.address else (0, "")
+    """Scrapes a part's metrics; empty if it does not answer."""
+    code, text = _get(part.address, "/metrics") if part.address else (0, "")
     return list(text_string_to_metric_families(text)) if code == 200 else []  # noqa: PLR2004 - HTTP's
 
 
 def figures(part: Part) -> Figures:
-    """The part's samples now."""
-    found = [one for family in families(part) for one in family.samples]
-    samples = {(one.name, tuple(sorted(one.labels.items()))): float(one.value) for one in found}
+    """Scrapes a part's samples."""
+    samples = {
+        (sample.name, tuple(sorted(sample.labels.items()))): float(sample.value)
+        for family in families(part)
+        for sample in family.samples
+    }
     return Figures(time.monotonic(), samples)
 
 
 class RunMetrics(Metrics, Collector):
-    """Those of `zync run`."""
+    """The metrics of `zync run`."""
 
     def __init__(self, parts: tuple[Part, ...]) -> None:
         super().__init__(stuck_after=60)
@@ -65,11 +70,11 @@ class RunMetrics(Metrics, Collector):
         self.registry.register(self)
 
     def describe(self) -> list[Metric]:
-        """Nothing is known before it is asked for."""
+        """Returns no metrics: which there are is known only when the parts are scraped."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """All parts' samples, by family; and of each part whether it runs, and how often it was started again."""
+        """Yields all parts' samples by family, and for each part whether it runs and how often it was restarted."""
         up = GaugeMetricFamily("zync_run_up", "Whether the part runs.", labels=("part",))
         restarts = CounterMetricFamily("zync_run_restarts", "Times that the part was started again.", labels=("part",))
         merged: dict[str, Metric] = {}
@@ -77,18 +82,18 @@ class RunMetrics(Metrics, Collector):
             up.add_metric((part.name,), float(part.runs))
             restarts.add_metric((part.name,), part.restarts)
             for family in families(part):
-                into = merged.setdefault(family.name, Metric(family.name, family.documentation, family.type))
-                for one in family.samples:
-                    into.add_sample(one.name, {**one.labels, "part": part.name}, one.value)
+                metric = merged.setdefault(family.name, Metric(family.name, family.documentation, family.type))
+                for sample in family.samples:
+                    metric.add_sample(sample.name, {**sample.labels, "part": part.name}, sample.value)
         yield from (up, restarts, *merged.values())
 
     def stuck(self) -> str | None:
-        """Why the pipeline does not get on: of each part that does not."""
-        found = []
+        """Returns the reasons of all parts that are stuck; None if none is, and the supervisor's loop runs."""
+        reasons = []
         for part in self.parts:
-            code, text = _ask(part.address, "/readyz") if part.address else (0, part.state())
+            code, text = _get(part.address, "/readyz") if part.address else (0, part.state())
             if code != 200:  # noqa: PLR2004 - HTTP's
-                found.append(f"{part.name}: {text.strip()}")
+                reasons.append(f"{part.name}: {text.strip()}")
             elif part.falters:
-                found.append(f"{part.name}: started again and again")
-        return "; ".join(found) or super().stuck()
+                reasons.append(f"{part.name}: started again and again")
+        return "; ".join(reasons) or super().stuck()

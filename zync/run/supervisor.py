@@ -1,9 +1,10 @@
-"""The parts of the pipeline, each a process; who dies is started again, after a while that grows, and the rest goes on.
+"""Supervises the parts of the pipeline, each a process: restarts a part that ends, after a wait that grows each time.
 
-A part that ends again and again with the user's mistake is not: to start it once more mends nothing.
+The other parts go on meanwhile. A part that ends several times in a row with the user's mistake is not restarted, as a
+restart does not correct a mistake.
 
-Nothing is kept here: how far each part is stands in the tables and in Kafka, so that any of them, or the run itself,
-may be killed at any moment.
+The supervisor stores nothing: the tables and Kafka have the progress of each part, so that a part or the supervisor may
+be killed at any moment.
 """
 
 import contextlib
@@ -27,74 +28,74 @@ from zync.lake.paths import is_local
 from zync.text import amount
 
 _WAIT_SECONDS = (1.0, 60.0)
-"""Before a part is started again: so long at first, twice as long each time, so long at most."""
+"""The first wait before a restart, which doubles each time, and the longest."""
 _OWNED_SECONDS = 3.0
-"""The same where another process has the table: it may be of a run that was killed, and about to end."""
-_WELL_SECONDS = 60.0
-"""A part that ran for so long was well: the next wait is the first one again."""
-_MISTAKES = 3
-"""So often in a row a part may end with the user's mistake (exit code 2) before it is given up. Not once: brokers that
-have just come back may not know of a topic for a few seconds, and who made the pipeline may be making the topic."""
+"""The wait before a restart if another process has the table: it may belong to a killed run and be about to end."""
+_STABLE_SECONDS = 60.0
+"""A part that ran for so long is stable: the next wait is the first wait again."""
+_MAX_MISTAKES = 3
+"""A part that ends so often in a row with the user's mistake (exit code 2) is given up. The first time is no proof:
+brokers that just restarted may lack a topic for a few seconds, and the user may be about to create the topic."""
 _STOP_SECONDS = 90.0
-_AS_ASKED = (0, -signal.SIGTERM)
-"""How a part ends that was told to: the latter before it has begun to listen."""
+_STOP_CODES = (0, -signal.SIGTERM)
+"""Exit codes of a part that was told to stop; the second if it had no signal handler yet."""
 _LOOK_SECONDS = 0.1
-_NICER = 5
-"""That much nicer is a part that is behind: it gets a third of the time that one beside it gets."""
+_NICE_INCREMENT = 5
+"""The increment of a background part's nice value: it gets a third of the CPU time of a part beside it."""
 _COLD_SECONDS = 60.0
-"""So long after its start it is not yet, nor before it has delivered: what a JVM does first takes several times as long
-as later on, and on a busy machine a nicer one would not come to an end of it."""
+"""The priority is not lowered for so long after a part's start, nor before its first delivery: a JVM's first work takes
+several times as long as later work, and with a lower priority on a busy machine it would hardly end."""
 
 Say = Callable[[str, str, str, Mapping[str, Any]], None]
-"""What hears of all lines: the part, the level, the text, and the figures that came with it."""
+"""A function that receives each line: the part's name, the level, the text, and the event's fields."""
 
 
 @dataclass
 class Part:
-    """A command of zync, and the process that it is now, if any."""
+    """A command of zync, with its process while it runs."""
 
     name: str
     command: tuple[str, ...]
     behind: bool = False
-    """Whether it lets the others go first: nothing waits for it, and it takes more time than they do."""
+    """Whether it runs in the background with a lower priority: no part waits for it, and it takes the most time."""
     process: "subprocess.Popen[str] | None" = None
     readers: tuple[threading.Thread, ...] = ()
     address: str | None = None
     """HOST:PORT of its metrics."""
     began: float = 0.0
     delivered: bool = False
-    """Whether it has since."""
+    """Whether it has delivered since its start."""
     due: float = 0.0
     failures: int = 0
     mistakes: int = 0
-    """How often in a row it ended with the user's mistake."""
+    """How often in a row it ended with the user's mistake (exit code 2)."""
     restarts: int = 0
     has_been_well: bool = False
     ending: bool = False
-    """Whether it is not to run any more."""
+    """Whether it is to stop and not to be restarted."""
 
     @property
     def runs(self) -> bool:
-        """Whether there is a process."""
+        """Whether it has a process."""
         return self.process is not None
 
     @property
     def well(self) -> bool:
-        """Whether it ran, or runs, for long."""
-        return time.monotonic() - self.began > _WELL_SECONDS
+        """Whether its last or present process ran for more than a minute."""
+        return time.monotonic() - self.began > _STABLE_SECONDS
 
     @property
     def given_up(self) -> bool:
-        """Whether it is not started again, as what it ends with is the user's to mend."""
-        return self.mistakes >= _MISTAKES
+        """Whether it is not restarted, as it ends with a mistake that the user must correct."""
+        return self.mistakes >= _MAX_MISTAKES
 
     @property
     def falters(self) -> bool:
-        """Whether it was started again more than once of late: that it runs does not say that it works."""
+        """Whether it was restarted repeatedly and is not stable yet, so that a running process does not mean health."""
         return self.failures > 1 and not self.well
 
     def state(self) -> str:
-        """What it does, in a word or two."""
+        """Returns its state in a word or two, for the live view."""
         if self.given_up:
             return f"given up (exit code {UsageError.exit_code})"
         if self.ending:
@@ -105,50 +106,57 @@ class Part:
 
 
 def parts(config: Config, lake: str, options: Mapping[str, str]) -> tuple[Part, ...]:
-    """What `config` has to run, over the tables `raw` and `staging` in `lake`.
+    """Returns the parts that a config needs, over the tables `raw` and `staging` in `lake`.
 
-    options: `--config`, `--bootstrap-servers`, `--commit-every` …, with their values, where they were given.
+    Args:
+        config: The config.
+        lake: The lake's path or URI.
+        options: The options that were passed (`--config`, `--bootstrap-servers`, `--commit-every` …), with their
+            values.
     """
 
     def part(name: str, *command: str, also: tuple[str, ...] = (), behind: bool = False) -> Part:
-        given = [text for key in ("--config", *also) if key in options for text in (key, options[key])]
-        watched = ["--lake", lake, "--metrics", "localhost:0", "--log-format", "json"]
-        return Part(name, (*command, *watched, *given), behind)
+        passed = [text for key in ("--config", *also) if key in options for text in (key, options[key])]
+        fixed = ["--lake", lake, "--metrics", "localhost:0", "--log-format", "json"]
+        return Part(name, (*command, *fixed, *passed), behind)
 
-    kafka, of_kafka = config.deliver.kafka, ("--bootstrap-servers",)
+    kafka, kafka_options = config.deliver.kafka, ("--bootstrap-servers",)
     instance = ["--instance", _instance(lake)] if "group.instance.id" not in config.kafka else []
-    found = [
-        part("sync-from", "sync-from", "kafka", "raw", *instance, also=(*of_kafka, "--commit-every")),
+    needed = [
+        part("sync-from", "sync-from", "kafka", "raw", *instance, also=(*kafka_options, "--commit-every")),
         part("sync", "sync", "raw", "staging", "--follow"),
     ]
     if kafka is not None:
-        elsewhere = "bootstrap.servers" in kafka.properties
-        found.append(part("to kafka", "sync-to", "kafka", "staging", also=() if elsewhere else of_kafka))
+        own_servers = "bootstrap.servers" in kafka.properties
+        needed.append(part("to kafka", "sync-to", "kafka", "staging", also=() if own_servers else kafka_options))
     if config.deliver.tables is not None:
-        found.append(part("to tables", "sync-to", "tables", "staging", behind=True))
-    return tuple(found)
+        needed.append(part("to tables", "sync-to", "tables", "staging", behind=True))
+    return tuple(needed)
 
 
 def _instance(lake: str) -> str:
-    """The same name each time, so that Kafka gives sync-from its partitions back at once, even after a kill -9."""
-    where = f"{socket.gethostname()}:{Path(lake).absolute() if is_local(lake) else lake}"
-    return f"zync-run-{hashlib.sha256(where.encode()).hexdigest()[:16]}"
+    """Returns a constant `group.instance.id`, by which Kafka reassigns the partitions at once, even after a kill -9."""
+    place = f"{socket.gethostname()}:{Path(lake).absolute() if is_local(lake) else lake}"
+    return f"zync-run-{hashlib.sha256(place.encode()).hexdigest()[:16]}"
 
 
 class Pipeline:
-    """Parts that run until `stop` is set."""
+    """Runs parts until `stop` is set."""
 
     def __init__(self, parts: tuple[Part, ...], stop: threading.Event, say: Say) -> None:
         self.parts, self.stop, self.say = parts, stop, say
 
     def run(self, watch: Callable[[], None] = lambda: None) -> int:
-        """Runs them, until `stop` is set or none is left; `watch` is called in between, several times a second.
+        """Runs the parts until `stop` is set or all are given up.
 
-        A part that is given up ends all of them if it has never run for a minute: then what is to run cannot, as the
-        config is. One that has leaves the others to go on.
+        If a part is given up that has never run for a minute, all parts stop: the config cannot work. Otherwise the
+        other parts go on.
+
+        Args:
+            watch: Called several times a second.
 
         Returns:
-            What to exit with: 0 where all parts ended well, 2 where one was given up, else 1.
+            The exit code: 2 if a part was given up, 0 if all parts ended well, else 1.
         """
         try:
             while not self.stop.is_set():
@@ -170,7 +178,7 @@ class Pipeline:
         elif part.process.poll() is not None:
             self._again(part, self._ended(part))
         elif part.behind and part.delivered and time.monotonic() - part.began > _COLD_SECONDS:
-            _give_way(part.process.pid)
+            _lower_priority(part.process.pid)
 
     def _start(self, part: Part) -> None:
         part.began, part.delivered = time.monotonic(), False
@@ -182,7 +190,7 @@ class Pipeline:
             text=True,
             encoding="utf-8",
             errors="replace",
-            start_new_session=True,  # so that a terminal's Ctrl-C comes to the run, and the run ends its parts
+            start_new_session=True,  # a terminal's Ctrl-C goes only to `zync run`, which then stops its parts
         )
         part.readers = tuple(
             threading.Thread(target=read, args=(part, stream), name=part.name, daemon=True)
@@ -193,24 +201,24 @@ class Pipeline:
         self.say(part.name, "info", "starts", {"event": "start"})
 
     def _results(self, part: Part, lines: Iterable[str]) -> None:
-        """Hears what the part prints as its results."""
+        """Passes on the lines that a part prints to standard output: its results."""
         for line in lines:
             self.say(part.name, "info", line.rstrip("\n"), {"event": "result"})
 
     def _log(self, part: Part, lines: Iterable[str]) -> None:
-        """Hears what the part says beside them: its log, whose lines are JSON, and whatever else comes."""
+        """Passes on the lines that a part prints to standard error: its log in JSON, and other text."""
         for line in lines:
-            said = _understood(line)
-            text, level = str(said.pop("message")), str(said.pop("level"))
-            said.pop("time", None)
-            if said.get("event") == "metrics":
-                part.address = said["address"]
+            fields = _log_fields(line)
+            text, level = str(fields.pop("message")), str(fields.pop("level"))
+            fields.pop("time", None)
+            if fields.get("event") == "metrics":
+                part.address = fields["address"]
             else:
-                part.delivered = part.delivered or said.get("event") == "delivered"
-                self.say(part.name, level, text, said)
+                part.delivered = part.delivered or fields.get("event") == "delivered"
+                self.say(part.name, level, text, fields)
 
     def _ended(self, part: Part) -> int:
-        """The exit code of a part that is over."""
+        """Cleans up after a process that has ended, and returns its exit code."""
         process, part.process, part.address = part.process, None, None
         assert process is not None  # noqa: S101 - for mypy
         code = process.wait()
@@ -235,20 +243,20 @@ class Pipeline:
             part.failures += 1
         part.restarts += 1
         part.due = time.monotonic() + wait
-        text = f"{_how(code)}; started again in {wait:.0f} s"
+        text = f"{_exit_text(code)}; started again in {wait:.0f} s"
         self.say(part.name, "warning", text, {"event": "restart", "code": code, "restarts": part.restarts})
 
     def _give_up(self, part: Part, code: int) -> None:
-        """Says that the part is not started again; ends the rest where it has never been well, or none is left."""
-        all_end = not part.has_been_well or all(one.given_up for one in self.parts)
-        text = f"{_how(code)}, {part.mistakes} times in a row: not started again, as that is not what mends it"
+        """Logs that a part is given up. Stops all parts if it was never stable, or if all are given up."""
+        all_end = not part.has_been_well or all(other.given_up for other in self.parts)
+        text = f"{_exit_text(code)}, {part.mistakes} times in a row: not started again, as that is not what mends it"
         text += "; all parts stop" if all_end else "; the other parts go on"
         self.say(part.name, "error", text, {"event": "given_up", "code": code, "restarts": part.restarts})
         if all_end:
             self.stop.set()
 
     def _end(self, watch: Callable[[], None]) -> bool:
-        """Has all parts end as they do on Ctrl-C; whether all did."""
+        """Stops all parts as Ctrl-C does, and returns whether all ended well."""
         for part in self.parts:
             part.ending = True
         running = [part for part in self.parts if part.process is not None]
@@ -256,12 +264,12 @@ class Pipeline:
             if part.process and part.process.poll() is None:
                 part.process.send_signal(signal.SIGTERM)
                 self.say(part.name, "info", "stops as soon as it can", {"event": "stop"})
-        well, until = True, time.monotonic() + _STOP_SECONDS
-        while running and time.monotonic() < until:
-            for part in [one for one in running if one.process and one.process.poll() is not None]:
+        well, deadline = True, time.monotonic() + _STOP_SECONDS
+        while running and time.monotonic() < deadline:
+            for part in [other for other in running if other.process and other.process.poll() is not None]:
                 running.remove(part)
-                if (code := self._ended(part)) not in _AS_ASKED:
-                    self.say(part.name, "error", _how(code), {"code": code})
+                if (code := self._ended(part)) not in _STOP_CODES:
+                    self.say(part.name, "error", _exit_text(code), {"code": code})
                     well = False
             watch()
             time.sleep(_LOOK_SECONDS)
@@ -270,32 +278,32 @@ class Pipeline:
         return well and not running
 
 
-def _give_way(pid: int) -> None:
-    """Makes a part nicer, unless it is: all that runs in the session and process group that it leads.
+def _lower_priority(pid: int) -> None:
+    """Raises the nice value of all processes in a part's session and process group, unless it is raised already.
 
-    Linux may weigh sessions first, and processes within each only then (see sched(7), "The autogroup feature").
+    Linux may weigh sessions first, and processes only within a session (see sched(7), "The autogroup feature").
     """
-    nicer = min(os.getpriority(os.PRIO_PROCESS, 0) + _NICER, 19)  # than which nothing is nicer
-    if os.getpriority(os.PRIO_PROCESS, pid) >= nicer:
+    nice = min(os.getpriority(os.PRIO_PROCESS, 0) + _NICE_INCREMENT, 19)  # 19 is the highest nice value
+    if os.getpriority(os.PRIO_PROCESS, pid) >= nice:
         return
     with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PGRP, pid, nicer)
-        Path(f"/proc/{pid}/autogroup").write_text(str(_NICER))
+        os.setpriority(os.PRIO_PGRP, pid, nice)
+        Path(f"/proc/{pid}/autogroup").write_text(str(_NICE_INCREMENT))
 
 
-def _how(code: int) -> str:
+def _exit_text(code: int) -> str:
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
 
-def _understood(line: str) -> dict[str, Any]:
-    """A line of a part's log; one that is no log line is its message."""
+def _log_fields(line: str) -> dict[str, Any]:
+    """Returns the fields of a part's log line. A line that is no JSON of the log becomes the message."""
     with contextlib.suppress(ValueError):
-        said = json.loads(line)
-        if isinstance(said, dict) and {"message", "level"} <= said.keys():
-            return said
+        fields = json.loads(line)
+        if isinstance(fields, dict) and {"message", "level"} <= fields.keys():
+            return fields
     return {"level": "info", "message": line.rstrip("\n")}
 
 
 def summary(parts: tuple[Part, ...]) -> str:
-    """What became of them, in a line."""
-    return ", ".join(f"{one.name}: {amount(one.restarts, 'restart')}" for one in parts)
+    """Returns the number of restarts of each part, as a single line."""
+    return ", ".join(f"{part.name}: {amount(part.restarts, 'restart')}" for part in parts)

@@ -1,4 +1,4 @@
-"""How `zync run` looks on a terminal: a line for each part, kept up to date, below what there is to say."""
+"""The live view of `zync run` on a terminal: a line for each part, below the lines of the log."""
 
 import math
 import threading
@@ -19,103 +19,107 @@ from zync.text import amount
 
 _EVERY_SECONDS = 1.0
 _WINDOW = 10
-"""Rates are over so many looks."""
-_ROUTINE = ("start", "commit", "sync", "delivered", "result")
-"""Events that the view shows as figures."""
+"""The number of scrapes over which rates are calculated."""
+_SHOWN_EVENTS = ("start", "commit", "sync", "delivered", "result")
+"""Events that the view shows as numbers, so that their log lines are left out."""
 
 
 class View:
-    """The parts, with what they measured last."""
+    """The parts with their last scrapes.
+
+    Attributes:
+        seen: The last scrapes of each part, oldest first, never empty. The tuples are replaced whole, as rich renders
+            in a thread of its own.
+    """
 
     def __init__(self, parts: tuple[Part, ...]) -> None:
         self.parts = parts
         self.console = Console(stderr=True, highlight=False)
-        # Of each part at least one, oldest first; replaced whole, as rich renders in a thread of its own.
         self.seen: dict[str, tuple[Figures, ...]] = {part.name: (Figures(),) for part in parts}
         self.began = time.monotonic()
-        self._over = threading.Event()
+        self._closed = threading.Event()
 
     def say(self, part: str, level: str, text: str, values: Mapping[str, Any]) -> None:
-        """A line above the view, if it is more than what the view shows anyway."""
-        if level != "info" or values.get("event") not in _ROUTINE:
+        """Prints a log line above the view, unless the view shows its content."""
+        if level != "info" or values.get("event") not in _SHOWN_EVENTS:
             style = {"warning": "yellow", "error": "red"}.get(level, "")
             self.console.print(Text(f"{part:9} {text}", style=style))
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """Shows it while this context lasts."""
-        looking = threading.Thread(target=self._look, name="view", daemon=True)
+        """Shows the view in this context."""
+        scraper = threading.Thread(target=self._scrape_parts, name="view", daemon=True)
         with Live(get_renderable=self.render, console=self.console, refresh_per_second=2):
-            looking.start()
+            scraper.start()
             try:
                 yield
             finally:
-                self._over.set()
-                looking.join(_EVERY_SECONDS)
+                self._closed.set()
+                scraper.join(_EVERY_SECONDS)
 
-    def _look(self) -> None:
-        while not self._over.wait(_EVERY_SECONDS):
+    def _scrape_parts(self) -> None:
+        while not self._closed.wait(_EVERY_SECONDS):
             for part in self.parts:
-                found = figures(part)
-                if found.samples:
-                    self.note(part, found)
+                scrape = figures(part)
+                if scrape.samples:
+                    self.note(part, scrape)
 
     def note(self, part: Part, figures: Figures) -> None:
-        """Adds the part's figures to those that rates are made of; those of a process before this one go."""
+        """Adds a scrape to those of the rates; drops those of an earlier process, as counters start at 0 again."""
         earlier = self.seen[part.name]
         counts_from_0 = earlier[-1].at < part.began
         self.seen[part.name] = (figures,) if counts_from_0 else (*earlier[1 - _WINDOW :], figures)
 
     def render(self) -> Group:
-        """The view as it is now."""
+        """Renders the view."""
         table = Table(box=None, pad_edge=False, header_style="bold", expand=False)
         for name in ("part", "", "so far", "a second", "now"):
             table.add_column(name, no_wrap=name != "now", justify="right" if name == "a second" else "left")
         for part in self.parts:
-            begun = self._begun(part)
-            color = "green" if part.address and begun else "yellow"
+            started = self._has_started(part)
+            color = "green" if part.address and started else "yellow"
             restarts = f", {amount(part.restarts, 'restart')}" if part.restarts else ""
-            state = "starts" if part.state() == "runs" and not begun else part.state()
+            state = "starts" if part.state() == "runs" and not started else part.state()
             table.add_row(part.name, Text(state + restarts, style=color), *self._row(part))
         minutes, seconds = divmod(int(time.monotonic() - self.began), 60)
         hint = "stopping" if all(part.ending for part in self.parts) else "Ctrl-C stops"
         title = Text(f"zync run  {minutes}:{seconds:02}   {hint}", style="dim")
         return Group(title, table, Text(self._stages(), style="dim"))
 
-    def _begun(self, part: Part) -> bool:
-        """Whether this process of the part has come so far that its figures are more than those of a cold start."""
+    def _has_started(self, part: Part) -> bool:
+        """Returns whether the part's present process has finished its start, so that its numbers are meaningful."""
         now = self.seen[part.name][-1]
-        return now.at >= part.began and bool(now.samples) and _BEGUN[part.name](now)
+        return now.at >= part.began and bool(now.samples) and _HAS_STARTED[part.name](now)
 
     def _row(self, part: Part) -> tuple[str, str, str]:
         seen = self.seen[part.name]
         now, before = seen[-1], seen[0]
-        counted, unit, state = _SHOWN[part.name]
-        begun = _BEGUN[part.name](now)
+        counter, unit, state = _SHOWN[part.name]
+        started = _HAS_STARTED[part.name](now)
 
         def rate() -> str:
-            took = now.at - before.at
-            return f"{(now.total(counted) - before.total(counted)) / took:,.0f}" if before.at and took else ""
+            seconds = now.at - before.at
+            return f"{(now.total(counter) - before.total(counter)) / seconds:,.0f}" if before.at and seconds else ""
 
         if not now.samples:
             return "", "", ""
-        return f"{now.total(counted):,.0f} {unit}" if begun else "", rate() if begun else "", state(now)
+        return f"{now.total(counter):,.0f} {unit}" if started else "", rate() if started else "", state(now)
 
     def _stages(self) -> str:
-        """What the stages of the last syncs took, in the mean."""
+        """Returns the mean seconds of each stage of the last syncs, as a line."""
         seen = self.seen["sync"]
         now, before = seen[-1], seen[0]
-        took = []
+        stages = []
         for stage, seconds in now.by("zync_sync_stage_seconds_sum", "stage").items():
-            count = f"{seconds:.2f} s"
-            runs = [one.by("zync_sync_stage_seconds_count", "stage").get(stage, 0.0) for one in (now, before)]
+            mean = f"{seconds:.2f} s"
+            runs = [scrape.by("zync_sync_stage_seconds_count", "stage").get(stage, 0.0) for scrape in (now, before)]
             sums = [seconds, before.by("zync_sync_stage_seconds_sum", "stage").get(stage, 0.0)]
             if runs[0] > runs[1]:
-                count = f"{(sums[0] - sums[1]) / (runs[0] - runs[1]):.2f} s"
+                mean = f"{(sums[0] - sums[1]) / (runs[0] - runs[1]):.2f} s"
             elif runs[0]:
-                count = f"{seconds / runs[0]:.2f} s"
-            took.append(f"{stage} {count}")
-        return f"a sync's stages: {', '.join(took)}" if took else ""
+                mean = f"{seconds / runs[0]:.2f} s"
+            stages.append(f"{stage} {mean}")
+        return f"a sync's stages: {', '.join(stages)}" if stages else ""
 
 
 def _ingest(now: Figures) -> str:
@@ -126,14 +130,14 @@ def _ingest(now: Figures) -> str:
 
 
 def _sync(now: Figures) -> str:
-    flying, age = now.total("zync_sync_in_flight"), now.total("zync_sync_oldest_in_flight_age_seconds")
-    if math.isnan(flying):
+    in_flight, age = now.total("zync_sync_in_flight"), now.total("zync_sync_oldest_in_flight_age_seconds")
+    if math.isnan(in_flight):
         return "in flight -, set aside: -"
     counts = Counter(now.by("zync_sync_undecided_at_start", "kind"))
     counts.update(now.by("zync_sync_set_aside_total", "kind"))
-    aside = ", ".join(f"{kind} {count:,.0f}" for kind, count in counts.items() if count)
-    oldest = f" (oldest {age:.1f} s)" if flying else ""
-    return f"in flight {flying:,.0f}{oldest}, set aside: {aside or 'none'}"
+    set_aside = ", ".join(f"{kind} {count:,.0f}" for kind, count in counts.items() if count)
+    oldest = f" (oldest {age:.1f} s)" if in_flight else ""
+    return f"in flight {in_flight:,.0f}{oldest}, set aside: {set_aside or 'none'}"
 
 
 def _delivery(now: Figures) -> str:
@@ -149,12 +153,12 @@ _SHOWN = {
     "to kafka": ("zync_delivery_rows_total", "rows", _delivery),
     "to tables": ("zync_delivery_rows_total", "rows", _delivery),
 }
-"""Of each part: what is counted, what it is called, and the state beside it."""
+"""For each part: the counter that the view shows, its unit, and the function that describes the part's state."""
 
-_BEGUN: dict[str, Callable[[Figures], bool]] = {
+_HAS_STARTED: dict[str, Callable[[Figures], bool]] = {
     "sync-from": lambda _: True,
     "sync": lambda now: now.total("zync_sync_started") > 0,
     "to kafka": lambda now: not math.isnan(now.total("zync_delivery_sync")),
     "to tables": lambda now: not math.isnan(now.total("zync_delivery_sync")),
 }
-"""Of each part, whether its figures are known: a first sync may take half a minute, with Spark's start before it."""
+"""For each part, whether its numbers are known: a first sync may take half a minute after Spark's start."""
