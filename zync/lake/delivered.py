@@ -1,14 +1,14 @@
-"""Where delivered tables are in the lake, and by which name their commits count a staging's syncs."""
+"""The locations of delivered tables in the lake, and the application id by which their commits count syncs."""
 
 from zync.lake.paths import locate
 
 FOLDER = "tables"
-"""Where the tables are, below the lake."""
+"""The folder of the tables, below the lake."""
 APP = "zync/delivered/"
-"""Begins the application id of Delta's `txn` action in a table's commits; the table id of staging follows."""
+"""The prefix of the application id of Delta's `txn` action in a table's commits; staging's table id follows."""
 
 
 def table_of(topic: str, lake: str) -> str:
-    """The location of the table that an output topic is delivered to."""
+    """Returns the location of the table to which an output topic is delivered."""
     folder = locate(FOLDER, lake)
     return locate(f"{folder}/{topic}", folder)

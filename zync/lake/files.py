@@ -1,4 +1,4 @@
-"""The files of a Delta table: which of them hold what, and their rows, as Arrow reads them."""
+"""The data files of a Delta table, selected by the log's statistics, and their rows as an Arrow dataset."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -16,9 +16,16 @@ from zync.lake.paths import for_spark, is_local, locate
 
 @dataclass(frozen=True)
 class DataFile:
-    """A data file of a table: where it is, below the table, for Spark and in the log; and what the log says of it.
+    """A data file of a table.
 
-    `size` in bytes; `lowest` and `highest` of one column.
+    Attributes:
+        path: Its path below the table.
+        uri: Its URI for Spark.
+        logged: Its path as the log has it, percent-encoded.
+        size: Its size in bytes.
+        rows: Its number of rows.
+        lowest: The smallest value of the selected column.
+        highest: The largest value of the selected column.
     """
 
     path: str
@@ -31,9 +38,9 @@ class DataFile:
 
 
 def data_files(table: DeltaTable, column: str, above: int = -(2**63), upto: int = 2**63 - 1) -> list[DataFile]:
-    """The table's files that can hold rows with `above < column <= upto`, by the log's statistics, lowest first.
+    """Lists the files that may have rows with `above < column <= upto`, in order of their lowest value.
 
-    A file without statistics for the column counts as holding everything.
+    It uses the log's statistics; a file without statistics of the column is included.
     """
     actions = pa.table(table.get_add_actions(flatten=True))
     if not actions.num_rows:
@@ -60,33 +67,33 @@ def data_files(table: DeltaTable, column: str, above: int = -(2**63), upto: int 
 
 
 def folder_files(location: str) -> FileSystem:
-    """A folder, here or in an object store, as a file system."""
-    if is_local(location):  # Arrow's own: its threads would call Python, and abort a process that is about to end
+    """Opens a local folder or a folder of an object store as a file system."""
+    if is_local(location):  # Arrow's threads would call delta-rs's handler in Python, and abort a process at its end
         return SubTreeFileSystem(location, LocalFileSystem())
     return PyFileSystem(DeltaStorageHandler(location))
 
 
 def table_files(table: DeltaTable) -> FileSystem:
-    """The table's folder as a file system, wherever it is."""
+    """Opens the table's folder, local or in an object store, as a file system."""
     return folder_files(locate(table.table_uri, ""))
 
 
 def dataset(table: DeltaTable, paths: list[str], schema: pa.Schema) -> ds.Dataset:
-    """The rows of those files below the table's folder, whether committed or not."""
+    """Returns the rows of files below the table's folder, whether committed or not."""
     files, parquet = table_files(table), ds.ParquetFileFormat()
     return ds.FileSystemDataset([parquet.make_fragment(path, files) for path in paths], schema, parquet, files)
 
 
 def file_statistics(metadata: Any, columns: Collection[str]) -> dict[str, Any]:
-    """What the log is to say of a Parquet file: its rows, and the bounds of those columns, none of which has nulls."""
+    """Returns the log's statistics of a Parquet file: its number of rows, and the bounds of columns without nulls."""
     lowest: dict[str, int] = {}
     highest: dict[str, int] = {}
     for group in range(metadata.num_row_groups):
         for index in range(metadata.num_columns):
             column = metadata.row_group(group).column(index)
             if column.path_in_schema in columns and column.statistics and column.statistics.has_min_max:
-                name, found = column.path_in_schema, column.statistics
-                lowest[name] = min(found.min, lowest.get(name, found.min))
-                highest[name] = max(found.max, highest.get(name, found.max))
+                name, statistics = column.path_in_schema, column.statistics
+                lowest[name] = min(statistics.min, lowest.get(name, statistics.min))
+                highest[name] = max(statistics.max, highest.get(name, statistics.max))
     nulls = dict.fromkeys(lowest, 0)
     return {"numRecords": metadata.num_rows, "minValues": lowest, "maxValues": highest, "nullCount": nulls}

@@ -1,4 +1,4 @@
-"""Advisory OS locks: one writer of a table at a time, on this machine."""
+"""Advisory OS locks, which admit a single writer of a table at a time on this machine."""
 
 import fcntl
 import os
@@ -13,43 +13,51 @@ from zync.lake.paths import is_local
 
 @contextmanager
 def locked(path: Path, wait: float) -> Iterator[bool]:
-    """Holds an exclusive OS lock on the file at `path`, made if needed and never unlinked; yields whether it is ours.
+    """Holds an exclusive OS lock on a file in this context; yields whether the lock was acquired.
 
-    Waits at most `wait` seconds. The lock ends with the process that holds it, however it ends.
+    The lock ends with the process that holds it, however that ends.
+
+    Args:
+        path: The file, which is created if it does not exist, and never deleted.
+        wait: Seconds to wait for the lock at most.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        until, ours = time.monotonic() + wait, False
-        while not ours:
+        deadline, acquired = time.monotonic() + wait, False
+        while not acquired:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                ours = True
+                acquired = True
             except BlockingIOError:
-                if time.monotonic() >= until:
+                if time.monotonic() >= deadline:
                     break
                 time.sleep(0.01)
-        yield ours
+        yield acquired
     finally:
         os.close(descriptor)
 
 
 @contextmanager
 def owned(location: str, who: str | None = None) -> Iterator[None]:
-    """Holds the lock of what is at that location: one writer at a time.
+    """Holds the lock of a table in this context, so that it has a single writer at a time.
 
-    The lock is on a file beside the table, which stays; it ends with this process, however that ends.
-    An object store has no such lock: there the commit's fence alone decides.
+    The lock is on a file beside the table, which is never deleted; it ends with this process, however that ends.
+    An object store has no such lock: there only the conflict check of the commit decides.
+
+    Args:
+        location: The table's path or URI.
+        who: The beginning of the error's text, which names the other process; None for "another zync is writing …".
 
     Raises:
-        OwnedError: another process has it. `who`: that it is there, as the error says it; by default that it writes.
+        OwnedError: Another process has the lock.
     """
     if not is_local(location):
         yield
         return
     path = Path(location)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with locked(path.parent / f".{path.name}.lock", wait=0) as ours:
-        if not ours:
+    with locked(path.parent / f".{path.name}.lock", wait=0) as acquired:
+        if not acquired:
             msg = f"{who or f'another zync is writing {location}'}: one at a time may. Nothing was changed"
             raise OwnedError(msg)
         yield

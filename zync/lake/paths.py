@@ -1,4 +1,4 @@
-"""Where things are: tables by their names and URIs, and the files that come with the package."""
+"""Paths and URIs of tables."""
 
 import os
 from pathlib import Path
@@ -6,9 +6,9 @@ from urllib.parse import unquote, urlparse
 
 
 def locate(table: str, lake: str) -> str:
-    """Where the table of that name is: `<lake>/<name>`; a value with `/` or a scheme is a path or URI itself.
+    """Returns the location of a table: `<lake>/<name>` for a name; a text with `/` or a scheme is a path or URI.
 
-    Local paths come back absolute and without a scheme, others as the URI they are.
+    A local path is returned absolute and without a scheme, a URI unchanged.
     """
     text = table if "/" in table or os.sep in table else f"{lake.rstrip('/')}/{table}"
     if text.startswith("file://"):
@@ -17,16 +17,16 @@ def locate(table: str, lake: str) -> str:
 
 
 def table_name(location: str) -> str:
-    """The last part of a table's path or URI, by which commands name it."""
+    """Returns the last component of a table's path or URI, by which commands name it."""
     return location.rstrip("/").rpartition("/")[2]
 
 
 def is_local(location: str) -> bool:
-    """Whether the table is on this machine's file system, where locks and renames mean something."""
+    """Returns whether the table is on a local file system, where locks and renames work."""
     return "://" not in location
 
 
 def for_spark(location: str) -> str:
-    """What `locate` or delta-rs gives, as Spark takes it: a local path as it is, not with its odd letters as %20."""
-    here = locate(location, "")
-    return here if "://" in here else f"file://{here}"
+    """Returns a path or URI of `locate` or delta-rs in Spark's form: a local path is not percent-encoded."""
+    path = locate(location, "")
+    return path if "://" in path else f"file://{path}"

@@ -1,4 +1,4 @@
-"""Names to Delta tables, and what zync needs of a table beyond its rows: to make it, commits, positions, a lock."""
+"""Opens and creates Delta tables, builds their commits, and reads the `txn` actions of their logs."""
 
 import json
 import os
@@ -18,29 +18,39 @@ from zync.lake.files import table_files
 from zync.lake.paths import is_local, locate
 
 _ENTRY = re.compile(r"\d{20}\.json")
-_CAUSE = re.compile(r"\s*\n\s*(?:\x1b\[\d+m)*↳(?:\x1b\[\d+m)*\s*")  # on a line of its own, with a red arrow
-_NOT_IN_PATHS = re.compile(r"[][^|\\%{}*?]")
-"""delta-rs fails on the first of them; the last are wildcards to Spark."""
+_CAUSE = re.compile(
+    r"\s*\n\s*(?:\x1b\[\d+m)*↳(?:\x1b\[\d+m)*\s*"
+)  # delta-rs puts each cause on a line with a red arrow
+_UNSUPPORTED_IN_PATHS = re.compile(r"[][^|\\%{}*?]")
+"""delta-rs fails on the first of these characters; the last are wildcards for Spark."""
 _TRANSACTIONS = "zync.transactions"
 _ACTIONS = "zync.actions"
 _CHECKPOINT = re.compile(r"\d{20}\.checkpoint.*\.parquet")
 CHECKPOINT_EVERY = 100
-"""Commits between checkpoints: the log that a reader has to read is at most this long."""
+"""Commits between checkpoints: a reader has to read at most so many entries of the log."""
 REMEMBERED = timedelta(days=30)
-"""For so long a table's log says what was removed from it, as `ensure_table` makes tables."""
+"""How long the log of a table that `ensure_table` creates keeps the `remove` actions of its files."""
 
 
 def open_table(location: str) -> DeltaTable | None:
-    """The table at its newest version, or None where there is nothing. UsageError where there is something else."""
+    """Opens a table at its newest version.
+
+    Returns:
+        The table; None if the location is empty.
+
+    Raises:
+        UsageError: The location has something else, or Delta does not support its path.
+        ZyncError: The table cannot be read, or its log is damaged.
+    """
     if is_local(location):
         path = Path(location)
-        if odd := _NOT_IN_PATHS.search(location):
-            msg = f"{location}: delta-rs and Spark cannot read a table with {odd[0]!r} in its path: name it otherwise"
+        if match := _UNSUPPORTED_IN_PATHS.search(location):
+            msg = f"{location}: delta-rs and Spark cannot read a table with {match[0]!r} in its path: name it otherwise"
             raise UsageError(msg)
-        if file := next((one for one in path.parents if one.is_file()), None):
+        if file := next((parent for parent in path.parents if parent.is_file()), None):
             msg = f"{file} is a file, so there can be no table at {location}: name another place"
             raise UsageError(msg)
-        names = {one.name for one in path.iterdir()} if path.is_dir() else set()
+        names = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
         if not names and not path.is_file():
             return None
         if "_delta_log" not in names:
@@ -57,30 +67,38 @@ def open_table(location: str) -> DeltaTable | None:
 
 
 def _check_log(log: Path) -> None:
-    """Raises ZyncError where an entry since the last checkpoint was cut off, which delta-rs reads as far as it goes."""
+    """Raises ZyncError if an entry since the last checkpoint is truncated: delta-rs reads it without an error."""
     names = {path.name for path in log.iterdir()}
     checkpoint = max((name[:20] for name in names if _CHECKPOINT.fullmatch(name)), default="")
     for name in sorted(names):
         if not _ENTRY.fullmatch(name) or name[:20] <= checkpoint:
             continue
-        if not _is_whole((log / name).read_bytes().splitlines()):
+        if not _is_complete((log / name).read_bytes().splitlines()):
             msg = f"{log / name} was cut off: put it back from a copy. Nothing was changed"
             raise ZyncError(msg)
 
 
-def _is_whole(lines: list[bytes]) -> bool:
-    """Whether those are all lines of an entry of the log, by the last one and by what zync's own say in the first."""
+def _is_complete(lines: list[bytes]) -> bool:
+    """Returns whether a log entry has all its lines, by its last line and by the counts in zync's `commitInfo`."""
     try:
-        said = json.loads(lines[0]).get("commitInfo", {}) if lines else {}
+        commit_info = json.loads(lines[0]).get("commitInfo", {}) if lines else {}
         json.loads(lines[-1] if lines else b"")
     except ValueError:
         return False
-    there = {_TRANSACTIONS: sum(one.startswith(b'{"txn":') for one in lines), _ACTIONS: len(lines) - 1}
-    return all(int(said.get(what, count)) == count for what, count in there.items())
+    counts = {_TRANSACTIONS: sum(line.startswith(b'{"txn":') for line in lines), _ACTIONS: len(lines) - 1}
+    return all(int(commit_info.get(key, count)) == count for key, count in counts.items())
 
 
 def existing_table(location: str, made_by: str) -> DeltaTable:
-    """The table at its newest version; UsageError where there is none. `made_by`: the zync command that makes it."""
+    """Opens an existing table at its newest version.
+
+    Args:
+        location: The table's path or URI.
+        made_by: The zync command that creates the table, for the message.
+
+    Raises:
+        UsageError: The table does not exist.
+    """
     table = open_table(location)
     if table is None:
         msg = f"there is no table at {location} yet: `{made_by}` makes it"
@@ -89,32 +107,49 @@ def existing_table(location: str, made_by: str) -> DeltaTable:
 
 
 def refresh(table: DeltaTable) -> None:
-    """Brings the handle to the table's newest version, however often it is asked to.
+    """Updates the handle to the table's newest version; cheap to call often.
 
-    To list a folder takes longer the more there is in it: a local log is listed only when there is more than the
-    handle knows of. Where the log was cleaned up since, the handle's own entry is gone, and nothing can be told by it.
+    Listing a folder takes longer the more files it has, so a local log is listed only if it has an entry after the
+    handle's version. If a clean-up removed the handle's own entry, the log is listed as well.
     """
     if is_local(location := locate(table.table_uri, "")):
         log, own = Path(location, "_delta_log"), table.version()
-        there = [os.access(log / f"{version:020}.json", os.F_OK) for version in (own, own + 1)]
-        if there == [True, False]:
+        exists = [os.access(log / f"{version:020}.json", os.F_OK) for version in (own, own + 1)]
+        if exists == [True, False]:
             return
     table.update_incremental()
 
 
 def of_kind(table: DeltaTable, schema: pa.Schema, kind: str) -> DeltaTable:
-    """That very table; UsageError where it is no table of that kind, as it lacks columns of its schema."""
-    there = {one.name for one in table.schema().fields}
-    if missing := [name for name in schema.names if name not in there]:
+    """Returns `table` if it has all columns of a schema.
+
+    Args:
+        table: The table.
+        schema: The schema of tables of this kind.
+        kind: The name of the kind, for the message.
+
+    Raises:
+        UsageError: It lacks a column.
+    """
+    columns = {field.name for field in table.schema().fields}
+    if missing := [name for name in schema.names if name not in columns]:
         msg = f"{locate(table.table_uri, '')} is no {kind}: it has no column {missing[0]}. Were tables mixed up?"
         raise UsageError(msg)
     return table
 
 
 def ensure_table(location: str, schema: pa.Schema, description: str, **properties: str) -> DeltaTable:
-    """The table at its newest version, made now if there was none. Safe when several processes do it at once.
+    """Opens a table at its newest version, and creates it if it does not exist. Processes may do that concurrently.
 
-    `properties`: those of Delta's, without `delta.`, that it is made with beside zync's usual ones.
+    Args:
+        location: The table's path or URI.
+        schema: The schema of a new table.
+        description: The description of a new table.
+        **properties: Delta's properties of a new table, without `delta.`, in addition to zync's defaults.
+
+    Raises:
+        UsageError: The location has something else.
+        ZyncError: The table cannot be created or read.
     """
     table = open_table(location)
     if table is not None:
@@ -132,7 +167,9 @@ def ensure_table(location: str, schema: pa.Schema, description: str, **propertie
                 "delta.deletedFileRetentionDuration": f"interval {REMEMBERED.days} days",
                 **{f"delta.{key}": value for key, value in properties.items()},
             },
-            commit_properties=commit_properties({}, others=2),  # or who comes second makes it again, with another id
+            commit_properties=commit_properties(
+                {}, others=2
+            ),  # without them a second process would create it again, with another id
         )
     except (DeltaError, OSError) as error:
         table = open_table(location) if not isinstance(error, PermissionError) else None
@@ -143,17 +180,22 @@ def ensure_table(location: str, schema: pa.Schema, description: str, **propertie
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an exception says, and the causes that delta-rs puts below it."""
+    """Returns the first line of an exception's text, with the causes that delta-rs puts below it."""
     return (_CAUSE.sub(": ", str(error).strip()).splitlines() or [type(error).__name__])[0]
 
 
 def commit_properties(
     app_transactions: dict[str, int], *, others: int | None = None, **metadata: str
 ) -> CommitProperties:
-    """A commit that carries these `txn` actions and is refused if anything at all was committed in between.
+    """Returns the properties of a commit with `txn` actions, which is refused if any other commit came in between.
 
-    It says how many they are: an entry of the log that was cut off between two of them looks whole otherwise. They come
-    last. `others`: how many other actions it has, where that is known, and matters, as there may be no `txn`.
+    The commit's metadata has the number of its actions: a log entry that is truncated between two `txn` actions, which
+    come last, would look complete.
+
+    Args:
+        app_transactions: The versions of the `txn` actions by application id.
+        others: The number of other actions, for commits that may have no `txn` action; None if it is not known.
+        **metadata: More fields of `commitInfo`.
     """
     count = len(app_transactions)
     actions = {} if others is None else {_ACTIONS: str(others + count)}
@@ -165,17 +207,17 @@ def commit_properties(
 
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-"""Checkpoints and clean-up run apart from the commit: their failure is not the commit's."""
+"""Checkpoints and clean-up run apart from the commit, so that their failure does not fail the commit."""
 
 
 def app_transactions(table: DeltaTable) -> dict[str, int]:
-    """Every application id that has committed to the table, with its newest version (the log's `txn` actions).
+    """Returns the newest version of every application id (the log's `txn` actions).
 
-    deltalake answers for one id at a time; this reads the checkpoint and the commits after it,
-    as the Delta protocol's action reconciliation says.
+    deltalake has a call for a single id only. This function reads the checkpoint and the commits after it, as the
+    Delta protocol's action reconciliation says.
     """
     files = table_files(table)
-    found: dict[str, int] = {}
+    versions: dict[str, int] = {}
     names = sorted(
         info.base_name
         for info in files.get_file_info(FileSelector("_delta_log"))
@@ -187,11 +229,11 @@ def app_transactions(table: DeltaTable) -> dict[str, int]:
         if int(name[:20]) == start:
             with files.open_input_file(f"_delta_log/{name}") as source:
                 for row in pq.read_table(source, columns=["txn"])["txn"].drop_null().to_pylist():
-                    found[row["appId"]] = row["version"]
+                    versions[row["appId"]] = row["version"]
     for name in names:
         if _ENTRY.fullmatch(name) and int(name[:20]) > start:
-            found.update(_txn_actions(files, name))
-    return found
+            versions.update(_txn_actions(files, name))
+    return versions
 
 
 def _txn_actions(files: FileSystem, name: str) -> Iterator[tuple[str, int]]:

@@ -4,4 +4,4 @@ import pyarrow as pa
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 YEAR_10000 = 253_402_300_800_000
-"""In ms: no reader of tables knows a time from then on."""
+"""The first millisecond since 1970 that no reader of tables supports: the start of the year 10000."""
