@@ -1,1 +1,1 @@
-"""Metrics for Prometheus and the HTTP server that answers for them; each process defines its own beside its code."""
+"""Metrics for Prometheus and their HTTP server; each process defines its metrics beside its code."""

@@ -1,8 +1,8 @@
-"""What a process does, in figures for Prometheus, and whether it gets on: `--metrics`.
+"""Metrics of a process for Prometheus, and whether its work advances: `--metrics`.
 
-`zync.metrics.server` answers for it.
+`zync.metrics.server` serves them.
 
-Names follow https://prometheus.io/docs/practices/naming/. Counters begin anew with the process.
+Names follow https://prometheus.io/docs/practices/naming/. Counters start at 0 with each process.
 """
 
 import time
@@ -10,12 +10,16 @@ import time
 from prometheus_client import CollectorRegistry
 
 UNKNOWN = float("nan")
-"""The value of a gauge until it is known: Prometheus draws nothing then, and compares it with nothing."""
+"""The value of a gauge until it is known: Prometheus does not draw it, and no comparison with it holds."""
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
 class Metrics:
-    """What is measured, and when the work last took a turn: it is stuck after `stuck_after` seconds without one."""
+    """A registry of metrics, and the time of the last turn of the process's loop.
+
+    Args:
+        stuck_after: The seconds without a turn after which the process counts as stuck.
+    """
 
     def __init__(self, stuck_after: float) -> None:
         self.registry = CollectorRegistry()
@@ -23,10 +27,10 @@ class Metrics:
         self._turned = time.monotonic()
 
     def turn(self) -> None:
-        """Says that the work gets on."""
+        """Records a turn of the process's loop."""
         self._turned = time.monotonic()
 
     def stuck(self) -> str | None:
-        """Why the work does not get on; None while it does."""
+        """Returns why the process is stuck; None if it is not."""
         since = time.monotonic() - self._turned
         return f"stuck: nothing was done for {since:.0f} s" if since > self._stuck_after else None

@@ -1,4 +1,4 @@
-"""Metrics answered over HTTP: for Prometheus, and for those who ask whether a process lives and gets on."""
+"""Serves metrics over HTTP to Prometheus, and answers whether a process lives and whether it is stuck."""
 
 import re
 import socket
@@ -13,10 +13,10 @@ from zync.errors import UsageError, ZyncError
 from zync.metrics.base import Metrics
 
 _ADDRESS = re.compile(r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<host>[^\[\]:]+)):(?P<port>[0-9]{1,5})")
-_EXPECTED = "give HOST:PORT, like localhost:9464 or [::1]:9464"
+_ADDRESS_HELP = "give HOST:PORT, like localhost:9464 or [::1]:9464"
 
-_LOOK_SECONDS = 0.1
-"""For so long the end of a process may wait for the thread that listens; socketserver's own are 0.5."""
+_SHUTDOWN_POLL_SECONDS = 0.1
+"""How long the end of a process may wait for the server's thread; socketserver's default is 0.5."""
 
 
 class _Server(ThreadingHTTPServer):
@@ -26,29 +26,32 @@ class _Server(ThreadingHTTPServer):
         super().__init__((host, port), handler)
 
     def handle_error(self, *_: object) -> None:
-        """Says nothing: who asked has gone away."""
+        """Ignores the error: the client has closed the connection."""
 
 
 @contextmanager
 def serving(address: str, metrics: Metrics) -> Iterator[int]:
-    """Answers at HOST:PORT, or [IPv6]:PORT, while this context lasts; yields the port (that it took, for port 0).
+    """Serves metrics in this context; yields the port (the chosen port for port 0).
 
-    `/metrics`, `/healthz` (200 while the process lives), `/readyz` (503 and why, when it is stuck). A name that has
-    addresses of both kinds is listened for at its IPv4 address.
+    It answers `/metrics`, `/healthz` (200 while the process lives) and `/readyz` (503 with the reason if it is stuck).
+
+    Args:
+        address: HOST:PORT or [IPv6]:PORT. Of a name with IPv4 and IPv6 addresses it uses the IPv4 address.
+        metrics: The metrics to serve.
 
     Raises:
-        UsageError: the address is none, or nobody can listen there.
+        UsageError: The address is invalid, or the server cannot listen at it.
     """
     parts = _ADDRESS.fullmatch(address)
     if not parts:
-        msg = f"--metrics {address}: {_EXPECTED}"
+        msg = f"--metrics {address}: {_ADDRESS_HELP}"
         raise UsageError(msg)
     try:
         server = _Server(parts["ipv6"] or parts["host"], int(parts["port"]), _handler(metrics))
     except (OSError, OverflowError, UnicodeError) as error:  # no such port; no such name
-        msg = f"--metrics {address}: cannot listen there ({error}): {_EXPECTED}"
+        msg = f"--metrics {address}: cannot listen there ({error}): {_ADDRESS_HELP}"
         raise UsageError(msg) from error
-    threading.Thread(target=server.serve_forever, args=(_LOOK_SECONDS,), name="metrics", daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(_SHUTDOWN_POLL_SECONDS,), name="metrics", daemon=True).start()
     try:
         yield int(server.server_address[1])
     finally:
@@ -64,26 +67,26 @@ def _handler(metrics: Metrics) -> type[BaseHTTPRequestHandler]:
                 "/healthz": lambda: (200, "text/plain", b"alive\n"),
                 "/readyz": self._ready,
             }
-            known = answers.get(self.path.partition("?")[0])
-            code, kind, body = known() if known else (404, "text/plain", b"/metrics, /healthz, /readyz\n")
+            answer = answers.get(self.path.partition("?")[0])
+            code, content_type, body = answer() if answer else (404, "text/plain", b"/metrics, /healthz, /readyz\n")
             self.send_response(code)
-            self.send_header("Content-Type", kind)
+            self.send_header("Content-Type", content_type)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
 
         def _metrics(self) -> tuple[int, str, bytes]:
-            encode, kind = choose_encoder(self.headers.get("Accept", ""))
+            encode, content_type = choose_encoder(self.headers.get("Accept", ""))
             try:
-                return 200, kind, encode(metrics.registry)
+                return 200, content_type, encode(metrics.registry)
             except ZyncError as error:
                 return 503, "text/plain", f"{error}\n".encode()
 
         def _ready(self) -> tuple[int, str, bytes]:
-            why = metrics.stuck()
-            return (503, "text/plain", f"{why}\n".encode()) if why else (200, "text/plain", b"ready\n")
+            reason = metrics.stuck()
+            return (503, "text/plain", f"{reason}\n".encode()) if reason else (200, "text/plain", b"ready\n")
 
         def log_message(self, *_: object) -> None:
-            """Says nothing: requests are no news."""
+            """Logs nothing for a request."""
 
     return Handler
