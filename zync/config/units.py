@@ -1,4 +1,4 @@
-"""Lengths of time and sizes, as the config and options write them."""
+"""Parses durations and sizes of the config and of options."""
 
 import re
 from datetime import timedelta
@@ -11,7 +11,11 @@ _MOST_BYTES = 2**63
 
 
 def duration(text: str) -> timedelta:
-    """The length of time that `30s`, `500ms`, `24h` or `7d` says; ValueError for anything else."""
+    """Parses a duration like `30s`, `500ms`, `24h` or `7d`.
+
+    Raises:
+        ValueError: The text is no duration, or longer than 36,500 days.
+    """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)\s*", text)
     if not match:
         msg = f"{text!r} is not a length of time: write it like 500ms, 30s, 15m, 24h or 7d"
@@ -24,7 +28,7 @@ def duration(text: str) -> timedelta:
 
 
 def duration_text(length: timedelta) -> str:
-    """The length of time as the config writes it, in whole units: `24h`, `90m`, `1500ms`."""
+    """Formats a duration in the config's form, in whole units: `24h`, `90m`, `1500ms`."""
     milliseconds = length // timedelta(milliseconds=1)
     for unit in ("h", "m", "s"):
         count, rest = divmod(milliseconds, round(_UNITS[unit] * 1000))
@@ -34,7 +38,11 @@ def duration_text(length: timedelta) -> str:
 
 
 def size(text: str) -> int:
-    """The number of bytes that `64 MiB`, `10MB` or `1024` says; ValueError for anything else."""
+    """Parses a size like `64 MiB`, `10MB` or `1024` to a number of bytes.
+
+    Raises:
+        ValueError: The text is no size, or 8 EiB or more.
+    """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmg]?i?b?)\s*", text.lower())
     if not match or match[2] not in _SIZES:
         msg = f"{text!r} is not a size: write it like 1048576, 64 MiB or 10MB"
