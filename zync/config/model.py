@@ -1,6 +1,6 @@
-"""`zync.yaml`, as typed and frozen values: every field has one meaning and one place.
+"""The content of `zync.yaml` as frozen dataclasses.
 
-`zync.project.load` reads the file into these; nothing else makes them, except tests and notebooks.
+`zync.project.load` creates them from the file; only tests and notebooks create them otherwise.
 """
 
 import hashlib
@@ -19,14 +19,23 @@ from zync.errors import UsageError
 RESERVED_TOPIC = "__zync"
 """The topic of records that operators' commands append to raw."""
 PROGRESS_TOPIC = "__zync_progress"
-"""The Kafka topic that says how far deliveries are."""
+"""The Kafka topic with the progress of deliveries."""
 KAFKAS_OWN = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata", "__remote_log_metadata"}
 )
-"""Topics of Kafka's own, which are nobody's input or output."""
+"""Kafka's internal topics, which are never an input or an output."""
 
 
-_LATER_KEYS = ("prefix", "delimiter", "tables", "connectors", "uncounted", "incomplete", "unavailable_value")
+# Keys that older versions did not have. Their defaults are left out of digests, which so stay the same.
+_KEYS_OMITTED_AT_DEFAULT = (
+    "prefix",
+    "delimiter",
+    "tables",
+    "connectors",
+    "uncounted",
+    "incomplete",
+    "unavailable_value",
+)
 
 UNAVAILABLE_VALUE = "__debezium_unavailable_value"
 """Debezium's default of `unavailable.value.placeholder`."""
@@ -113,12 +122,12 @@ class Topic:
     envelope: bool = field(default=False, metadata={"key": None})
 
     def schema_file(self, part: Part) -> Path | None:
-        """The file with the Avro schema of its keys or values."""
+        """Returns the file with the Avro schema of the topic's keys or values; None if it has none."""
         return self.key_avro_schema if part == "key" else self.avro_schema
 
     @cached_property
     def schema_texts(self) -> dict[Part, str]:
-        """The texts of `schema_file`, by part, read once: what decodes is what was digested."""
+        """The texts of `schema_file`, by part; read once, so that the digest is of the schema that decodes."""
         return {part: file.read_text(encoding="utf-8") for part in PARTS if (file := self.schema_file(part))}
 
 
@@ -147,7 +156,7 @@ class DebeziumConnector:
 
     @property
     def begins(self) -> str:
-        """What the connector's topics begin with."""
+        """The prefix of the connector's topics."""
         return f"{self.prefix or self.topic.removesuffix('.transaction')}{self.delimiter}"
 
     @property
@@ -223,10 +232,17 @@ class Transactions:
     @property
     def end_topics(self) -> tuple[str, ...]:
         """The topics of BEGIN and END."""
-        return tuple(one.topic for one in self.sources)
+        return tuple(connector.topic for connector in self.sources)
 
     def check_partitions(self, partitions: Mapping[str, int]) -> None:
-        """UsageError where the order of commit is asked for, and a topic that says it has several partitions."""
+        """Checks that with `order: commit` each topic of BEGIN and END has a single partition.
+
+        Args:
+            partitions: The number of partitions by topic.
+
+        Raises:
+            UsageError: Such a topic has several partitions.
+        """
         for topic in self.end_topics if self.order == "commit" else ():
             if partitions.get(topic, 1) > 1:
                 msg = (
@@ -294,17 +310,17 @@ class OutputRule:
 
     @property
     def name(self) -> str:
-        """What messages call this rule: its file as the config names it."""
+        """The rule's name in messages: its file, with the function of a Python rule."""
         return self.sql.name if self.sql else Path(str(self.python)).name
 
     @property
     def file(self) -> Path:
-        """Where it is written."""
+        """The file of the rule."""
         return self.sql or Path(str(self.python).partition(":")[0])
 
     @cached_property
     def text(self) -> str:
-        """What the file says, read once: what runs is what was digested, whoever saves the file meanwhile."""
+        """The file's text; read once, so that the digest is of the rule that runs, also if the file is saved later."""
         return self.file.read_text(encoding="utf-8-sig")
 
 
@@ -368,15 +384,15 @@ class KafkaDelivery:
     registry: RegistryAccess | None = None
 
     def name_of(self, raw_id: str | None) -> str:
-        """The delivery's name, of a staging that was made of the raw with that table id."""
+        """Returns the delivery's name; by default it has the table id of the raw from which staging was made."""
         return self.name or f"zync-{raw_id}"
 
     def topic(self, output: str) -> DeliveredTopic:
-        """What is said of that output topic."""
+        """Returns the settings of an output topic."""
         return self.topics.get(output, DeliveredTopic())
 
     def target(self, output: str) -> str:
-        """The name that an output topic has in Kafka."""
+        """Returns the name of an output topic in Kafka."""
         return self.topic(output).as_ or output
 
 
@@ -426,9 +442,13 @@ class Limits:
     max_quarantined: float | int = 100
 
     def quarantined(self, settled: int) -> int:
-        """The most that may go to quarantine of so many transactions and records by themselves."""
-        given = self.max_quarantined
-        return int(given * settled) if isinstance(given, float) else given
+        """Returns how many transactions a sync may quarantine.
+
+        Args:
+            settled: The number of transactions, and records by themselves, that the sync settles.
+        """
+        limit = self.max_quarantined
+        return int(limit * settled) if isinstance(limit, float) else limit
 
 
 @dataclass(frozen=True)
@@ -468,47 +488,49 @@ class Config:
     elsewhere: dict[str, str] = field(default_factory=dict, metadata={"key": None}, repr=False)
 
     def as_written(self, text: str) -> str:
-        """`text` with what was read from the environment or a file as the config has it, `${NAME}`: it may be secret.
+        """Replaces values from the environment or a file, which may be secret, by their reference like `${NAME}`.
 
-        (It is none where Kafka and the lake are, which errors have to say.)
+        It leaves the addresses of Kafka and of the lake, which errors must show.
         """
-        return masked(text, self.elsewhere, but=(self.lake, self.kafka.get("bootstrap.servers")))
+        return masked(text, self.elsewhere, exceptions=(self.lake, self.kafka.get("bootstrap.servers")))
 
     @property
     def base(self) -> Path:
-        """The folder that relative paths in this config are relative to."""
+        """The folder to which relative paths in this config refer."""
         return self.path.parent if self.path else Path.cwd()
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Topics to read, as names and ^regexes; a name that a regex covers is not among them: it may come later."""
+        """The topics to read, as names and ^regexes, without names that a regex matches: these may not exist yet."""
         regexes = [name for name in self.topics if name.startswith("^")]
         return tuple(
             name for name in self.topics if name in regexes or not any(re.search(regex, name) for regex in regexes)
         )
 
     def format(self, topic: Topic, part: Part) -> Format:
-        """The format of that topic's keys or values: its own, or that of all topics."""
+        """Returns the format of a topic's keys or values: its own, or that of all topics."""
         return (topic.key or self.formats.key) if part == "key" else (topic.value or self.formats.value)
 
     def is_text(self, topic: Topic) -> bool:
-        """Whether the values of that topic are JSON text."""
+        """Returns whether a topic's values are JSON text."""
         return self.format(topic, "value") in ("json", "json-schema")
 
     @cached_property
     def digests(self) -> Mapping[str, str]:
-        """Short digests of what decides the output: they tell when a difference comes from there.
+        """Short digests of the settings that decide the output, which show whether two stagings used the same.
 
-        `transactions` covers ids and `done`: when it changes, what is in flight is read again.
+        `transactions` covers ids and `done`: when it changes, a sync reads the records of transactions in flight again.
         """
-        topics = {name: self._said(one) for name, one in self.topics.items()}
+        topics = {name: self._topic_settings(topic) for name, topic in self.topics.items()}
         uncounted = self.transactions.uncounted
         rules = [
             [rule.topic, list(rule.key), rule.python and rule.name, rule.text]
             + ([rule.null_keys] if rule.null_keys != "quarantine" else [])
             for rule in self.outputs
         ]
-        modes = [] if self.debezium == DebeziumModes() else [asdict(self.debezium)]  # as before there were these
+        modes = (
+            [] if self.debezium == DebeziumModes() else [asdict(self.debezium)]
+        )  # keeps the digest of configs without them
         return {
             "transactions": _digest(
                 [
@@ -520,22 +542,22 @@ class Config:
                     *([uncounted] if uncounted else ()),
                 ]
             ),
-            "config": _digest([topics, *modes, self._said_of_transactions]),
+            "config": _digest([topics, *modes, self._transaction_settings]),
             "rules": _digest(rules),
         }
 
     @property
-    def _said_of_transactions(self) -> dict[str, object]:
-        """What is said of transactions. Keys that older versions did not have count only where they say something."""
-        usual = asdict(Transactions())
+    def _transaction_settings(self) -> dict[str, object]:
+        """The settings of transactions for the digest, without defaults of keys that older versions did not have."""
+        defaults = asdict(Transactions())
         return {
             key: value
             for key, value in asdict(self.transactions).items()
-            if key not in _LATER_KEYS or value != usual[key]
+            if key not in _KEYS_OMITTED_AT_DEFAULT or value != defaults[key]
         }
 
-    def _said(self, topic: Topic) -> dict[str, object]:
-        """What the topic says, without formats that are as they always were."""
+    def _topic_settings(self, topic: Topic) -> dict[str, object]:
+        """Returns a topic's settings for the digest, without default formats."""
         formats = {
             "key": self.format(topic, "key"),
             "value": self.format(topic, "value"),
@@ -543,40 +565,40 @@ class Config:
             "key_avro_schema": topic.schema_texts.get("key"),
             "compression": topic.compression,
         }
-        usual = {"key": "json", "value": "json", "compression": "none"}
-        said = {key: value for key, value in asdict(topic).items() if key not in formats}
-        return said | {key: value for key, value in formats.items() if value != usual.get(key)}
+        defaults = {"key": "json", "value": "json", "compression": "none"}
+        settings = {key: value for key, value in asdict(topic).items() if key not in formats}
+        return settings | {key: value for key, value in formats.items() if value != defaults.get(key)}
 
     @property
     def kafka_delivery(self) -> KafkaDelivery:
-        """What is said of `sync-to kafka`."""
+        """The settings of `sync-to kafka`."""
         return self.deliver.kafka or KafkaDelivery()
 
     def delivered_format(self, output: str, part: Part) -> DeliveredFormat:
-        """What the keys or values of an output topic become in Kafka."""
-        said = self.kafka_delivery
-        topic = said.topic(output)
-        return (topic.key or said.formats.key) if part == "key" else (topic.value or said.formats.value)
+        """Returns the format of an output topic's keys or values in Kafka."""
+        delivery = self.kafka_delivery
+        topic = delivery.topic(output)
+        return (topic.key or delivery.formats.key) if part == "key" else (topic.value or delivery.formats.value)
 
     @property
     def delivered_registry(self) -> RegistryAccess | None:
-        """The schema registry of deliveries: that of the config, unless another is named for them."""
+        """The schema registry of deliveries: their own, or else that of the config."""
         return self.kafka_delivery.registry or self.registry
 
     @property
     def kafka_to_deliver_to(self) -> dict[str, str]:
-        """Properties for deliveries: those of `kafka`, unless another Kafka is named for them."""
+        """The librdkafka properties of deliveries: with those of `kafka`, unless they have other `bootstrap.servers`."""
         own = self.kafka_delivery.properties
         return own if "bootstrap.servers" in own else {**self.kafka, **own}
 
     def without_limit(self) -> "Config":
-        """This config, with as much in quarantine as there is: for syncs of what was synced before, in other cuts."""
+        """Returns this config without a limit of quarantine, for syncs that repeat earlier syncs in other cuts."""
         return replace(self, limits=Limits(max_quarantined=1.0))
 
     def with_kafka(self, **properties: str | None) -> "Config":
-        """This config with some librdkafka properties set; a None leaves the property as it is."""
-        given = {key.replace("_", "."): value for key, value in properties.items() if value is not None}
-        return replace(self, kafka={**self.kafka, **given})
+        """Returns this config with some librdkafka properties set (`_` for `.`); None leaves a property unchanged."""
+        changed = {key.replace("_", "."): value for key, value in properties.items() if value is not None}
+        return replace(self, kafka={**self.kafka, **changed})
 
 
 def _digest(value: object) -> str:
@@ -585,4 +607,4 @@ def _digest(value: object) -> str:
 
 
 _PRESET = "debezium 3"
-"""The preset, and of which kind the state is that it keeps of transactions in flight: staging may have others."""
+"""The preset, with the version of its state of transactions in flight: a staging may have the state of another."""

@@ -1,25 +1,31 @@
-"""Keeps what was read from the environment or a file out of what is printed, in whatever way it is quoted there."""
+"""Masks values that were read from the environment or a file in printed text, in every form of quoting."""
 
 import json
 from collections.abc import Collection, Mapping
 
-_NO_SECRET = 3
-"""Texts of so many letters or less are no secrets, and would be all over what is printed."""
+_MAX_PLAIN_LENGTH = 3
+"""Texts of at most so many characters are not masked: they are no secrets, and would match everywhere."""
 
 
-def masked(text: str, names: Mapping[str, str], but: Collection[str | None] = ()) -> str:
-    """`text` with each value that is a key of `names` as its name; of values in `but`, as they are."""
-    for value in sorted(names.keys() - set(but), key=len, reverse=True):
+def masked(text: str, names: Mapping[str, str], exceptions: Collection[str | None] = ()) -> str:
+    """Replaces values in a text by their names.
+
+    Args:
+        text: The text.
+        names: The name of each value, like `${NAME}`.
+        exceptions: Values that are not replaced.
+    """
+    for value in sorted(names.keys() - set(exceptions), key=len, reverse=True):
         for form in _forms(value):
             text = text.replace(form, names[value])
     return text
 
 
 def _forms(value: str) -> list[str]:
-    """How a value may stand in an error: as it is, as Python, SQL or JSON quote it, and line by line."""
-    found = {value, *value.splitlines()}
-    for one in [*found]:
-        python = repr(f'"{one}')[2:-1]
-        sql = one.replace("\\", "\\\\")
-        found |= {python, python.replace("\\'", "'"), sql, sql.replace("'", "\\'"), json.dumps(one)[1:-1]}
-    return sorted((one for one in found if len(one) > _NO_SECRET), key=len, reverse=True)
+    """Returns the forms in which an error may quote a value: unquoted, by Python, SQL or JSON, and line by line."""
+    forms = {value, *value.splitlines()}
+    for text in [*forms]:
+        python = repr(f'"{text}')[2:-1]
+        sql = text.replace("\\", "\\\\")
+        forms |= {python, python.replace("\\'", "'"), sql, sql.replace("'", "\\'"), json.dumps(text)[1:-1]}
+    return sorted((form for form in forms if len(form) > _MAX_PLAIN_LENGTH), key=len, reverse=True)
