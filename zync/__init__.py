@@ -1,6 +1,6 @@
 """zync lands the transactions of Kafka topics in a lake whole, exactly once.
 
-All that the commands do can be done from Python. A sync of raw into staging, with what `zync.yaml` says:
+Python code can do all that the commands do. A sync of raw into staging, by `zync.yaml`:
 
     from pathlib import Path
     import zync
@@ -9,8 +9,8 @@ All that the commands do can be done from Python. A sync of raw into staging, wi
     outcome = zync.sync_once(config, "lake/raw", "lake/staging")
     print(outcome.transactions, outcome.in_flight)
 
-Names are loaded when they are first used, so that `import zync` costs nothing. In `spark-submit` or a notebook the
-Spark application that runs is used.
+Names are loaded at their first use, so that `import zync` costs nothing. In `spark-submit` or a notebook zync uses the
+running Spark application.
 """
 
 from importlib import import_module
@@ -140,13 +140,13 @@ _EXPORTS = {
     "UsageError": "zync.errors",
     "ZyncError": "zync.errors",
 }
-"""Where each public name is: `module`, or `module:name` where it has another name there."""
+"""The module of each public name, as `module`, or as `module:name` if the module has it by another name."""
 
 
 def __getattr__(name: str) -> Any:
     """Loads a public name when it is first used (PEP 562)."""
     if name == "__version__":
-        from importlib.metadata import version  # noqa: PLC0415 - 30 ms, which each command would take
+        from importlib.metadata import version  # noqa: PLC0415 - takes 30 ms
 
         return version("zync")
     if name not in _EXPORTS:

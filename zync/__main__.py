@@ -1,4 +1,4 @@
-"""The program `zync`; `python -m zync` is the same."""
+"""The program `zync`, also as `python -m zync`."""
 
 import atexit
 import os
@@ -9,9 +9,9 @@ from zync.errors import INTERRUPTED
 
 
 def main() -> None:
-    """Runs the command line; Ctrl-C is quiet already while that is loaded."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's, which would spin for a while once that is loaded
-    # At its very end Python lets go of our handlers, and a second Ctrl-C would change how a run ended that is over.
+    """Runs the command line. Ctrl-C prints no traceback, also while its modules load."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's threads would spin for a while after it is loaded
+    # Python removes signal handlers at its end, and then a second Ctrl-C would change the exit code of a finished run.
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     try:
         from zync.cli import main as run  # noqa: PLC0415

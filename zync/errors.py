@@ -1,4 +1,4 @@
-"""What can go wrong, for the person who reads it: what was found, where, and what to do.
+"""zync's errors. The message of each says what failed, where, and what to do.
 
 `code` names the kind of an error in JSON output and in the docs. Codes are stable: programs compare them.
 """
@@ -6,7 +6,7 @@
 from typing import ClassVar
 
 INTERRUPTED = 130
-"""What a command that Ctrl-C ended exits with, as shells have it."""
+"""The exit code of a command that Ctrl-C ended, by the convention of shells."""
 
 
 class ZyncError(Exception):

@@ -1,4 +1,4 @@
-"""Log lines of zync's own, as text or as JSON objects (`--log-format`)."""
+"""Formats zync's log lines as text or as JSON objects (`--log-format`)."""
 
 import logging
 import os
@@ -10,26 +10,26 @@ from zync.text import to_json
 
 
 def logs_as_json() -> bool:
-    """Whether --log-format json was given."""
+    """Returns whether the option `--log-format json` is set."""
     return os.environ.get("ZYNC_LOG_FORMAT") == "json"
 
 
 def log_line(level: str, message: str, values: Mapping[str, Any] | None = None) -> str:
-    """A line of the log as JSON: `time` (UTC), `level`, `message`, and what else there is to say."""
+    """Returns a log line as JSON: `time` (UTC), `level`, `message`, and the fields in `values`."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     return to_json({"time": now, "level": level, "message": message, **(values or {})})
 
 
 def event(name: str, **values: Any) -> dict[str, Any]:
-    """What a log line says to programs: `extra` of the logger's methods."""
+    """Returns the fields of a log line for programs, as `extra` of the logger's methods."""
     return {"values": {"event": name, **values}}
 
 
 class LogFormatter(logging.Formatter):
-    """zync's own log lines, in the format that was asked for."""
+    """Formats zync's log lines by `--log-format`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Returns the log line of a record."""
         if logs_as_json():
             return log_line(record.levelname.lower(), record.getMessage(), getattr(record, "values", None))
         return f"zync: {record.getMessage()}"

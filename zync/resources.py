@@ -1,10 +1,10 @@
-"""Files that come with the package: the SQL statements and the demo."""
+"""Finds the files of the package: SQL statements and the demo."""
 
 from pathlib import Path
 
 
 def data_folder(name: str) -> Path:
-    """The folder `sql` or `demo`: inside the wheel, or beside the package in a checkout."""
-    here = Path(__file__).parent
-    packed = here / "_data" / name
-    return packed if packed.is_dir() else here.parent / name
+    """Returns the folder `sql` or `demo`: inside the wheel, or beside the package in a checkout."""
+    package = Path(__file__).parent
+    installed = package / "_data" / name
+    return installed if installed.is_dir() else package.parent / name

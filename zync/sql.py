@@ -1,4 +1,4 @@
-"""SQL statements from files, and what may enter them: checked expressions, literals, names."""
+"""Reads SQL statements from files, and quotes literals and names for them."""
 
 import re
 from functools import lru_cache
@@ -12,25 +12,36 @@ def _text(name: str) -> str:
 
 
 def statement(name: str, **slots: str) -> str:
-    """The SQL of `sql/<name>.sql`, its `{{slots}}` filled with checked expressions or zync's own."""
-    return re.sub(r"\{\{(\w+)\}\}", lambda slot: slots[slot[1]], _text(name))  # at once: a slot in a slot is text
+    """Returns the SQL of `sql/<name>.sql` with its `{{slots}}` filled.
+
+    Args:
+        name: The file's path below `sql`, without `.sql`.
+        **slots: The SQL of each slot: a checked expression of the user, or zync's own SQL.
+    """
+    return re.sub(
+        r"\{\{(\w+)\}\}", lambda slot: slots[slot[1]], _text(name)
+    )  # in a single pass: braces in a slot's text stay
 
 
 def literal(text: str) -> str:
-    """`text` as a SQL string literal."""
+    """Quotes a text as a SQL string literal."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def options(pairs: dict[str, str]) -> str:
-    """A SQL map of those string pairs, as functions take their options."""
+    """Returns the pairs as a SQL map of strings, the form of a function's options."""
     return f"map({', '.join(literal(text) for pair in pairs.items() for text in pair)})"
 
 
 def name(text: str) -> str:
-    """`text` as a quoted SQL identifier."""
+    """Quotes a text as a SQL identifier."""
     return "`" + text.replace("`", "``") + "`"
 
 
 def aliased(columns: dict[str, str]) -> list[str]:
-    """What to select so that columns of those names have those values."""
+    """Returns a select list.
+
+    Args:
+        columns: The SQL expression of each column, by the column's name.
+    """
     return [f"{value} AS {name(column)}" for column, value in columns.items()]
