@@ -587,7 +587,7 @@ class Config:
 
     @property
     def kafka_to_deliver_to(self) -> dict[str, str]:
-        """The librdkafka properties of deliveries: with those of `kafka`, unless they have other `bootstrap.servers`."""
+        """The librdkafka properties of deliveries: with those of `kafka`, unless they set `bootstrap.servers`."""
         own = self.kafka_delivery.properties
         return own if "bootstrap.servers" in own else {**self.kafka, **own}
 
