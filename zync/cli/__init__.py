@@ -1,4 +1,4 @@
-"""The command line: typed options, one call into the library, one call to output."""
+"""The command line. Each command reads its options, calls the library, and prints the result."""
 
 import os
 import signal
@@ -56,15 +56,15 @@ app.add_typer(txn.dlq, name="dlq")
 app.add_typer(config.app, name="config")
 app.add_typer(broker.app, name="broker")
 
-_BUILT_ON = ("pyspark", "delta-spark", "deltalake", "confluent-kafka")
+_DEPENDENCIES = ("pyspark", "delta-spark", "deltalake", "confluent-kafka")
 
 
-def _version(asked: bool) -> None:
-    """`--version`: zync's, and those of what it is built on, as a report of a problem needs them."""
-    if asked:
+def _version(requested: bool) -> None:
+    """`--version`: prints the versions of zync and of its main dependencies, which a bug report needs."""
+    if requested:
         from importlib.metadata import version
 
-        typer.echo(f"zync {version('zync')} ({', '.join(f'{name} {version(name)}' for name in _BUILT_ON)})")
+        typer.echo(f"zync {version('zync')} ({', '.join(f'{name} {version(name)}' for name in _DEPENDENCIES)})")
         raise typer.Exit
 
 
@@ -78,7 +78,10 @@ def before_the_command(
 
 
 def main() -> None:
-    """Runs the command line. Exit codes: 0 done, 1 failed, 2 the user's mistake, 3 another writer owns the table."""
+    """Runs the command line.
+
+    Exit codes: 0 for success, 1 for a failure, 2 for the user's mistake, 3 if another writer owns the table.
+    """
     signal.signal(signal.SIGINT, _interrupt)
     READ.clear()
     if completion.is_asked():
@@ -88,35 +91,35 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except Exception as error:  # noqa: BLE001 - it ends here, told as users want it
+    except Exception as error:  # noqa: BLE001 - the last handler, which prints any error for the user
         kind = type(error) if isinstance(error, ZyncError) else ZyncError
         trace = as_written(traceback.format_exc()) if debugging() else ""
-        Output().error(as_written(_said(error)), trace, kind.code)
+        Output().error(as_written(_error_text(error)), trace, kind.code)
         sys.exit(kind.exit_code)
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if isinstance(error, ZyncError):
         return str(error)
-    said = next(iter(str(error).splitlines()), "")
+    text = next(iter(str(error).splitlines()), "")
     if "pyspark" in sys.modules:
         from zync.spark.errors import message_of
 
-        said = message_of(error)
-    if "parquet" in said.lower() and (isinstance(error, FileNotFoundError) or type(error).__name__ == "ArrowInvalid"):
-        return f"a table's file is gone or damaged: {said}. `zync verify` tells which are"
+        text = message_of(error)
+    if "parquet" in text.lower() and (isinstance(error, FileNotFoundError) or type(error).__name__ == "ArrowInvalid"):
+        return f"a table's file is gone or damaged: {text}. `zync verify` tells which are"
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}"
-    return f"unexpected {type(error).__name__}: {said} (--debug)"
+    return f"unexpected {type(error).__name__}: {text} (--debug)"
 
 
 def _interrupt(_number: int, _frame: object) -> NoReturn:
-    """Ctrl-C. Once Spark runs, it ends the process at once, and with it the JVM, which tidies up.
+    """Handles Ctrl-C. While Spark runs, it ends the process at once, and with it the JVM, which cleans up.
 
-    An exception would leave PySpark's connection with an answer nobody waits for, and whatever is called next, to
-    clean up, would take it for its own.
+    An exception would leave an unread answer in PySpark's connection, and the next call, in a clean-up, would take it
+    for its own.
     """
     context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
-    if context and context._active_spark_context:  # noqa: SLF001 - there is no other way to ask
+    if context and context._active_spark_context:  # noqa: SLF001 - PySpark has no public way
         os._exit(INTERRUPTED)
     raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""`zync broker`: the development broker's commands."""
+"""The commands of `zync broker`, the development broker."""
 
 import sys
 from pathlib import Path
@@ -53,7 +53,7 @@ def broker_stop(folder: BrokerFolder = _BROKER_FOLDER, as_json: AsJson = False) 
     from zync.kafka.dev_broker import DevKafka
 
     stopped = DevKafka(folder.absolute()).stop()
-    Output(as_json=as_json).result({"stopped": stopped}, "stopped" if stopped else f"no broker ran {_where(folder)}")
+    Output(as_json=as_json).result({"stopped": stopped}, "stopped" if stopped else f"no broker ran {_location(folder)}")
 
 
 @app.command("status")
@@ -66,9 +66,9 @@ def broker_status(folder: BrokerFolder = _BROKER_FOLDER, as_json: AsJson = False
     servers = broker.servers() if pid else None
     Output(as_json=as_json).result(
         {"bootstrap_servers": servers, "running": pid is not None, "pid": pid},
-        f"runs at {servers} (pid {pid})" if pid else f"no broker runs {_where(folder)}",
+        f"runs at {servers} (pid {pid})" if pid else f"no broker runs {_location(folder)}",
     )
 
 
-def _where(folder: Path) -> str:
+def _location(folder: Path) -> str:
     return f"in {folder.absolute()} (--folder names another)"

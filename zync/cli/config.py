@@ -1,4 +1,4 @@
-"""The commands `zync config`: about the config itself."""
+"""The command `zync config`, which prints the config's JSON Schema."""
 
 import typer
 

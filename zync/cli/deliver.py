@@ -1,4 +1,4 @@
-"""The commands that take staging on to the outside."""
+"""The commands that deliver staging's rows to Kafka and to tables."""
 
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -60,11 +60,11 @@ def sync_to(
         raise typer.BadParameter(msg, param_hint="--group-rows")
     settings, out = read_config(config, lake, needed=target == "tables"), Output(as_json=as_json)
     if target == "tables":
-        for option, given in (
+        for option, value in (
             *(("--group-rows", group_rows), ("--one-by-one", one_by_one)),
             ("--bootstrap-servers", bootstrap_servers),
         ):
-            if given:
+            if value:
                 msg = "it is for sync-to kafka"
                 raise typer.BadParameter(msg, param_hint=option)
         _to_tables(settings, out, locate(table, settings.lake), master, metrics, until_caught_up=until_caught_up)
@@ -80,15 +80,16 @@ def sync_to(
         until_caught_up=until_caught_up,
     )
 
-    def committed(done: "Delivered") -> None:
-        out.progress(_said(done), event="delivered", **asdict(done))
+    def committed(delivered: "Delivered") -> None:
+        out.progress(_progress_text(delivered), event="delivered", **asdict(delivered))
 
-    with measuring("zync.deliver.metrics:KafkaDeliveryMetrics", metrics, out) as measured:
-        done = sync_to_kafka(delivery, stop_on_signals(), committed, measured)
-    rate = sum(done.rows.values()) / done.seconds if done.seconds else 0.0
+    with measuring("zync.deliver.metrics:KafkaDeliveryMetrics", metrics, out) as collector:
+        delivered = sync_to_kafka(delivery, stop_on_signals(), committed, collector)
+    rate = sum(delivered.rows.values()) / delivered.seconds if delivered.seconds else 0.0
     out.result(
-        asdict(done) | {"rate": round(rate)},
-        f"{_said(done)}, in {amount(done.commits, 'Kafka transaction')}, {done.seconds:.1f} s ({rate:,.0f} rows/s)",
+        asdict(delivered) | {"rate": round(rate)},
+        f"{_progress_text(delivered)}, in {amount(delivered.commits, 'Kafka transaction')}, "
+        f"{delivered.seconds:.1f} s ({rate:,.0f} rows/s)",
     )
 
 
@@ -98,19 +99,19 @@ def _to_tables(  # noqa: PLR0913 - the command's options
     from zync.deliver.tables import delivery, snapshots
     from zync.spark.session import session
 
-    def brought(batch: delivery.Batch) -> None:
+    def print_batch(batch: delivery.Batch) -> None:
         rows = ", ".join(f"{topic} {count:,}" for topic, count in batch.rows.items()) or "none"
         text = f"delivered through sync {batch.sync:,}, rows: {rows}, in {batch.seconds:.1f} s"
         out.progress(text, event="delivered", **asdict(batch))
 
     stop = stop_on_signals()
     folder = locate(snapshots.FOLDER, settings.lake)
-    with measuring("zync.deliver.metrics:DeliveryMetrics", metrics, out) as measured:
+    with measuring("zync.deliver.metrics:DeliveryMetrics", metrics, out) as collector:
         spark = session(master, settings.spark, brief=until_caught_up)
-        found = delivery.sync_to_tables(
-            spark, settings, staging, folder, stop, brought, measured, until_caught_up=until_caught_up
+        newest = delivery.sync_to_tables(
+            spark, settings, staging, folder, stop, print_batch, collector, until_caught_up=until_caught_up
         )
-    out.result(asdict(found) if found else {}, _named(found) if found else "nothing was delivered yet")
+    out.result(asdict(newest) if newest else {}, _snapshot_text(newest) if newest else "nothing was delivered yet")
 
 
 def snapshot(
@@ -130,30 +131,30 @@ def snapshot(
     from zync.deliver.tables import snapshots
 
     folder = locate(snapshots.FOLDER, read_config(config, lake).lake)
-    found = snapshots.at(f"{folder}/{snapshots.NAME}", None if at is None else _moment(at))
-    made = snapshots.views(found, folder) if as_views else []
-    values = {**asdict(found), **({"sql": made} if as_views else {})}
-    Output(as_json=as_json).result(values, "\n".join(made) if as_views else _named(found))
+    selected = snapshots.at(f"{folder}/{snapshots.NAME}", None if at is None else _moment(at))
+    statements = snapshots.views(selected, folder) if as_views else []
+    values = {**asdict(selected), **({"sql": statements} if as_views else {})}
+    Output(as_json=as_json).result(values, "\n".join(statements) if as_views else _snapshot_text(selected))
 
 
 def _moment(text: str) -> "int | datetime":
-    """A sync, or a time in ISO 8601 (UTC where it says no zone)."""
+    """Parses a sync's number, or a time in ISO 8601 (in UTC without a zone)."""
     if text.isascii() and text.isdecimal():
         return int(text)
     try:
-        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
         msg = f"{text!r} is neither a sync's number nor a time like 2026-01-31T12:00:00Z"
         raise typer.BadParameter(msg, param_hint="--at") from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _named(found: "Snapshot") -> str:
-    tables = ", ".join(f"{topic} version {version}" for topic, version in found.versions.items())
-    return f"sync {found.sync:,} ({found.at:%Y-%m-%dT%H:%M:%S.%f}Z): {tables}"
+def _snapshot_text(snapshot: "Snapshot") -> str:
+    tables = ", ".join(f"{topic} version {version}" for topic, version in snapshot.versions.items())
+    return f"sync {snapshot.sync:,} ({snapshot.at:%Y-%m-%dT%H:%M:%S.%f}Z): {tables}"
 
 
-def _said(done: "Delivered") -> str:
-    rows = ", ".join(f"{topic} {count:,}" for topic, count in done.rows.items()) or "none"
-    through = f"; through seqno {done.seqno:,}" if done.seqno else ""  # unknown where no broker answered
-    return f"delivered {amount(done.transactions, 'transaction')}, rows: {rows}{through}"
+def _progress_text(delivered: "Delivered") -> str:
+    rows = ", ".join(f"{topic} {count:,}" for topic, count in delivered.rows.items()) or "none"
+    through = f"; through seqno {delivered.seqno:,}" if delivered.seqno else ""  # unknown if no broker answered
+    return f"delivered {amount(delivered.transactions, 'transaction')}, rows: {rows}{through}"

@@ -1,4 +1,4 @@
-"""The commands that only look: at what is there, and at what the config says."""
+"""The commands that only read: tables, the config, and a connector's settings."""
 
 import sys
 from pathlib import Path
@@ -55,13 +55,13 @@ def query(
     zync query "SELECT kind, count(*) FROM staging GROUP BY kind"
     zync query --consistent "SELECT sum(balance) FROM accounts"
     """
-    from zync.operate.query import query as ask_syncs
+    from zync.operate.query import query as query_staging
     from zync.operate.query import query_tables, rows_of, table_of
     from zync.spark.session import session
 
     settings, out = read_config(config, lake), Output(as_json=as_json)
-    ask = query_tables if consistent else ask_syncs
-    result = ask(session(None, settings.spark, brief=True), settings, text)
+    run_query = query_tables if consistent else query_staging
+    result = run_query(session(None, settings.spark, brief=True), settings, text)
     if as_json:
         out.rows(Verbatim(row) for row in rows_of(result))
     else:
@@ -87,10 +87,10 @@ def status(
     settings, out = read_config(config, lake), Output(as_json=as_json)
     stop = stop_on_signals() if watch else None
     while True:
-        found = read_status(locate("raw", settings.lake), locate("staging", settings.lake), settings)
+        current = read_status(locate("raw", settings.lake), locate("staging", settings.lake), settings)
         if watch:
             out.clear()
-        out.result(as_dict(found), describe(found))
+        out.result(as_dict(current), describe(current))
         if stop is None or stop.wait(_WATCH_SECONDS):
             return
 
@@ -136,27 +136,27 @@ def check(
     from zync.spark.session import session
 
     settings, out = read_config(config, lake, needed=True), Output(as_json=as_json)
-    with ThreadPoolExecutor(1) as beside:  # Spark's start takes longer
-        around = beside.submit(warnings_of, settings)
+    with ThreadPoolExecutor(1) as executor:  # runs while Spark starts, which takes longer
+        surroundings = executor.submit(warnings_of, settings)
         spark = session(None, settings.spark, brief=True)
-        found = read(spark, settings)
-        warnings = [*found.warnings, *around.result()]
-    different = compare_cuts(spark, settings, locate(data, settings.lake)) if data else None
+        pipeline = read(spark, settings)
+        warnings = [*pipeline.warnings, *surroundings.result()]
+    difference = compare_cuts(spark, settings, locate(data, settings.lake)) if data else None
     lines = [*(f"warning: {text}" for text in warnings)]
-    if different:
+    if difference:
         lines.append(
-            f"{different.topic}/{different.offset} depends on how raw is cut: {different.at_once} in one sync, "
-            f"{different.in_parts} in several; a rule must make of a transaction what only that transaction says"
+            f"{difference.topic}/{difference.offset} depends on how raw is cut: {difference.at_once} in one sync, "
+            f"{difference.in_parts} in several; a rule must make of a transaction what only that transaction says"
         )
     lines += (
         []
-        if different
+        if difference
         else ["the config and its rules can run" + (f", and {data} gives the same in any cut" * bool(data))]
     )
     out.result(
-        {"ok": not different, "warnings": warnings, "difference": different and vars(different)}, "\n".join(lines)
+        {"ok": not difference, "warnings": warnings, "difference": difference and vars(difference)}, "\n".join(lines)
     )
-    sys.exit(1 if different else 0)
+    sys.exit(1 if difference else 0)
 
 
 def doctor(
@@ -187,26 +187,26 @@ def doctor(
         msg = "--connect and --connector-config both name a connector's config: give one of them"
         raise UsageError(msg)
     settings = read_config(config, None)
-    given = read.from_file(connector_config) if connector_config else None
+    connector_settings = read.from_file(connector_config) if connector_config else None
     if connect and connector:
-        given = read.from_connect(connect, connector)
+        connector_settings = read.from_connect(connect, connector)
     topics = None
     if settings.kafka.get("bootstrap.servers"):
         brokers = Brokers(settings.kafka)
-        there = brokers.topics()
-        names = read_topics(settings, there)
+        partitions = brokers.topics()
+        names = read_topics(settings, partitions)
         properties = brokers.topic_properties(names)
-        topics = {name: TopicSettings(there[name], properties.get(name, {})) for name in names}
-    if given is None and topics is None:
+        topics = {name: TopicSettings(partitions[name], properties.get(name, {})) for name in names}
+    if connector_settings is None and topics is None:
         msg = (
             "nothing to look at: give --connect and --connector, or --connector-config, or name Kafka in the config "
             "(kafka.bootstrap.servers)"
         )
         raise UsageError(msg)
-    looked_at = [
-        *(["the connector's config"] if given is not None else []),
+    subjects = [
+        *(["the connector's config"] if connector_settings is not None else []),
         *(["the topics"] if topics is not None else []),
     ]
-    findings = diagnose(given, topics, settings)
-    Output(as_json=as_json).result(as_dict(findings), describe(findings, " and ".join(looked_at)))
+    findings = diagnose(connector_settings, topics, settings)
+    Output(as_json=as_json).result(as_dict(findings), describe(findings, " and ".join(subjects)))
     sys.exit(1 if hurts(findings) else 0)

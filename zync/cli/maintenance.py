@@ -1,4 +1,4 @@
-"""The commands about whole tables: staging made anew, two stagings beside each other, proofs, and maintenance."""
+"""The commands on whole tables: replay, diff, verify and maintain."""
 
 import sys
 from typing import Annotated
@@ -40,12 +40,12 @@ def replay(
     settings, out = read_config(config, lake, needed=True), Output(as_json=as_json)
     raw, target, other = (locate(name, settings.lake) for name in (table, into, beside))
     spark = session(master, settings.spark)
-    done = make(spark, settings, raw, target, to_seqno, other, lambda one: out.progress(describe(one)))
-    since = f" from seqno {done.start:,}, where raw starts," if done.start > 1 else ""
-    text = f"{into}: {amount(done.transactions, 'transaction')}{since} up to seqno {done.head:,}"
-    if done.different:
-        text += f"; other rows than in {beside} may come from what differs: {', '.join(done.different)}"
-    out.result(asdict(done), text)
+    result = make(spark, settings, raw, target, to_seqno, other, lambda outcome: out.progress(describe(outcome)))
+    start = f" from seqno {result.start:,}, where raw starts," if result.start > 1 else ""
+    text = f"{into}: {amount(result.transactions, 'transaction')}{start} up to seqno {result.head:,}"
+    if result.different:
+        text += f"; other rows than in {beside} may come from what differs: {', '.join(result.different)}"
+    out.result(asdict(result), text)
 
 
 def diff(
@@ -70,10 +70,10 @@ def diff(
 
     settings = read_config(config, lake)
     spark = session(None, settings.spark, brief=True)
-    found = compare(spark, locate(one, settings.lake), locate(other, settings.lake), limit)
-    topics = {topic: asdict(each) for topic, each in found.items()}
-    Output(as_json=as_json).result({"same": not found, "topics": topics}, describe_diff(found))
-    sys.exit(1 if found else 0)
+    differences = compare(spark, locate(one, settings.lake), locate(other, settings.lake), limit)
+    topics = {topic: asdict(difference) for topic, difference in differences.items()}
+    Output(as_json=as_json).result({"same": not differences, "topics": topics}, describe_diff(differences))
+    sys.exit(1 if differences else 0)
 
 
 def verify(
@@ -145,7 +145,7 @@ def maintain(
 
     settings, out = read_config(config, lake), Output(as_json=as_json)
     both = not (compact or vacuum)
-    others = tuple(locate(one, settings.lake) for one in staging or ())
+    others = tuple(locate(name, settings.lake) for name in staging or ())
     trimming = None
     if retain is not None and not (vacuum or both):
         msg = "--retain says for how long vacuum keeps things: add --vacuum, or leave --compact out"
@@ -155,13 +155,13 @@ def maintain(
         raise UsageError(msg)
     if retain is not None:
         trimming = Trimming(retain, others, settings.transactions.remember)
-    done = tidy(
+    result = tidy(
         locate(table, settings.lake),
         compact=compact or both,
         vacuum=vacuum or both,
         retain=RETAIN if retain is None else retain,
         trimming=trimming,
         dry_run=dry_run,
-        on_compacted=lambda one, of: out.progress(f"compacted {one:,} of {of:,}"),
+        on_compacted=lambda count, total: out.progress(f"compacted {count:,} of {total:,}"),
     )
-    out.result(asdict(done), describe(done))
+    out.result(asdict(result), describe(result))

@@ -1,4 +1,4 @@
-"""What the commands share: their options, and the config that these say."""
+"""Options that commands share, and the config that they select."""
 
 import _thread
 import logging
@@ -24,33 +24,37 @@ from zync.log import LogFormatter
 T = TypeVar("T")
 
 
-def _log_format(given: str) -> str:
-    os.environ["ZYNC_LOG_FORMAT"] = given
-    return given
+def _log_format(value: str) -> str:
+    os.environ["ZYNC_LOG_FORMAT"] = value
+    return value
 
 
-def parsed(parse: Callable[[str], T], given: T | str) -> T:
-    """An option's value; a default comes as the value it is."""
-    if not isinstance(given, str):
-        return given
+def parsed(parse: Callable[[str], T], value: T | str) -> T:
+    """Parses an option's text; returns a default, which is no text, unchanged.
+
+    Raises:
+        typer.BadParameter: `parse` raises ValueError.
+    """
+    if not isinstance(value, str):
+        return value
     try:
-        return parse(given)
+        return parse(value)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 
 
-def _given(parse: Callable[[str], T], metavar: str, **said: Any) -> Any:
-    """An option whose text `parse` reads."""
-    return typer.Option(parser=lambda given: parsed(parse, given), metavar=metavar, **said)
+def _parsed_option(parse: Callable[[str], T], metavar: str, **settings: Any) -> Any:
+    """Returns an option with a text that `parse` converts."""
+    return typer.Option(parser=lambda value: parsed(parse, value), metavar=metavar, **settings)
 
 
-def _some(text: str) -> int:
-    """A size that is not nothing."""
-    found = size(text)
-    if not found:
+def _positive_size(text: str) -> int:
+    """Parses a size of more than 0 bytes."""
+    num_bytes = size(text)
+    if not num_bytes:
         msg = f"{text} is too little: a commit has a record at least"
         raise ValueError(msg)
-    return found
+    return num_bytes
 
 
 Lake = Annotated[str | None, typer.Option("--lake", envvar="ZYNC_LAKE", help="Folder or URI of the tables.")]
@@ -59,11 +63,13 @@ AsJson = Annotated[bool, typer.Option("--json", help="Results as JSON, for progr
 Debug = Annotated[
     bool, typer.Option("--debug", help="Tracebacks and details on errors.", callback=lambda on: _debug(on=on))
 ]
-CommitEvery = Annotated[timedelta, _given(duration, "TIME", show_default="5s")]
-CommitBytes = Annotated[int | None, _given(_some, "SIZE", help="Default: as --max-memory allows.")]
-MaxMemory = Annotated[int, _given(memory.limit, "SIZE", help="Stay below, about; 300MB or more.", show_default="1GB")]
-Retain = Annotated[timedelta | None, _given(duration, "TIME", help="Keep what is younger, like 30d.")]
-Older = Annotated[timedelta | None, _given(duration, "TIME", help="Begun at least so long ago, like 1h or 7d.")]
+CommitEvery = Annotated[timedelta, _parsed_option(duration, "TIME", show_default="5s")]
+CommitBytes = Annotated[int | None, _parsed_option(_positive_size, "SIZE", help="Default: as --max-memory allows.")]
+MaxMemory = Annotated[
+    int, _parsed_option(memory.limit, "SIZE", help="Stay below, about; 300MB or more.", show_default="1GB")
+]
+Retain = Annotated[timedelta | None, _parsed_option(duration, "TIME", help="Keep what is younger, like 30d.")]
+Older = Annotated[timedelta | None, _parsed_option(duration, "TIME", help="Begun at least so long ago, like 1h or 7d.")]
 Metrics = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="Answer there: /metrics for Prometheus, /healthz, /readyz.")
 ]
@@ -74,25 +80,25 @@ LogFormat = Annotated[
 
 
 def starting_point(text: str) -> "Literal['earliest', 'latest'] | datetime":
-    """Where `--from` says: earliest, latest, or a time (ISO 8601, UTC where it says no zone; or ms since 1970)."""
+    """Parses `--from`: earliest, latest, or a time (ISO 8601, in UTC without a zone; or milliseconds since 1970)."""
     if text in ("earliest", "latest"):
         return cast("Literal['earliest', 'latest']", text)
     try:
         if text.isdecimal():
             return datetime.fromtimestamp(int(text) / 1000, tz=UTC)
-        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except (ValueError, OverflowError, OSError):
         msg = f"{text!r} is neither earliest nor latest nor a time like 2026-01-31T12:00:00Z"
         raise typer.BadParameter(msg) from None
-    found = found if found.tzinfo else found.replace(tzinfo=UTC)
-    if found.timestamp() < 0:  # which Kafka would take for a word of its own, like latest
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    if moment.timestamp() < 0:  # Kafka's protocol has negative numbers for earliest and latest
         msg = f"{text!r} is before 1970, and Kafka has no such times: say earliest"
         raise typer.BadParameter(msg)
-    return found
+    return moment
 
 
 def partition_offset(text: str) -> tuple[tuple[str, int], int]:
-    """The topic and partition, and the offset, that `orders:0=1200` names."""
+    """Parses `orders:0=1200` to ((topic, partition), offset)."""
     match = re.fullmatch(r"(.+):(\d+)=(\d+)", text)
     if not match:
         msg = f"{text!r} is not TOPIC:PARTITION=OFFSET, like orders:0=1200"
@@ -103,21 +109,30 @@ def partition_offset(text: str) -> tuple[tuple[str, int], int]:
 def _debug(*, on: bool) -> bool:
     if on:
         os.environ["ZYNC_DEBUG"] = "1"
-    ours = logging.StreamHandler()
-    ours.setFormatter(LogFormatter())
-    logging.basicConfig(handlers=[ours if on else logging.NullHandler()])  # what libraries say of themselves
+    handler = logging.StreamHandler()
+    handler.setFormatter(LogFormatter())
+    logging.basicConfig(handlers=[handler if on else logging.NullHandler()])  # the log lines of libraries
     logging.getLogger("zync").setLevel(logging.DEBUG if on else logging.INFO)
-    logging.getLogger("zync").handlers = [] if on else [ours]
+    logging.getLogger("zync").handlers = [] if on else [handler]
     return on
 
 
 def debugging() -> bool:
-    """Whether --debug was given: tracebacks are shown."""
+    """Returns whether the option `--debug` is set, so that errors show tracebacks."""
     return bool(os.environ.get("ZYNC_DEBUG"))
 
 
 def read_config(path: Path | None, lake: str | None, *, needed: bool = False) -> Config:
-    """The config file's values, --lake over them; without a file the defaults, unless one is `needed` or named."""
+    """Reads the config, and sets its lake to `lake` if that is not None.
+
+    Args:
+        path: The option `--config`; None for zync.yaml.
+        lake: The option `--lake`.
+        needed: Whether the command needs a config file. If not, a missing zync.yaml means the defaults.
+
+    Raises:
+        UsageError: The file does not exist, or is wrong.
+    """
     from dataclasses import replace
 
     if path is None and not needed and not Path("zync.yaml").exists():
@@ -131,21 +146,21 @@ def read_config(path: Path | None, lake: str | None, *, needed: bool = False) ->
 
 
 READ: list[Config] = []
-"""The configs that this command has read, for what an error may quote of them."""
+"""The configs that this command has read, whose secrets errors must not show."""
 
 
 def as_written(text: str) -> str:
-    """The text of an error, with what may be secret in it as the config has it."""
+    """Returns an error's text with values that may be secret replaced by their references in the config."""
     for config in READ:
         text = config.as_written(text)
     return text
 
 
 def stop_on_signals() -> threading.Event:
-    """An event that SIGTERM and Ctrl-C set; a second Ctrl-C ends the process at once.
+    """Returns an event that SIGTERM and Ctrl-C set; a second Ctrl-C ends the process at once.
 
-    It is set by another thread: an event has a lock, and a handler that waits for what the code it interrupted holds
-    (which is this thread's, amid waiting for the event or in the handler itself) waits for good.
+    The handler sets it in another thread. An event has a lock, and the code that the handler interrupts may hold it
+    (while it waits for the event, or in the handler itself), so the handler would wait for it forever.
     """
     stop, stopping = threading.Event(), False
 
@@ -154,7 +169,7 @@ def stop_on_signals() -> threading.Event:
         if stopping and number == signal.SIGINT:
             os._exit(INTERRUPTED)
         stopping = True
-        _thread.start_new_thread(stop.set, ())  # threading.Thread has locks of its own
+        _thread.start_new_thread(stop.set, ())  # threading.Thread uses locks as well
 
     signal.signal(signal.SIGTERM, handle)
     signal.signal(signal.SIGINT, handle)
@@ -162,10 +177,14 @@ def stop_on_signals() -> threading.Event:
 
 
 @contextmanager
-def measuring(kind: str, address: str | None, out: Output, *of: Any) -> "Iterator[Any]":
-    """Metrics of that `module:class`, made with `of`, answered at the address; None where there is none.
+def measuring(kind: str, address: str | None, out: Output, *arguments: Any) -> "Iterator[Any]":
+    """Serves metrics in this context; yields the metrics, or None without an address.
 
-    (What it takes costs 0.1 s to load.)
+    Args:
+        kind: Their class as `module:class`, as loading the module takes 0.1 s.
+        address: The option `--metrics`.
+        out: Prints the address.
+        *arguments: The arguments of the class.
     """
     if address is None:
         yield None
@@ -174,8 +193,8 @@ def measuring(kind: str, address: str | None, out: Output, *of: Any) -> "Iterato
 
     from zync.metrics.server import serving
 
-    made = resolve_name(kind)(*of)
-    with serving(address, made) as port:
-        where = f"{address.rpartition(':')[0]}:{port}"
-        out.progress(f"metrics at http://{where}/metrics", event="metrics", address=where)
-        yield made
+    metrics = resolve_name(kind)(*arguments)
+    with serving(address, metrics) as port:
+        served = f"{address.rpartition(':')[0]}:{port}"
+        out.progress(f"metrics at http://{served}/metrics", event="metrics", address=served)
+        yield metrics

@@ -1,7 +1,7 @@
-"""A part of `zync run`, as a process of its own: `python -m zync.cli.part sync raw staging …`.
+"""Runs a command as a part of `zync run`: `python -m zync.cli.part sync raw staging …`.
 
-It is the command of that name, and ends like it on SIGTERM; and it ends when the run does, however that ends: the run
-holds the other end of this process's standard input.
+The process stops on SIGTERM like the command. It also stops when `zync run` ends in any way, as that closes the other
+end of its standard input.
 """
 
 import os

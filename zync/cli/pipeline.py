@@ -1,4 +1,4 @@
-"""The commands of the pipeline: from Kafka, or files, to staging; and all of it."""
+"""The commands of the pipeline, from Kafka or files to staging, and `zync run`."""
 
 import sys
 from contextlib import nullcontext
@@ -86,8 +86,8 @@ def sync_from(
         msg = "it is for --from and --from-offset"
         raise typer.BadParameter(msg, param_hint="--force")
     offsets: dict[Source, int] = {}
-    for source_partition, at in map(partition_offset, from_offset or ()):
-        if offsets.setdefault(Source(*source_partition), at) != at:
+    for source_partition, offset in map(partition_offset, from_offset or ()):
+        if offsets.setdefault(Source(*source_partition), offset) != offset:
             msg = "{}:{} is to begin at two offsets".format(*source_partition)
             raise typer.BadParameter(msg, param_hint="--from-offset")
 
@@ -107,26 +107,27 @@ def sync_from(
         transactions=settings.transactions,
     )
 
-    def committed(one: "Appended") -> None:
+    def committed(appended: "Appended") -> None:
+        records, size = amount(appended.rows, "record"), byte_size(appended.num_bytes)
         out.progress(
-            f"committed {amount(one.rows, 'record')} ({byte_size(one.num_bytes)}) from seqno {one.first_seqno}",
+            f"committed {records} ({size}) from seqno {appended.first_seqno}",
             event="commit",
-            records=one.rows,
-            bytes=one.num_bytes,
-            first_seqno=one.first_seqno,
-            seconds=round(one.seconds, 3),
+            records=appended.rows,
+            bytes=appended.num_bytes,
+            first_seqno=appended.first_seqno,
+            seconds=round(appended.seconds, 3),
         )
-        if measured:
-            measured.committed(one)
+        if collector:
+            collector.committed(appended)
 
-    with measuring("zync.ingest.metrics:IngestMetrics", metrics, out) as measured:
-        done = sync_from_kafka(ingest, stop_on_signals(), committed, measured)
-    rate = done.records / done.seconds if done.seconds else 0.0
-    lag = "unknown" if done.lag is None else f"{done.lag:,}"
+    with measuring("zync.ingest.metrics:IngestMetrics", metrics, out) as collector:
+        result = sync_from_kafka(ingest, stop_on_signals(), committed, collector)
+    rate = result.records / result.seconds if result.seconds else 0.0
+    lag = "unknown" if result.lag is None else f"{result.lag:,}"
     out.result(
-        {"bytes" if key == "num_bytes" else key: value for key, value in vars(done).items()} | {"rate": round(rate)},
-        f"{amount(done.records, 'record')}, {byte_size(done.num_bytes)} in {done.seconds:.1f} s "
-        f"({rate:,.0f} records/s), {amount(done.commits, 'commit')}, lag {lag}",
+        {"bytes" if key == "num_bytes" else key: value for key, value in vars(result).items()} | {"rate": round(rate)},
+        f"{amount(result.records, 'record')}, {byte_size(result.num_bytes)} in {result.seconds:.1f} s "
+        f"({rate:,.0f} records/s), {amount(result.commits, 'commit')}, lag {lag}",
     )
 
 
@@ -146,11 +147,12 @@ def load(
     """
     from zync.raw.jsonl import load as load_files
 
-    done = load_files(locate(table, read_config(config, lake).lake), files)
-    last = (done.first_seqno or 1) + done.rows - 1
+    appended = load_files(locate(table, read_config(config, lake).lake), files)
+    last = (appended.first_seqno or 1) + appended.rows - 1
+    seqnos = f", seqno {appended.first_seqno} to {last}" if appended.rows else ""
     Output(as_json=as_json).result(
-        {"records": done.rows, "bytes": done.num_bytes, "first_seqno": done.first_seqno},
-        f"loaded {amount(done.rows, 'record')}" + (f", seqno {done.first_seqno} to {last}" if done.rows else ""),
+        {"records": appended.rows, "bytes": appended.num_bytes, "first_seqno": appended.first_seqno},
+        f"loaded {amount(appended.rows, 'record')}{seqnos}",
     )
 
 
@@ -178,28 +180,32 @@ def sync(
 
     check_tables_of_sync(raw, staging)
     settings, out = read_config(config, lake, needed=True), Output(as_json=as_json)
-    where = locate(raw, settings.lake), locate(staging, settings.lake)
+    locations = locate(raw, settings.lake), locate(staging, settings.lake)
     if not follow:
         if metrics:
             msg = "there is nothing to watch in one sync: give --follow too"
             raise typer.BadParameter(msg, param_hint="--metrics")
-        done = sync_once(settings, *where, master=master)
-        out.result(vars(done), describe(done))
+        outcome = sync_once(settings, *locations, master=master)
+        out.result(vars(outcome), describe(outcome))
         return
     stop = stop_on_signals()
 
-    def told(done: Outcome) -> None:
+    def print_outcome(outcome: Outcome) -> None:
         if logs_as_json() and not as_json:
-            out.progress(describe(done), event="sync", **vars(done))
+            out.progress(describe(outcome), event="sync", **vars(outcome))
         else:
-            out.result(vars(done), describe(done))
+            out.result(vars(outcome), describe(outcome))
 
-    with measuring("zync.sync.metrics:SyncMetrics", metrics, out) as measured:
-        follow_raw(settings, *where, stop, told, master, measured)
+    with measuring("zync.sync.metrics:SyncMetrics", metrics, out) as collector:
+        follow_raw(settings, *locations, stop, print_outcome, master, collector)
 
 
 def check_tables_of_sync(raw: str, staging: str) -> None:
-    """UsageError where one of the two names what another command reads from, or writes to."""
+    """Checks that neither table is named like the source or the target of another command.
+
+    Raises:
+        UsageError: It is.
+    """
     if raw == "kafka":
         msg = f"kafka is no table: `zync sync-from kafka {staging}` brings records from Kafka to the table {staging}"
         raise UsageError(msg)
@@ -231,14 +237,14 @@ def run(
     from zync.run import supervisor
 
     if commit_every is not None:
-        parsed(duration, commit_every)  # here, or the part would fail on it time and again
+        parsed(duration, commit_every)  # a wrong value would make the part fail at each restart
     settings, out = read_config(config, lake, needed=True), Output()
-    given = {
+    values = {
         "--config": str(config.absolute()) if config else None,
         "--bootstrap-servers": bootstrap_servers,
         "--commit-every": commit_every,
     }
-    options = {key: value for key, value in given.items() if value is not None}
+    options = {key: value for key, value in values.items() if value is not None}
     parts = supervisor.parts(settings, settings.lake, options)
 
     def say(part: str, level: str, text: str, values: "Mapping[str, Any]") -> None:
@@ -248,14 +254,14 @@ def run(
     if out.err.isatty() and not logs_as_json():
         from zync.run.view import View
 
-        seen = View(parts)
-        say, view = seen.say, seen.shown()
+        live = View(parts)
+        say, view = live.say, live.shown()
     with (
         owned(locate("run", settings.lake), f"another `zync run` is running on the lake {settings.lake}"),
-        measuring("zync.run.scrape:RunMetrics", metrics, out, parts) as measured,
+        measuring("zync.run.scrape:RunMetrics", metrics, out, parts) as collector,
         view,
     ):
-        running = supervisor.Pipeline(parts, stop_on_signals(), say)
-        code = running.run(measured.turn if measured else lambda: None)
+        pipeline = supervisor.Pipeline(parts, stop_on_signals(), say)
+        code = pipeline.run(collector.turn if collector else lambda: None)
     out.progress(f"stopped; {supervisor.summary(parts)}", event="stopped")
     sys.exit(code)

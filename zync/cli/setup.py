@@ -1,4 +1,4 @@
-"""The commands to begin with."""
+"""The commands for first steps: `zync init` and `zync demo`."""
 
 from pathlib import Path
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""The commands `zync txn` and `zync dlq`: what is not done, and why; and decisions about it."""
+"""The commands `zync txn` and `zync dlq`: list transactions that are not simply done, and decide about them."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -59,19 +59,19 @@ def list_(
 
     settings, out = read_config(config, lake), Output(as_json=as_json)
     raw, staging = locate("raw", settings.lake), locate("staging", settings.lake)
-    found = transactions(raw, staging, state=state, older=older, topic=topic, limit=limit)
+    listed = transactions(raw, staging, state=state, older=older, topic=topic, limit=limit)
     if as_json:
-        shown = [{name: value for name, value in asdict(one).items() if name != "so_far"} for one in found]
-        out.rows({"txn": one.pop("id"), **one} for one in shown)
+        rows = [{name: value for name, value in asdict(item).items() if name != "so_far"} for item in listed]
+        out.rows({"txn": row.pop("id"), **row} for row in rows)
         return
-    for one in found:
-        topics = ", ".join(f"{name} {count}" for name, count in one.topics.items())
-        awaited = f" behind {one.waits_for}" if one.waits_for else ""
-        why = f": {one.reason}" if one.reason else f": whole, waits for its turn{awaited}" if one.held else ""
-        since = f"{one.since:%Y-%m-%d %H:%M:%S}" if one.since else "?"
-        decided = f" (decided: {one.decided}; the next sync acts on it)" if one.decided else ""
-        out.line(f"{one.state}  {one.id}  since {since}  seqno {one.seqno}  {topics}{why}{decided}")
-    if not found:
+    for item in listed:
+        topics = ", ".join(f"{name} {count}" for name, count in item.topics.items())
+        awaited = f" behind {item.waits_for}" if item.waits_for else ""
+        reason = f": {item.reason}" if item.reason else f": whole, waits for its turn{awaited}" if item.held else ""
+        since = f"{item.since:%Y-%m-%d %H:%M:%S}" if item.since else "?"
+        decision = f" (decided: {item.decided}; the next sync acts on it)" if item.decided else ""
+        out.line(f"{item.state}  {item.id}  since {since}  seqno {item.seqno}  {topics}{reason}{decision}")
+    if not listed:
         out.line("none")
 
 
@@ -93,12 +93,12 @@ def show(
     from zync.operate import txn_show
 
     settings = read_config(config, lake)
-    found = txn_show.show(locate("raw", settings.lake), locate("staging", settings.lake), txn_id, settings)
-    Output(as_json=as_json).result(found, txn_show.describe(found))
+    transaction = txn_show.show(locate("raw", settings.lake), locate("staging", settings.lake), txn_id, settings)
+    Output(as_json=as_json).result(transaction, txn_show.describe(transaction))
 
 
-def _about_in_flight(action: "Action", text: str) -> None:
-    """The command `zync txn <action>`; `text` is its help."""
+def _add_txn_command(action: "Action", text: str) -> None:
+    """Adds the command `zync txn <action>`, with `text` as its help."""
 
     @txn.command(action, help=text)
     def command(
@@ -115,7 +115,7 @@ def _about_in_flight(action: "Action", text: str) -> None:
         _decide(action, txn_ids or [], reason, state, older, yes, lake, config, as_json)
 
 
-_about_in_flight(
+_add_txn_command(
     "release",
     """Send transactions out with what is there of them.
 
@@ -124,7 +124,7 @@ _about_in_flight(
     zync txn release --state expired --older 7d --reason "agreed with the owners" --yes
     """,
 )
-_about_in_flight(
+_add_txn_command(
     "discard",
     """Settle transactions without output.
 
@@ -149,22 +149,22 @@ def _decide(
 
     settings, out = read_config(config, lake), Output(as_json=as_json)
     raw, staging = locate("raw", settings.lake), locate("staging", settings.lake)
-    among = IN_FLIGHT if action in ("release", "discard") else SET_ASIDE
-    found = undecided(raw, staging, txn_ids, state, older, among)
-    chosen = found.chosen
+    states = IN_FLIGHT if action in ("release", "discard") else SET_ASIDE
+    candidates = undecided(raw, staging, txn_ids, state, older, states)
+    chosen = candidates.chosen
     if not txn_ids and chosen and not yes:
         typer.confirm(f"{action} {amount(len(chosen), 'transaction')} ({state})?", abort=True, err=True)
     if chosen:
-        decide(raw, chosen, action, reason, since=found.head)
+        decide(raw, chosen, action, reason, since=candidates.head)
     text = f"{action}: {amount(len(chosen), 'transaction')} on record; the next sync acts on it" if chosen else "none"
     result: dict[str, object] = {"decision": action, "transactions": [*chosen]}
-    for key, why, left in (
-        ("in_flight_again", "they are in flight again", found.in_flight_again),
-        ("decided", "a decision about them is on record that no sync has met", found.decided),
+    for key, reason_text, skipped in (
+        ("in_flight_again", "they are in flight again", candidates.in_flight_again),
+        ("decided", "a decision about them is on record that no sync has met", candidates.decided),
     ):
-        if left:
-            text += f"; left alone, as {why}: {', '.join(left)}"
-            result[key] = left
+        if skipped:
+            text += f"; left alone, as {reason_text}: {', '.join(skipped)}"
+            result[key] = skipped
     out.result(result, text)
 
 
@@ -178,13 +178,13 @@ def dlq_list(lake: Lake = None, config: ConfigFile = None, as_json: AsJson = Fal
     from zync.operate.dlq import describe, groups
 
     settings, out = read_config(config, lake), Output(as_json=as_json)
-    found = groups(locate("raw", settings.lake), locate("staging", settings.lake))
+    errors = groups(locate("raw", settings.lake), locate("staging", settings.lake))
     if as_json:
-        out.rows(found)
+        out.rows(errors)
         return
-    for one in found:
-        out.line(describe(one))
-    if not found:
+    for group in errors:
+        out.line(describe(group))
+    if not errors:
         out.line("nothing is set aside")
 
 
@@ -211,8 +211,8 @@ def dlq_show(
     show(txn_id, lake, config, as_json, debug)
 
 
-def _about_quarantined(action: "Action", text: str) -> None:
-    """The command `zync dlq <action>`; `text` is its help."""
+def _add_dlq_command(action: "Action", text: str) -> None:
+    """Adds the command `zync dlq <action>`, with `text` as its help."""
 
     @dlq.command(action, help=text)
     def command(
@@ -233,7 +233,7 @@ def _about_quarantined(action: "Action", text: str) -> None:
         _decide(action, txn_ids or [], reason, state, None, yes, lake, config, as_json)
 
 
-_about_quarantined(
+_add_dlq_command(
     "redrive",
     """Send what is set aside out through the rules as they are now, at the next offsets.
 
@@ -244,7 +244,7 @@ _about_quarantined(
     zync dlq redrive --all --reason "the cast is mended" --yes
     """,
 )
-_about_quarantined(
+_add_dlq_command(
     "drop",
     """Let what is set aside go, without output.
 
