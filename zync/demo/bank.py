@@ -1,4 +1,4 @@
-"""`zync demo`: a bank, live; what readers of its rows see as they arrive, and what readers of zync's tables see."""
+"""`zync demo`: a live bank. Compares a reader that applies each row at its arrival with a reader of zync's tables."""
 
 import json
 import shutil
@@ -26,11 +26,11 @@ from zync.kafka.dev_broker import DevKafka
 from zync.text import amount
 
 SUMS = {"accounts": "abalance", "tellers": "tbalance", "branches": "bbalance", "history": "delta"}
-"""Of each table the column whose sum must be that of the others, for each transfer changes all four alike."""
+"""The column of each table whose sum must equal the others' sums, as each transfer adds the same amount to all four."""
 KEYS = {"accounts": "aid", "tellers": "tid", "branches": "bid"}
-_PATIENCE = 180
-"""Seconds without a new snapshot after which zync is said to hang: its Sparks start, or a slow machine is busy."""
-_LAST_LINES = 10
+_SNAPSHOT_SECONDS = 180
+"""Seconds without a new snapshot after which the demo fails: two Sparks have to start, maybe on a slow machine."""
+_LOG_LINES = 10
 _ACCOUNTS = 2000
 _TPC_B = r"""
 \set aid random(1, {accounts})
@@ -45,38 +45,38 @@ UPDATE pgbench_branches SET bbalance = bbalance + :delta WHERE bid = :bid;
 INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) VALUES (:tid, :bid, :aid, :delta, CURRENT_TIMESTAMP);
 END;
 """
-"""What `pgbench --show-script=tpcb-like` shows, of one branch with so many accounts: a short snapshot to begin with."""
-_SHOW_EACH = 5
-"""Of the looks at one snapshot so many make a line."""
+"""The script of `pgbench --show-script=tpcb-like` for a branch with few accounts, so that the first snapshot is short."""
+_LOOKS_PER_LINE = 5
+"""While the snapshot stays the same, a line is printed after so many looks."""
 Say = Callable[[str], None]
 
 
 class Source(Protocol):
-    """A bank, and the connector that sends what it does to Kafka."""
+    """A bank, with the connector that sends its changes to Kafka."""
 
     says: str
 
     def start(self) -> None:
-        """Has it work, from now on."""
+        """Starts the transfers."""
 
     def end(self) -> None:
-        """No more work; returns once all of it is in Kafka."""
+        """Stops the transfers, and returns when all their records are in Kafka."""
 
     def truth(self) -> int:
-        """The sum of all accounts' balances, as the bank has it."""
+        """Returns the sum of all accounts' balances in the bank itself."""
 
     def close(self) -> None:
-        """Leaves nothing running."""
+        """Stops all processes."""
 
 
 class PostgresBank:
-    """pgbench's TPC-B on a PostgreSQL, and Debezium."""
+    """A bank of pgbench's TPC-B on a PostgreSQL, with Debezium."""
 
     says = "A real PostgreSQL, pgbench making its transfers (TPC-B), and a real Debezium."
 
     def __init__(self, folder: Path, servers: str, rate: int = 100) -> None:
-        """`rate`: so many transfers a second."""
-        # not below `folder`, which the user `postgres` may be unable to enter
+        """Prepares a bank that makes `rate` transfers a second."""
+        # The user `postgres` may have no access to `folder`.
         self.scratch = Path(tempfile.mkdtemp(prefix="zync-postgres-"))
         self.scratch.chmod(0o755)
         self.postgres = Postgres(self.scratch)
@@ -85,7 +85,7 @@ class PostgresBank:
         self.load: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Starts them, and once Debezium has all accounts the transfers."""
+        """Starts PostgreSQL and Debezium, and the transfers when Debezium has sent all accounts."""
         self.postgres.start()
         self.postgres.pgbench("-i", "-q").wait()
         self.postgres.sql(f"CREATE TABLE pulse (x int); DELETE FROM pgbench_accounts WHERE aid > {_ACCOUNTS}")
@@ -95,24 +95,24 @@ class PostgresBank:
         self.transfer()
 
     def transfer(self) -> None:
-        """Has four clients make transfers."""
+        """Starts four clients that make transfers."""
         script = str(self.scratch / "transfer.sql")
         self.load = self.postgres.pgbench("-c", "4", "-R", str(self.rate), "-T", "3600", "-f", script)
 
     def end(self) -> None:
-        """Ends the clients, and waits until Debezium has sent what they did."""
+        """Stops the clients, and waits until Debezium has sent all their transfers."""
         if self.load is not None:
             self.load.terminate()
             self.load.wait()
         self.debezium.wait_until_streamed()
 
     def truth(self) -> int:
-        """What PostgreSQL says."""
+        """Returns the sum of all accounts' balances in PostgreSQL."""
         ((total,),) = self.postgres.sql("SELECT sum(abalance) FROM pgbench_accounts")
         return int(total)
 
     def close(self) -> None:
-        """Ends both."""
+        """Stops PostgreSQL and Debezium."""
         if self.load is not None:
             self.load.terminate()
         self.debezium.kill()
@@ -124,16 +124,16 @@ class PostgresBank:
 
 @dataclass
 class RowByRow:
-    """A reader of tables that are kept row by row: it has each row as soon as it arrives, and so parts of transfers."""
+    """A reader that applies each row at its arrival, and so sees parts of transfers."""
 
     servers: str
     balances: dict[str, dict[int, int]] = field(default_factory=lambda: {name: {} for name in SUMS})
     over: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
-        """Takes rows until it is over."""
+        """Reads rows until `over` is set."""
         settings = {"bootstrap.servers": self.servers, "group.id": "row-by-row", "auto.offset.reset": "earliest"}
-        consumer = Consumer({**settings, "topic.metadata.refresh.interval.ms": 1000})  # not all topics are there yet
+        consumer = Consumer({**settings, "topic.metadata.refresh.interval.ms": 1000})  # topics may be created later
         consumer.subscribe([f"bank.public.pgbench_{name}" for name in SUMS])
         while not self.over.is_set():
             for message in consumer.consume(500, timeout=0.2):
@@ -142,30 +142,33 @@ class RowByRow:
         consumer.close()
 
     def take(self, name: str, row: dict[str, int]) -> None:
-        """Puts a row into its table."""
-        of = self.balances[name]
-        of[row[KEYS[name]] if name in KEYS else len(of)] = row[SUMS[name]]
+        """Applies a row to its table."""
+        balances = self.balances[name]
+        balances[row[KEYS[name]] if name in KEYS else len(balances)] = row[SUMS[name]]
 
     def sums(self) -> dict[str, int]:
-        """What the tables' sums are now."""
-        return {name: sum(list(of.values())) for name, of in self.balances.items()}
+        """Returns the current sum of each table."""
+        return {name: sum(list(balances.values())) for name, balances in self.balances.items()}
 
 
 def consistent_sums(folder: Path) -> tuple[dict[str, int], int, int] | None:
-    """The sums of zync's tables at the newest snapshot, its sync, and how many transfers are in it; None before."""
-    there = snapshots.newest(str(folder / "lake" / snapshots.FOLDER / snapshots.NAME))
-    if there is None:
+    """Returns the sums of zync's tables at the newest snapshot, its sync, and its number of transfers.
+
+    None before the first snapshot.
+    """
+    snapshot = snapshots.newest(str(folder / "lake" / snapshots.FOLDER / snapshots.NAME))
+    if snapshot is None:
         return None
-    found, count = {}, 0
+    sums, count = {}, 0
     for name, column in SUMS.items():
-        table = DeltaTable(folder / "lake" / snapshots.FOLDER / name, version=there.versions[name])
+        table = DeltaTable(folder / "lake" / snapshots.FOLDER / name, version=snapshot.versions[name])
         values = table.to_pyarrow_table(columns=[column])[column]
-        found[name], count = pc.sum(values).as_py() or 0, len(values)
-    return found, there.sync, count
+        sums[name], count = pc.sum(values).as_py() or 0, len(values)
+    return sums, snapshot.sync, count
 
 
 def play(folder: Path, source: str, seconds: float, say: Say) -> None:
-    """The bank in `folder`, watched for so long."""
+    """Runs the bank in `folder`, and watches it for some seconds."""
     broker = DevKafka(folder.absolute() / ".zync" / "broker")
     say("Starting a real Kafka (the first time, its jars are fetched) ...")
     servers = broker.start()
@@ -182,12 +185,12 @@ def play(folder: Path, source: str, seconds: float, say: Say) -> None:
 
 def _watch(folder: Path, servers: str, bank: Source, seconds: float, say: Say) -> None:
     reader = RowByRow(servers)
-    reading = threading.Thread(target=reader.run, name="row-by-row", daemon=True)
-    reading.start()
+    reader_thread = threading.Thread(target=reader.run, name="row-by-row", daemon=True)
+    reader_thread.start()
     say("\n$ zync run --commit-every 500ms        (its log is run.log)")
     with (folder / "run.log").open("w", encoding="utf-8") as log:
         running = subprocess.Popen(  # noqa: S603 - zync itself
-            [sys.executable, "-m", "zync.cli.part", "run", "--commit-every", "500ms"],  # which ends when we do
+            [sys.executable, "-m", "zync.cli.part", "run", "--commit-every", "500ms"],  # ends with this process
             cwd=folder,
             stdin=subprocess.PIPE,
             stdout=log,
@@ -199,17 +202,17 @@ def _watch(folder: Path, servers: str, bank: Source, seconds: float, say: Say) -
         _await(lambda _: True, running, folder)
         say("Sums of all accounts, tellers, branches and of history, which each transfer changes alike:\n")
         say(f"  {'rows as they arrive':44}   zync's tables, at the newest snapshot")
-        until, looks, broken, shown = time.monotonic() + seconds, 0, [0, 0], -1
-        while time.monotonic() < until:
+        deadline, looks, broken, shown_sync = time.monotonic() + seconds, 0, [0, 0], -1
+        while time.monotonic() < deadline:
             time.sleep(1)
-            arrived, whole = reader.sums(), consistent_sums(folder)
-            assert whole is not None  # noqa: S101 - a snapshot stays
-            sums, sync, transfers = whole
+            arrived, snapshot = reader.sums(), consistent_sums(folder)
+            assert snapshot is not None  # noqa: S101 - there is always a newest snapshot after the first
+            sums, sync, transfers = snapshot
             looks += 1
-            for index, one in enumerate((arrived, sums)):
-                broken[index] += len(set(one.values())) > 1
-            if sync != shown or looks % _SHOW_EACH == 0:
-                shown = sync
+            for index, view in enumerate((arrived, sums)):
+                broken[index] += len(set(view.values())) > 1
+            if sync != shown_sync or looks % _LOOKS_PER_LINE == 0:
+                shown_sync = sync
                 say(f"  {_line(arrived)}   {_line(sums)}  {transfers:,} transfers, sync {sync}")
         times = f"{broken[0]} times as rows arrive, {broken[1]} times in zync's tables"
         say(f"\nOf {amount(looks, 'look')}, how often the bank was broken: {times}.")
@@ -225,24 +228,30 @@ def _watch(folder: Path, servers: str, bank: Source, seconds: float, say: Say) -
             running.wait(120)
         finally:
             running.kill()
-        reading.join(10)
+        reader_thread.join(10)
 
 
 def _line(sums: dict[str, int]) -> str:
     verdict = "equal " if len(set(sums.values())) == 1 else "BROKEN"
-    return " ".join(f"{one:9,}" for one in sums.values()) + " " + verdict
+    return " ".join(f"{total:9,}" for total in sums.values()) + " " + verdict
 
 
-def _await(wanted: Callable[[dict[str, int]], bool], running: "subprocess.Popen[bytes]", folder: Path) -> None:
-    """Returns once zync's tables have such sums; while there are new snapshots, that may take as long as it likes."""
-    log, seen, since = folder / "run.log", -1, time.monotonic()
-    while not ((there := consistent_sums(folder)) and wanted(there[0])):
-        if there and there[1] != seen:
-            seen, since = there[1], time.monotonic()
-        ended = running.poll()
-        if ended is not None or time.monotonic() > since + _PATIENCE:
-            what = f"made no new snapshot in {_PATIENCE} s" if ended is None else f"ended with exit code {ended}"
-            last = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:])
-            msg = f"zync run {what}; the last lines of {log}:\n{last}"
+def _await(condition: Callable[[dict[str, int]], bool], running: "subprocess.Popen[bytes]", folder: Path) -> None:
+    """Waits until the sums of zync's tables fulfil `condition`, without a limit while new snapshots are taken.
+
+    Raises:
+        ZyncError: `zync run` has ended, or took no new snapshot for 180 s.
+    """
+    log, last_sync, since = folder / "run.log", -1, time.monotonic()
+    while not ((snapshot := consistent_sums(folder)) and condition(snapshot[0])):
+        if snapshot and snapshot[1] != last_sync:
+            last_sync, since = snapshot[1], time.monotonic()
+        code = running.poll()
+        if code is not None or time.monotonic() > since + _SNAPSHOT_SECONDS:
+            failure = (
+                f"made no new snapshot in {_SNAPSHOT_SECONDS} s" if code is None else f"ended with exit code {code}"
+            )
+            last_lines = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:])
+            msg = f"zync run {failure}; the last lines of {log}:\n{last_lines}"
             raise ZyncError(msg)
         time.sleep(0.2)

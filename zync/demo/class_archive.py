@@ -1,4 +1,4 @@
-"""Makes the class archive: runs a sync of the demo in a JVM that records which classes it loads."""
+"""Creates the class archive: runs a sync of the demo in a JVM that records the classes it loads."""
 
 import tempfile
 from pathlib import Path
@@ -18,26 +18,26 @@ _DUMP_SECONDS = 120
 
 
 def make_archive() -> None:
-    """Makes the archive, or makes it anew: a sync of the demo's records, and all classes that it took."""
+    """Creates the class archive, or replaces it, from the classes that a sync of the demo's records loads."""
     folder().mkdir(parents=True, exist_ok=True)
-    for old in folder().glob("*.jsa"):
-        old.unlink()
+    for outdated in folder().glob("*.jsa"):
+        outdated.unlink()
     config = load_config(data_folder("demo") / "zync.yaml")
     with tempfile.TemporaryDirectory(dir=folder()) as scratch:
-        made, lake = Path(scratch) / "classes.jsa", Path(scratch)
-        options = {"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={made} {QUIET} -Xlog:disable"}
+        archive, lake = Path(scratch) / "classes.jsa", Path(scratch)
+        options = {"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={archive} {QUIET} -Xlog:disable"}
         spark = session("local[2]", options, brief=True)
         explain(spark, config)
         syncer = Syncer(config, str(lake / "raw"), str(lake / "staging"), spark)
         for part in sorted(data_folder("demo").glob("consume-*.jsonl")):
             load(syncer.raw, [str(part)])
             syncer.sync()
-        gateway: Any = SparkContext._gateway  # noqa: SLF001 - the JVM has to end here, for that is when it writes
+        gateway: Any = SparkContext._gateway  # noqa: SLF001 - the JVM writes the archive when it ends
         spark.stop()
         gateway.shutdown()
         gateway.proc.stdin.close()
-        if gateway.proc.wait(_DUMP_SECONDS) == 0 and made.exists():
-            made.rename(folder() / named(made))
+        if gateway.proc.wait(_DUMP_SECONDS) == 0 and archive.exists():
+            archive.rename(folder() / named(archive))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`zync demo --what orders`: two transactions that come in pieces, step by step."""
+"""`zync demo --what orders`: two transactions whose records arrive at different times, step by step."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ from zync.kafka.dev_broker import DevKafka
 
 
 def play(folder: Path, say: Callable[[str], None]) -> None:
-    """The two orders, in `folder`."""
+    """Runs the demo of two orders in `folder`."""
     broker = DevKafka(folder.absolute() / ".zync" / "broker")
     say("Starting a real Kafka (the first time, its jars are fetched) ...")
     servers = broker.start()
@@ -27,10 +27,10 @@ def play(folder: Path, say: Callable[[str], None]) -> None:
 def _play(folder: Path, servers: str, say: Callable[[str], None]) -> None:
     say("\nTwo orders, 10000 and 10001, come on topic `order`; what was ordered comes on topic `menu`, at other times.")
     admin = AdminClient({"bootstrap.servers": servers})
-    for made in admin.create_topics([NewTopic("order", 1, 1), NewTopic("menu", 1, 1)]).values():
-        made.result(20)
+    for future in admin.create_topics([NewTopic("order", 1, 1), NewTopic("menu", 1, 1)]).values():
+        future.result(20)
     _produce(folder / "consume-1.jsonl", servers, say)
-    for topic in ("order", "menu"):  # one after the other, so that it goes the same way each time
+    for topic in ("order", "menu"):  # separate runs, so that each demo appends the records in the same order
         _run(folder, servers, say, "sync-from", "kafka", "raw", "--topic", topic, "--until-caught-up")
     _run(folder, servers, say, "sync", "raw", "staging")
     say("\nTransaction 10000 is whole, so it is there; of 10001 only half has come, so nothing of it is:")
@@ -55,13 +55,13 @@ def _produce(path: Path, servers: str, say: Callable[[str], None]) -> None:
 
 
 def _run(folder: Path, servers: str, say: Callable[[str], None], *arguments: str) -> None:
-    shown = " ".join(arguments)
-    say(f"\n$ zync {shown}")
+    command_line = " ".join(arguments)
+    say(f"\n$ zync {command_line}")
     extra = ["--bootstrap-servers", servers] if arguments[0] == "sync-from" else []
     command = [sys.executable, "-m", "zync", *arguments, *extra]
-    done = subprocess.run(command, cwd=folder, text=True, capture_output=True, check=False)  # noqa: S603 - zync
-    for line in (done.stderr + done.stdout).splitlines():
+    result = subprocess.run(command, cwd=folder, text=True, capture_output=True, check=False)  # noqa: S603 - zync
+    for line in (result.stderr + result.stdout).splitlines():
         say(line)
-    if done.returncode:
-        msg = f"zync {shown} failed with exit code {done.returncode}"
+    if result.returncode:
+        msg = f"zync {command_line} failed with exit code {result.returncode}"
         raise ZyncError(msg)
