@@ -220,7 +220,8 @@ def test_postgresql_reads_what_a_rule_sees_as_the_value_that_it_has(sweep: Sweep
             text = "::text" if place.kind in ("json", "xml") else ""
             checks.append(f"({literal(f'{place.kind} {one}')}, ({place.literal})::{place.kind}{text} = {its}{text})")
     assert len(checks) > len(PLACES) / 2
-    assert sweep.postgres.sql(f"SELECT what FROM (VALUES {', '.join(checks)}) c(what, same) WHERE same IS NOT TRUE") == []
+    values = ", ".join(checks)
+    assert sweep.postgres.sql(f"SELECT what FROM (VALUES {values}) c(what, same) WHERE same IS NOT TRUE") == []
 
 
 def _as_text(seen: str, kind: str) -> str:
