@@ -64,7 +64,7 @@ _WITHOUT_DICTIONARY = (
     "kafka.offset",
     "value",
 )
-"""Columns written without a Parquet dictionary: their values hardly repeat, and dictionaries take 10 % of the time."""
+"""Columns written without a Parquet dictionary: their values hardly repeat; dictionaries take 10 % of the write."""
 
 
 def write(rows: DataFrame, table: DeltaTable, folder: str, number: int) -> None:

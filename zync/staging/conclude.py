@@ -40,7 +40,7 @@ def conclude(  # noqa: PLR0913 - each is a result of an earlier stage
         rows: The bookkeeping rows that the sync wrote.
         number: The number of the sync.
         head: The largest seqno of raw that the sync read.
-        cutoff: A time in microseconds: pending transactions whose first record is as old expire.
+        cutoff: A time in microseconds. Pending transactions whose first record came at or before it expire.
         full: Whether to write a row for each transaction in flight, not only for those that expire.
         remember: For how many records below the head settled transactions are kept.
         cursor: The other columns of the cursor row.

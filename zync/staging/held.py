@@ -1,4 +1,4 @@
-"""Held transactions: complete, and waiting in staging for those committed before them (order: commit)."""
+"""Held transactions (order: commit), without Spark: complete, but waiting for those committed before them."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
