@@ -108,10 +108,12 @@ def transactions(ctx: typer.Context) -> Candidates:
     if table := _small_staging(ctx):
         from zync.staging.bookkeeping import read_known
 
-        known = read_known(table, _ALL_RECORDS)
-        yield from _in_flight(known)
+        bookkeeping = read_known(table, _ALL_RECORDS)
+        yield from _in_flight(bookkeeping)
         yield from _set_aside(table)
-        yield from ((txn, "settled") for txn in known.settled.sort_by([("seqno", "descending")])["txn"].to_pylist())
+        yield from (
+            (txn, "settled") for txn in bookkeeping.settled.sort_by([("seqno", "descending")])["txn"].to_pylist()
+        )
 
 
 @_completer
@@ -130,8 +132,8 @@ def set_aside(ctx: typer.Context) -> Candidates:
         yield from _without_named(ctx, _set_aside(table))
 
 
-def _in_flight(known: "Known") -> Candidates:
-    for row in known.in_flight.select(["txn", "kind"]).to_pylist():
+def _in_flight(bookkeeping: "Known") -> Candidates:
+    for row in bookkeeping.in_flight.select(["txn", "kind"]).to_pylist():
         yield row["txn"], "in flight" if row["kind"] == "pending" else row["kind"]
 
 

@@ -102,10 +102,14 @@ def verify(
     from zync.operate.verify import verify as prove
 
     settings = read_config(config, lake)
-    second = locate(staging or "staging", settings.lake)
-    both = staging is not None or (raw == "raw" and open_table(second) is not None)
+    staging_location = locate(staging or "staging", settings.lake)
+    with_staging = staging is not None or (raw == "raw" and open_table(staging_location) is not None)
     claims = prove(
-        locate(raw, settings.lake), second if both else None, settings, every_version=every_version, kafka=kafka
+        locate(raw, settings.lake),
+        staging_location if with_staging else None,
+        settings,
+        every_version=every_version,
+        kafka=kafka,
     )
     holds = not any(claim.violations for claim in claims)
     Output(as_json=as_json).result({"ok": holds, "claims": [asdict(claim) for claim in claims]}, describe(claims))

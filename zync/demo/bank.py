@@ -45,7 +45,7 @@ UPDATE pgbench_branches SET bbalance = bbalance + :delta WHERE bid = :bid;
 INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) VALUES (:tid, :bid, :aid, :delta, CURRENT_TIMESTAMP);
 END;
 """
-"""The script of `pgbench --show-script=tpcb-like`, for few accounts, so that the first snapshot is short."""
+"""The script of `pgbench --show-script=tpcb-like` for a branch with few accounts, for a short first snapshot."""
 _LOOKS_PER_LINE = 5
 """While the snapshot stays the same, a line is printed after so many looks."""
 Say = Callable[[str], None]

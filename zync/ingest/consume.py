@@ -168,7 +168,7 @@ class _Run:
         self.lag = Lag(metrics) if metrics else None
         self.batch = Batch()
         self.failed: ZyncError | None = None
-        self.done = Ingested()
+        self.result = Ingested()
         self.away = False
         self.warned, self.connection_checked = float("-inf"), 0.0
         self.targets_checked = 0.0
@@ -203,18 +203,18 @@ class _Run:
         return self.group.consumer
 
     @property
-    def held(self) -> Assignment:
-        return self.group.held
+    def assignment(self) -> Assignment:
+        return self.group.assignment
 
     def run(self) -> Ingested:
         started = time.monotonic()
         if self.metrics:
-            self.metrics.watch(self.done, self.ingest.location)
+            self.metrics.watch(self.result, self.ingest.location)
         try:
             self.group.subscribe({source.topic for source in self.targets.stable})
             while not self.stop.is_set() and not (self.ingest.until_caught_up and self.caught_up()):
-                self.held.seek_unchecked()
-                self.held.moved.clear()
+                self.assignment.seek_unchecked()
+                self.assignment.moved.clear()
                 self.measure()
                 self.check_connection()
                 for topic in self.deleted_topics.check():
@@ -231,9 +231,9 @@ class _Run:
             self.closing, self.batch = True, Batch()  # a batch behind a failed commit must not be committed
             self.consumer.close()
             self.committer.close()
-        self.done.seconds = time.monotonic() - started
-        self.done.positions, self.done.lag = self.targets.lag()
-        return self.done
+        self.result.seconds = time.monotonic() - started
+        self.result.positions, self.result.lag = self.targets.lag()
+        return self.result
 
     def take(self, messages: list[Message]) -> None:
         """Adds records to the batch, and moves positions past transaction markers where a partition's end is reported.
@@ -244,14 +244,14 @@ class _Run:
         if not messages:
             return
         records, rows, last = _records(messages)
-        if self.held.moved or self.held.unchecked or not last.keys() <= self.held.expected.keys():
-            messages = self.held.drop_unassigned(messages)
+        if self.assignment.moved or self.assignment.unchecked or not last.keys() <= self.assignment.expected.keys():
+            messages = self.assignment.drop_unassigned(messages)
             records, rows, last = _records(messages)
         if records:
             self.first_record_time = self.first_record_time or time.monotonic()
             self.batch.add(rows)
             for source, record in last.items():
-                self.held.advance(source, record.offset + 1, self.batch, record)
+                self.assignment.advance(source, record.offset + 1, self.batch, record)
             for source, timestamp in first_times(rows).items() if self.metrics else ():
                 self.batch.slices[source].first = self.batch.slices[source].first or timestamp
             self.message_bytes = rows.nbytes // len(records)
@@ -266,7 +266,7 @@ class _Run:
             ZyncError: The consumer delivers nothing more after this error.
         """
         source = Source(message.topic() or "", message.partition() or 0)
-        code, expected = error.code(), self.held.expected.get(source)
+        code, expected = error.code(), self.assignment.expected.get(source)
         if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the library's public name for it
             position = message.offset()
             if expected and (
@@ -275,14 +275,14 @@ class _Run:
                 or (expected.begin is None and position > 0)
                 or expected.is_cut_to(position)
             ):
-                self.held.advance(source, position, self.batch)
+                self.assignment.advance(source, position, self.batch)
         elif code == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
             if expected:
                 self.flush()
                 if is_truncation(error):
-                    self.held.seek_after_truncation(source, epoch_end(error))
+                    self.assignment.seek_after_truncation(source, epoch_end(error))
                 else:
-                    self.held.seek_available(source)
+                    self.assignment.seek_available(source)
         elif code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):  # noqa: SLF001
             self.deleted_topics.suspect([source.topic])
         elif error.fatal() or code in _FINAL_ERRORS:
@@ -326,17 +326,17 @@ class _Run:
     # later commit is refused, or makes another process read its records again: each commit checks raw's positions.
 
     def on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        self.done.rebalances += 1
+        self.result.rebalances += 1
         try:
             self.flush(self.patience)
             self.consumer.incremental_assign(self.start_reading(_sources(partitions)))
-            self.held.seek_unchecked()
+            self.assignment.seek_unchecked()
             self.log_partitions("now read here", "assigned", partitions)
         except ZyncError as error:
             self.failed = error
 
     def on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        self.done.rebalances += 1
+        self.result.rebalances += 1
         self.log_partitions("now read by others", "revoked", partitions)
         try:
             self.flush(self.patience)
@@ -345,7 +345,7 @@ class _Run:
         self.forget(partitions)
 
     def on_lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        self.done.rebalances += 1
+        self.result.rebalances += 1
         names = list(map(str, _sources(partitions)))
         extra = event("lost", partitions=names)
         log.warning("lost %s: others may have taken them over", ", ".join(names), extra=extra)
@@ -361,13 +361,13 @@ class _Run:
         """Returns where to start reading partitions, by raw's positions, and drops their records from the batch."""
         self.batch.drop(sources)
         self.deleted_topics.mark_present(source.topic for source in sources)
-        return self.held.start(sources)
+        return self.assignment.start(sources)
 
     def forget(self, partitions: list[TopicPartition]) -> None:
         if not self.closing:
             self.deleted_topics.suspect(partition.topic for partition in partitions)
         self.batch.drop(_sources(partitions))
-        self.held.forget(_sources(partitions))
+        self.assignment.forget(_sources(partitions))
         if self.paused:
             self.consumer.resume(partitions)  # librdkafka keeps them paused until they are assigned again, otherwise
         self.consumer.incremental_unassign(partitions)
@@ -408,15 +408,15 @@ class _Run:
         if not self.paused:
             text = "raw at %s is slow: no more is read until a commit has gone through"
             log.warning(text, self.ingest.location, extra=event("paused"))
-            self.paused = list(self.held.expected)
+            self.paused = list(self.assignment.expected)
             self.consumer.pause([TopicPartition(*source) for source in self.paused])
 
     def resume(self) -> None:
         """Resumes the paused partitions, each by a seek, as librdkafka may have dropped prefetched messages."""
-        paused, self.paused = [source for source in self.paused if source in self.held.expected], []
+        paused, self.paused = [source for source in self.paused if source in self.assignment.expected], []
         self.consumer.resume([TopicPartition(*source) for source in paused])
         for source in paused:
-            self.held.seek(source)
+            self.assignment.seek(source)
         log.info("a commit has gone through: reading on", extra=event("resumed"))
 
     def start_commit(self) -> None:
@@ -434,23 +434,23 @@ class _Run:
             return
         if self.paused:
             self.resume()
-        self.done.records += appended.rows
-        self.done.num_bytes += appended.num_bytes
-        self.done.retries += appended.retries
-        self.done.commits += bool(appended.committed)
-        if self.done.first_seqno is None:
-            self.done.first_seqno = appended.first_seqno
-        moved = [source for source in appended.refused if source in self.held.expected]
+        self.result.records += appended.rows
+        self.result.num_bytes += appended.num_bytes
+        self.result.retries += appended.retries
+        self.result.commits += bool(appended.committed)
+        if self.result.first_seqno is None:
+            self.result.first_seqno = appended.first_seqno
+        moved = [source for source in appended.refused if source in self.assignment.expected]
         self.start_reading(moved)
         for source in moved:
             offset = appended.refused[source]
             extra = event("refused", **source._asdict(), offset=offset)
             log.info("%s: another process moved it to %s; reading on from there", source, offset, extra=extra)
-            self.held.seek(source)
-        self.held.landed |= appended.committed
+            self.assignment.seek(source)
+        self.assignment.landed |= appended.committed
         if appended.committed:
             self.targets_checked = 0.0
-            self.done.busy = time.monotonic() - (self.first_record_time or time.monotonic())
+            self.result.busy = time.monotonic() - (self.first_record_time or time.monotonic())
             self.on_commit(appended)
 
     def flush(self, timeout: float | None = None) -> None:
@@ -474,7 +474,7 @@ class _Run:
         if not self.committer.busy:
             self.metrics.turn()
         uncommitted = (self.batch, self.committer.batch)
-        self.lag.measure(self.consumer, self.held, uncommitted, fetching=not self.paused)
+        self.lag.measure(self.consumer, self.assignment, uncommitted, fetching=not self.paused)
 
     def at_targets(self) -> bool:
         """Returns whether the batch has all records up to the targets, so that waiting for more has no use."""
@@ -483,7 +483,7 @@ class _Run:
     def offsets_left(self) -> int:
         """Counts the offsets between the assigned partitions' positions and the targets."""
         stable = self.targets.stable
-        return sum(max(0, stable.get(source, 0) - part.next) for source, part in self.held.expected.items())
+        return sum(max(0, stable.get(source, 0) - part.next) for source, part in self.assignment.expected.items())
 
     def message_limit(self) -> int:
         """Returns how many messages to ask for: what memory allows, and no more than are left, as `consume` waits."""

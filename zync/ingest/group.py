@@ -60,7 +60,7 @@ class Group:
 
     Attributes:
         consumer: The consumer; replaced when it has to connect again.
-        held: The partitions assigned to that consumer.
+        assignment: The partitions assigned to that consumer.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Group:
             self.consumer = Consumer(self._properties, logger=_LIBRARY_LOG)
         except KafkaException as error:
             raise bad_property(error) from error
-        self.held = Assignment(self.consumer, self._brokers, self._table, self._on_gap)
+        self.assignment = Assignment(self.consumer, self._brokers, self._table, self._on_gap)
 
     def subscribe(self, topics: set[str]) -> None:
         """Subscribes to `topics` in place of those before."""
@@ -131,7 +131,7 @@ class Group:
         If the cause is that the consumer knows no broker, it connects again. No record is uncommitted then.
         """
         now = time.monotonic()
-        if self.held.expected or not self._subscribed:
+        if self.assignment.expected or not self._subscribed:
             self._without_since, self._warned = now, False
         if now - max(self._without_since, self._checked) < _WITHOUT_SECONDS:
             return

@@ -25,12 +25,14 @@ class Lag:
         self._measured = 0.0
         self._stalled: dict[Source, tuple[int, float]] = {}
 
-    def measure(self, consumer: Consumer, held: Assignment, uncommitted: Iterable[Batch], *, fetching: bool) -> None:
+    def measure(
+        self, consumer: Consumer, assignment: Assignment, uncommitted: Iterable[Batch], *, fetching: bool
+    ) -> None:
         """Measures and reports the lag if a second has passed since the last time.
 
         Args:
             consumer: The consumer that reads the partitions.
-            held: The assigned partitions, with their positions.
+            assignment: The assigned partitions, with their positions.
             uncommitted: The batches that are not in raw yet.
             fetching: Whether the consumer fetches. If it does not, librdkafka's cache has no newest ends of the
                 partitions, so the broker is asked.
@@ -40,11 +42,11 @@ class Lag:
         self._measured = time.monotonic()
         # Forget revoked partitions: while another process reads them, their progress is unknown here, and they may come
         # back at the same offset.
-        self._stalled = {source: since for source, since in self._stalled.items() if source in held.expected}
+        self._stalled = {source: since for source, since in self._stalled.items() if source in assignment.expected}
         behind, waiting = {}, dict[Source, float]()
         for batch in uncommitted:
             waiting |= {source: part.first for source, part in list(batch.slices.items()) if part.first}
-        for source, expected in held.expected.items():
+        for source, expected in assignment.expected.items():
             partition = TopicPartition(*source)
             try:  # this call waits for a running `consume`, so the consuming thread itself makes it
                 ends = consumer.get_watermark_offsets(partition, timeout=_REQUEST_SECONDS, cached=fetching)
@@ -53,7 +55,7 @@ class Lag:
             if ends is None and not fetching:  # the broker is away: each further partition would wait as long
                 return
             if ends and ends[1] >= 0:  # a fetch of this partition was answered
-                landed = held.landed.get(source, expected.next)
+                landed = assignment.landed.get(source, expected.next)
                 behind[source] = max(0, ends[1] - landed)
                 if since := self._stalled_since(source, landed, behind[source]):
                     waiting.setdefault(source, since)

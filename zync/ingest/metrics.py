@@ -25,7 +25,7 @@ class IngestMetrics(Metrics, Collector):
 
     def __init__(self, stuck_after: float = 60) -> None:
         super().__init__(stuck_after)
-        self._done: Ingested | None = None
+        self._result: Ingested | None = None
         self._away: bool | None = None  # unknown until librdkafka's first statistics, after some seconds
         self._has_committed = False
         self._behind: dict[Source, int] = {}
@@ -39,9 +39,9 @@ class IngestMetrics(Metrics, Collector):
         )
         self.registry.register(self)
 
-    def watch(self, done: "Ingested", location: str) -> None:
-        """Exports the counts in `done`, and the positions of the raw at `location`."""
-        self._done, self._location = done, location
+    def watch(self, result: "Ingested", location: str) -> None:
+        """Exports the counts in `result`, and the positions of the raw at `location`."""
+        self._result, self._location = result, location
 
     def reached(self, statistics: str) -> None:
         """Reads from librdkafka's statistics (its STATISTICS.md) whether a connection to a broker is up."""
@@ -65,15 +65,15 @@ class IngestMetrics(Metrics, Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yields the metrics that are read from the run's counts and from raw when they are scraped."""
-        done = self._done
-        if done is None:
+        result = self._result
+        if result is None:
             return
         for name, text, value in (
-            ("records", "Records appended to raw.", done.records),
-            ("bytes", "Bytes of those records' keys, values and places.", done.num_bytes),
-            ("commits", "Commits to raw.", done.commits),
-            ("retries", "Commits tried again, as another process came first.", done.retries),
-            ("rebalances", "Times that the group gave or took partitions.", done.rebalances),
+            ("records", "Records appended to raw.", result.records),
+            ("bytes", "Bytes of those records' keys, values and places.", result.num_bytes),
+            ("commits", "Commits to raw.", result.commits),
+            ("retries", "Commits tried again, as another process came first.", result.retries),
+            ("rebalances", "Times that the group gave or took partitions.", result.rebalances),
         ):
             yield CounterMetricFamily(f"zync_ingest_{name}", text, value)
         offsets = GaugeMetricFamily(

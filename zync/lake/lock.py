@@ -38,7 +38,7 @@ def locked(path: Path, wait: float) -> Iterator[bool]:
 
 
 @contextmanager
-def owned(location: str, who: str | None = None) -> Iterator[None]:
+def owned(location: str, owner_text: str | None = None) -> Iterator[None]:
     """Holds the lock of a table in this context, so that it has a single writer at a time.
 
     The lock is on a file beside the table, which is never deleted; it ends with this process, however that ends.
@@ -46,7 +46,8 @@ def owned(location: str, who: str | None = None) -> Iterator[None]:
 
     Args:
         location: The table's path or URI.
-        who: The beginning of the error's text, which names the other process; None for "another zync is writing …".
+        owner_text: The beginning of the error's text, which names the other process; None for the default,
+            "another zync is writing …".
 
     Raises:
         OwnedError: Another process has the lock.
@@ -58,6 +59,6 @@ def owned(location: str, who: str | None = None) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path.parent / f".{path.name}.lock", wait=0) as acquired:
         if not acquired:
-            msg = f"{who or f'another zync is writing {location}'}: one at a time may. Nothing was changed"
+            msg = f"{owner_text or f'another zync is writing {location}'}: one at a time may. Nothing was changed"
             raise OwnedError(msg)
         yield

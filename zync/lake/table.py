@@ -113,8 +113,8 @@ def refresh(table: DeltaTable) -> None:
     handle's version. If a clean-up removed the handle's own entry, the log is listed as well.
     """
     if is_local(location := locate(table.table_uri, "")):
-        log, own = Path(location, "_delta_log"), table.version()
-        exists = [os.access(log / f"{version:020}.json", os.F_OK) for version in (own, own + 1)]
+        log, current = Path(location, "_delta_log"), table.version()
+        exists = [os.access(log / f"{version:020}.json", os.F_OK) for version in (current, current + 1)]
         if exists == [True, False]:
             return
     table.update_incremental()

@@ -165,13 +165,13 @@ def _check_covered(config: Config, name: str, reader: Reader, node: yaml.Node | 
     is_end_topic = name in config.transactions.end_topics
     if topic.id and not is_end_topic:
         return
-    for key, is_set, why in (
+    for key, is_set, reason in (
         ("id", topic.id, "BEGIN and END name their transaction themselves"),
         ("record_id", topic.record_id, "the preset finds repeats by itself"),
         ("null_id", topic.null_id != "single", "under the preset what is in no transaction is one by itself (single)"),
     ):
         if is_set and (key_node := find(node, key)) is not node:
-            raise reader.fail(key_node, f"topics.{name}.{key}: {why}: take it out")
+            raise reader.fail(key_node, f"topics.{name}.{key}: {reason}: take it out")
 
 
 def _check_connector(connector: DebeziumConnector, reader: Reader, node: yaml.Node | None, prefix: str) -> None:
@@ -334,8 +334,8 @@ def _check_deliveries(config: Config, reader: Reader, node: yaml.Node | None) ->
         *((name, ("deliver", "tables")) for name in config.deliver.tables or ()),
     ):
         if config.outputs and output not in delivered:
-            near = difflib.get_close_matches(output, delivered, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"outputs are {', '.join(delivered)}"
+            matches = difflib.get_close_matches(output, delivered, n=1)
+            hint = f"did you mean {matches[0]!r}?" if matches else f"outputs are {', '.join(delivered)}"
             raise reader.fail(find(node, *path, output), f"no output {output!r}: {hint}")
     for output, topic in delivery.topics.items():
         if not all(1 <= count <= _MAX_INT32 for count in (topic.partitions, topic.replication) if count is not None):

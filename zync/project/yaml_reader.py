@@ -43,79 +43,79 @@ class Reader:
         line = f":{node.start_mark.line + 1}" if node is not None else ""
         return UsageError(f"{self.path}{line}: {message}")
 
-    def value(self, kind: Any, node: yaml.Node, where: str) -> Any:
-        """Converts a node to a value of the type `kind`. `where`: its path of keys, for messages."""
+    def value(self, kind: Any, node: yaml.Node, key_path: str) -> Any:
+        """Converts a node to a value of the type `kind`. `key_path`: its path of keys, for messages."""
         if node.tag not in _TAGS:
-            raise self.fail(node, f"{where} has the tag {node.tag.removeprefix(_CORE)!r}: take it out")
+            raise self.fail(node, f"{key_path} has the tag {node.tag.removeprefix(_CORE)!r}: take it out")
         if is_dataclass(kind):
-            return self.record(kind, node, where)
+            return self.record(kind, node, key_path)
         origin, args = get_origin(kind), get_args(kind)
         if origin in (Union, UnionType):
             if node.tag == f"{_CORE}null" and NoneType in args:
                 return None
-            return self.value(next(arg for arg in args if arg is not NoneType), node, where)
+            return self.value(next(arg for arg in args if arg is not NoneType), node, key_path)
         if origin is dict:
-            return {key: self.value(args[1], item, f"{where}.{key}") for key, _, item in self.items(node, where)}
+            return {key: self.value(args[1], item, f"{key_path}.{key}") for key, _, item in self.items(node, key_path)}
         if origin is tuple:
             if not isinstance(node, yaml.SequenceNode):
-                raise self.fail(node, f"{where} must be a list")
-            return tuple(self.value(args[0], item, where) for item in node.value)
-        return self.scalar(kind, node, where)
+                raise self.fail(node, f"{key_path} must be a list")
+            return tuple(self.value(args[0], item, key_path) for item in node.value)
+        return self.scalar(kind, node, key_path)
 
-    def items(self, node: yaml.Node, where: str) -> list[tuple[str, yaml.Node, yaml.Node]]:
+    def items(self, node: yaml.Node, key_path: str) -> list[tuple[str, yaml.Node, yaml.Node]]:
         """Returns a mapping's keys with the nodes of key and value.
 
         Raises:
             UsageError: `node` is no mapping, or has a key twice.
         """
         if not isinstance(node, yaml.MappingNode):
-            raise self.fail(node, f"{where} must have keys and values")
+            raise self.fail(node, f"{key_path} must have keys and values")
         entries: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         for key_node, item in node.value:
-            key = self.key(key_node, where)
+            key = self.key(key_node, key_path)
             if key in entries:
-                raise self.fail(key_node, f"{key!r} is there twice in {where}")
+                raise self.fail(key_node, f"{key!r} is there twice in {key_path}")
             entries[key] = key_node, item
         return [(key, key_node, item) for key, (key_node, item) in entries.items()]
 
-    def key(self, node: yaml.Node, where: str) -> str:
-        """Returns a key of the mapping `where` as its text, also if YAML resolves it to another type (`1`, `yes`)."""
+    def key(self, node: yaml.Node, key_path: str) -> str:
+        """Returns a mapping's key as its text, also if YAML resolves it to another type (`1`, `yes`)."""
         if not isinstance(node, yaml.ScalarNode) or node.tag not in _TAGS:
-            raise self.fail(node, f"{where} has a key that is not text")
+            raise self.fail(node, f"{key_path} has a key that is not text")
         if node.tag == f"{_CORE}merge":
             raise self.fail(
-                node, f"{where} has a merge key (<<), which zync does not read: write out what it stands for"
+                node, f"{key_path} has a merge key (<<), which zync does not read: write out what it stands for"
             )
-        return self.text(node.value, node, f"a key of {where}")
+        return self.text(node.value, node, f"a key of {key_path}")
 
-    def record(self, kind: Any, node: yaml.Node, where: str) -> Any:
+    def record(self, kind: Any, node: yaml.Node, key_path: str) -> Any:
         """Converts a mapping to a value of the dataclass `kind`."""
         hints = get_type_hints(kind)
         fields_by_key = {field.metadata.get("key", field.name): field for field in fields(kind)}
         fields_by_key.pop(None, None)
         values: dict[str, Any] = {}
-        for key, key_node, item in self.items(node, where):
+        for key, key_node, item in self.items(node, key_path):
             if key not in fields_by_key:
                 matches = difflib.get_close_matches(key, fields_by_key, n=1)
                 hint = f"did you mean {matches[0]!r}?" if matches else f"known are {', '.join(sorted(fields_by_key))}"
-                raise self.fail(key_node, f"unknown key {key!r} in {where}: {hint}")
+                raise self.fail(key_node, f"unknown key {key!r} in {key_path}: {hint}")
             name = fields_by_key[key].name
-            values[name] = self.value(hints[name], item, f"{where}.{key}" if where != "the config" else key)
+            values[name] = self.value(hints[name], item, f"{key_path}.{key}" if key_path != "the config" else key)
         for key, field in fields_by_key.items():
             if field.name not in values and field.default is MISSING and field.default_factory is MISSING:
-                raise self.fail(node, f"{where} needs {key!r}")
+                raise self.fail(node, f"{key_path} needs {key!r}")
         return kind(**values)
 
-    def scalar(self, kind: Any, node: yaml.Node, where: str) -> Any:
+    def scalar(self, kind: Any, node: yaml.Node, key_path: str) -> Any:
         """Converts a scalar node to a value of the type `kind`."""
         if not isinstance(node, yaml.ScalarNode):
-            raise self.fail(node, f"{where} must be a single value")
+            raise self.fail(node, f"{key_path} must be a single value")
         if node.tag == f"{_CORE}null":
-            raise self.fail(node, f"{where} has no value: write one, or take the key out ('' is an empty text)")
-        text, source = self.text(self.environment(node, where), node, where), repr(node.value)
+            raise self.fail(node, f"{key_path} has no value: write one, or take the key out ('' is an empty text)")
+        text, source = self.text(self.environment(node, key_path), node, key_path), repr(node.value)
         if get_origin(kind) is Literal:
             if text not in get_args(kind):
-                raise self.fail(node, f"{where} must be one of {', '.join(get_args(kind))}, not {source}")
+                raise self.fail(node, f"{key_path} must be one of {', '.join(get_args(kind))}, not {source}")
             return text
         try:
             if kind is timedelta:
@@ -127,10 +127,10 @@ class Reader:
         except ValueError as error:
             number = f"{source} is not a whole number" + " or a share like 5%" * (kind is float)
             error_text = str(error).replace(repr(text), source) if kind is timedelta else number
-            raise self.fail(node, f"{where}: {error_text}") from None
+            raise self.fail(node, f"{key_path}: {error_text}") from None
         return self.base / text if kind is Path else text
 
-    def environment(self, node: yaml.ScalarNode, where: str) -> str:
+    def environment(self, node: yaml.ScalarNode, key_path: str) -> str:
         """Returns the node's text with `${NAME}` replaced from the environment and `${file:PATH}` from that file."""
 
         def read(match: re.Match[str]) -> str:
@@ -140,25 +140,25 @@ class Reader:
                 except (OSError, ValueError) as error:
                     reason = error.strerror if isinstance(error, OSError) else "it is not text"
                     raise self.fail(
-                        node, f"{where} needs the file {match['file']}, and cannot read it: {reason}"
+                        node, f"{key_path} needs the file {match['file']}, and cannot read it: {reason}"
                     ) from None
             elif match["name"] in os.environ:
                 value = os.environ[match["name"]]
             else:
-                raise self.fail(node, f"{where} needs the environment variable {match['name']}, which is not set")
+                raise self.fail(node, f"{key_path} needs the environment variable {match['name']}, which is not set")
             self.elsewhere[value] = match[0]
             return value
 
         return _REFERENCE.sub(read, cast("str", node.value))
 
-    def text(self, text: str, node: yaml.Node, where: str) -> str:
+    def text(self, text: str, node: yaml.Node, key_path: str) -> str:
         """Returns `text` unchanged.
 
         Raises:
             UsageError: It has a character that file names or UTF-8 cannot have.
         """
         if invalid := _INVALID_TEXT.search(text):
-            raise self.fail(node, f"{where} has a character that is no text ({invalid[0]!r})")
+            raise self.fail(node, f"{key_path} has a character that is no text ({invalid[0]!r})")
         return text
 
     def location(self, lake: str) -> str:

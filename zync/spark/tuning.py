@@ -51,17 +51,17 @@ _LARGE = {
 }
 
 
-def pace(spark: SparkSession, given: dict[str, str], records: int) -> None:
+def pace(spark: SparkSession, configured: dict[str, str], records: int) -> None:
     """Sets the session's properties that are fastest for a number of records.
 
     Args:
         spark: The session.
-        given: The config's Spark properties, which stay unchanged.
+        configured: The config's Spark properties, which stay unchanged.
         records: The number of records that the sync reads.
     """
     settings = _INTERPRETED if records <= TINY else _COMPILED if records <= SMALL else _LARGE
     for key, value in settings.items():
-        if key not in given:
+        if key not in configured:
             spark.conf.set(key, value)
 
 
