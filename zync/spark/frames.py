@@ -25,14 +25,14 @@ class Keeper:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._checkpoints: list[Any] = []
+        self._kept: list[Any] = []
 
     def __enter__(self) -> "Keeper":
         return self
 
     def __exit__(self, *_: object) -> None:
-        while self._checkpoints:
-            self._checkpoints.pop().unpersist(False)  # noqa: FBT003 - blocking=False
+        while self._kept:
+            self._kept.pop().unpersist(False)  # noqa: FBT003 - blocking=False
         self._spark._jsparkSession.sessionState().catalog().clearTempTables()  # noqa: SLF001
 
     def keep(self, frame: DataFrame, *, adaptive: bool = True) -> DataFrame:
@@ -51,7 +51,7 @@ class Keeper:
             cached = frame.localCheckpoint(eager=False)
         rdd = cached._jdf.queryExecution().logical().rdd()  # noqa: SLF001
         getattr(rdd, "checkpointData_$eq")(jvm_class(self._spark, "scala.Option").empty())
-        self._checkpoints.append(rdd)
+        self._kept.append(rdd)
         return cached
 
 
