@@ -134,7 +134,7 @@ def sync_from_kafka(
 
 
 def _warn_of_compacted(brokers: Brokers, topics: Iterable[str]) -> None:
-    """Logs a warning for compacted topics, whose lost records cannot be told from missing offsets and are no gap."""
+    """Logs a warning for compacted topics: offsets may be missing in any topic, so their lost records are no gap."""
     try:
         compacted = brokers.compacted(topics)
     except ZyncError as error:  # the ACLs may allow to read a topic and not to describe its config

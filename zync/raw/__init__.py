@@ -1,1 +1,1 @@
-"""The table `raw`: every record that was taken from Kafka, verbatim, numbered by `seqno`."""
+"""The table `raw`: every record consumed from Kafka, verbatim, numbered by `seqno`."""
