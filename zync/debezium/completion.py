@@ -191,7 +191,8 @@ TORN = (
 )
 """SQL: whether sums cannot decide, so that sql/judge/runs.sql has to.
 
-That is so with rows of several runs, or possibly of several, with rows that came twice, and with ENDs that disagree.
+That is so with rows of several runs, or possibly of several, with rows that came twice, with ENDs that disagree, and
+after a decision to release or discard the transaction.
 Before END, sums do not reveal that a single run sent rows twice: until then both are members in flight."""
 
 _COMMIT_OF_ROW = ", ".join(f"try_{field(f'{block}.commit_lsn', 'bigint')}" for block in ("source", "transaction"))

@@ -98,6 +98,7 @@ def handling_of(rows: DataFrame, rule: OutputRule, config: Config) -> LeftOutHan
 
 
 def _handling_by_lineage(rule_lineage: Lineage, rule: OutputRule, views: frozenset[str]) -> LeftOutHandling:
+    """Derives what becomes of a rule's rows from the lineage of its result."""
     columns: dict[str, tuple[str, ...]] = {}
     unknown_cases: dict[str, list[_UnknownCase]] = {view: [] for view in sorted(views)}
     row_uses = rule_lineage.rows
