@@ -15,7 +15,7 @@ from zync.lake.table import existing_table
 from zync.rules.transform import transform
 from zync.spark.frames import Keeper, read_parquet
 from zync.spark.session import session
-from zync.staging.commit import commit, write
+from zync.staging.commit import commit_files, write
 from zync.staging.table import ensure_staging
 from zync.sync.outcome import Outcome
 from zync.sync.syncer import Syncer
@@ -66,7 +66,7 @@ def run(folder: Path) -> list[Result]:
                 raise AssertionError
             staging = ensure_staging(str(folder / f"plain-{number}"))
             write(out, staging, "sync-1", 1)
-        commit(staging, "sync-1", 1, uuid.uuid4().hex, rows=sum(one.rows for one in files))
+        commit_files(staging, "sync-1", 1, uuid.uuid4().hex, rows=sum(one.rows for one in files))
         return time.monotonic() - started
 
     for number in (-2, -1):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from zync.staging.commit import add_rows, commit
+from zync.staging.commit import add_rows, commit_files
 from zync.staging.table import STAGING_SCHEMA, ensure_staging
 
 PER_TRANSACTION = 4
@@ -54,7 +54,7 @@ class Staged:
         folder = f"sync-{self.number:08d}"
         (self.location / folder).mkdir()
         add_rows(self.table, folder, pa.Table.from_pylist(rows, STAGING_SCHEMA))
-        commit(self.table, folder, self.number, nonce, rows=len(rows))
+        commit_files(self.table, folder, self.number, nonce, rows=len(rows))
         self.table.update_incremental()
 
     def _row(self) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from zync.deliver.kafka.delivery import Delivered, Delivery, sync_to_kafka
 from zync.lake.table import open_table
 from zync.project.load import load
 from zync.staging.bookkeeping import read_cursor
-from zync.staging.commit import add_rows, commit
+from zync.staging.commit import add_rows, commit_files
 from zync.staging.table import STAGING_SCHEMA, ensure_staging
 
 Row = tuple[str, str | None, str | None] | tuple[str, str | None, str | None, str]
@@ -87,7 +87,7 @@ class Staging:
             add_rows(table, f"{folder}/{piece}", pa.Table.from_pylist(part, STAGING_SCHEMA))
         for path in (Path(self.path) / folder).glob("*/*.parquet"):
             path.rename(path.parents[1] / f"{path.parent.name}.zstd.parquet")
-        commit(open_table(self.path) or table, folder, number, nonce, rows=len(rows))
+        commit_files(open_table(self.path) or table, folder, number, nonce, rows=len(rows))
 
     def config(self, text: str = "") -> None:
         """A zync.yaml beside the lake that names the broker."""

@@ -86,7 +86,7 @@ def test_on_a_terminal_it_shows_how_the_parts_do_and_ctrl_c_ends_them(lake: Lake
         wait_until(lambda: shows("zync run"))
         wait_until(lambda: shows("10 records"))
         wait_until(lambda: shows("5 transactions"), 180)
-        wait_until(lambda: shows("a sync's stages: read_new"))
+        wait_until(lambda: shows("a sync's stages: read"))
         rows = r"10 records +[\d,]+ +lag 0 \([\d.]+ s\)[^~]*5 transactions +[\d,]+ +in flight 0, set aside: none"
         wait_until(lambda: shows("zync run") and re.search(rows, re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)))
         running.send_signal(signal.SIGINT)

@@ -241,16 +241,16 @@ def test_what_was_replaced_long_ago_is_deleted_while_others_write_and_read(
 def test_a_sync_whose_staging_is_compacted_before_it_commits_lands(
     pipeline: Pipeline, txn: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from zync.sync import conclude_and_commit
+    from zync.sync import commit as stage
 
     in_steps(pipeline, txn, 3)
-    commit, between = conclude_and_commit.commit, []
+    commit, between = stage.commit_files, []
 
     def after_maintenance(*args: Any, **more: Any) -> None:
         between.append(tidy(pipeline, pipeline.staging).compacted)
         commit(*args, **more)
 
-    monkeypatch.setattr(conclude_and_commit, "commit", after_maintenance)
+    monkeypatch.setattr(stage, "commit_files", after_maintenance)
     pipeline.load(*(("b", txn(f"2-{n}", 2, x=n)) for n in range(3)))
     assert pipeline.sync().transactions == 3
     assert between[0] > 2
@@ -264,19 +264,19 @@ def test_a_sync_whose_files_were_deleted_before_it_commits_does_not_land(
     pipeline: Pipeline, txn: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As by a vacuum, of one that runs for days."""
-    from zync.sync import conclude_and_commit
+    from zync.sync import commit as stage
 
-    commit = conclude_and_commit.commit
+    commit = stage.commit_files
 
     def too_late(table: DeltaTable, folder: str, *args: Any, **more: Any) -> None:
         next((pipeline.staging / folder).glob("part-*.parquet")).unlink()
         commit(table, folder, *args, **more)
 
     pipeline.load(("a", txn(1, 1, x=1)))
-    monkeypatch.setattr(conclude_and_commit, "commit", too_late)
+    monkeypatch.setattr(stage, "commit_files", too_late)
     with pytest.raises(ZyncError, match="rows that were written .* are not there"):
         pipeline.sync()
-    monkeypatch.setattr(conclude_and_commit, "commit", commit)
+    monkeypatch.setattr(stage, "commit_files", commit)
     assert pipeline.sync().transactions == 1
     assert_sound(pipeline)
 

@@ -32,7 +32,7 @@ from zync.staging import commit
 from zync.staging import conclude as cursor_stage
 from zync.staging.bookkeeping import Known
 from zync.staging.table import STAGING_SCHEMA
-from zync.sync import context, transform_and_write
+from zync.sync import apply_rules, context
 from zync.sync import judge as judging
 from zync.sync.metrics import SyncMetrics
 from zync.sync.syncer import Syncer
@@ -834,9 +834,9 @@ def test_a_sync_that_lost_the_race_says_that_it_did_not_land(
     pipeline.load(("a", txn(1, x=1)))
     pipeline.sync()
     pipeline.load(("a", txn(2, x=2)))
-    from zync.sync import conclude_and_commit as engine
+    from zync.sync import commit as engine
 
-    real = engine.commit
+    real = engine.commit_files
 
     def beaten(*args: Any, **more: Any) -> None:
         Syncer(pipeline.config, pipeline.raw, str(pipeline.staging), pipeline.spark).sync()
@@ -847,7 +847,7 @@ def test_a_sync_that_lost_the_race_says_that_it_did_not_land(
     def commit(*args: Any, **more: Any) -> None:
         next(calls)(*args, **more)
 
-    monkeypatch.setattr(engine, "commit", commit)
+    monkeypatch.setattr(engine, "commit_files", commit)
     with pytest.raises(ZyncError, match="did not land"):
         pipeline.sync()
     assert pipeline.values() == [{"x": 1}, {"x": 2}]
@@ -920,7 +920,7 @@ def test_a_large_sync_does_not_move_its_records_once_more_to_group_them(
         plans.append(rows._jdf.queryExecution().executedPlan().toString())  # noqa: SLF001
         commit.write(rows, *where)
 
-    monkeypatch.setattr(transform_and_write, "write", write)
+    monkeypatch.setattr(apply_rules, "write", write)
     pipeline.load(*((topic, txn(n, 2, x=n)) for topic in ("a", "b") for n in range(10)))
     assert pipeline.sync().transactions == 10
     assert len(plans) == 2  # bookkeeping and output rows, side by side

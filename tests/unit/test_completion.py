@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from zync.cli import app, completion
-from zync.staging.commit import add_rows, commit
+from zync.staging.commit import add_rows, commit_files
 from zync.staging.table import STAGING_SCHEMA, ensure_staging
 
 CONFIG = """
@@ -50,7 +50,7 @@ def make_staging(location: Path, *rows: dict[str, Any]) -> None:
     )
     (location / "sync-1-x").mkdir()
     add_rows(table, "sync-1-x", found)
-    commit(table, "sync-1-x", 1, "x", rows=found.num_rows)
+    commit_files(table, "sync-1-x", 1, "x", rows=found.num_rows)
 
 
 def test_tables_are_raw_staging_and_those_in_the_lake() -> None:

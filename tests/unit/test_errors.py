@@ -18,7 +18,7 @@ from zync.kafka.partition import Source
 from zync.raw.append import Appender
 from zync.raw.jsonl import Line, as_batch
 from zync.raw.table import ensure_raw
-from zync.staging.commit import add_rows, commit
+from zync.staging.commit import add_rows, commit_files
 from zync.staging.table import STAGING_SCHEMA, ensure_staging
 
 PACKAGE = Path(zync.__file__).parent
@@ -96,7 +96,7 @@ def test_a_sync_that_did_not_land_says_so_by_its_code(tmp_path: Path) -> None:
     (staging / "sync-1-x").mkdir()
     add_rows(table, "sync-1-x", rows)
     with pytest.raises(CommitRefusedError, match="the commit of sync 1 to .* did not land"), no_room():
-        commit(table, "sync-1-x", 1, "x", rows=1)
+        commit_files(table, "sync-1-x", 1, "x", rows=1)
 
 
 def error_line(capsys: pytest.CaptureFixture[str]) -> str:

@@ -18,7 +18,7 @@ AGAIN = f"""CASE WHEN bool_or({TORN}) THEN
          AS array<struct<first: bigint, last: bigint>>) END"""
 """SQL for the ranges of seqnos, in a transaction in flight, of records that were sent again.
 
-They are the records that are not `member` in sql/bookkeeping/in_flight.sql."""
+They are the records that are not `member` in sql/apply_rules/in_flight.sql."""
 
 
 def has_sent_again(in_flight: pa.Table) -> pa.ChunkedArray:

@@ -133,7 +133,7 @@ def is_placeholder(config: Config, value: str) -> str:
 
 
 def has_placeholder(config: Config, data: str) -> str:
-    """Returns the condition, in sql/decode/decode.sql, that a record may have a placeholder.
+    """Returns the condition, in sql/read/decode.sql, that a record may have a placeholder.
 
     Only updates and rows whose key an update changed are searched: other new rows have all values.
 

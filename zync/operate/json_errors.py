@@ -4,7 +4,7 @@ import json
 from typing import Any, NoReturn
 
 REASONS = ("value is not one JSON value", "value is not UTF-8")
-"""The reasons of set-aside records (sql/decode/decode.sql) that `why_no_json` can explain further."""
+"""The reasons of set-aside records (sql/read/decode.sql) that `why_no_json` can explain further."""
 _FRAME_SIZE = 5
 """Bytes of the header that clients of a schema registry put before the value; the first byte is zero."""
 

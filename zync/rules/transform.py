@@ -62,7 +62,7 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
         config: The config with the rules.
         offsets: The next offset of each topic.
         failures: The transactions that go to quarantine, which get no output rows.
-        positions: Each transaction's (seqno) `position` in the source and its `turn` (sql/rules/places.sql), or None.
+        positions: Each transaction's (seqno) `position` in the source and `turn` (sql/apply_rules/places.sql), or None.
         truncated: Truncations; each gets a row without key and value, of the reason TRUNCATED.
         keeper: Checkpoints rows.
         some_left_out: Whether the connector may have left fields out of the records.
@@ -92,7 +92,7 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
         rows = _with_turns(results.coalesce(1) if one_task else results, positions)
         rows = select(rows, "*", f"{f'turn DIV {_BUCKET}' if spread else '0L'} AS bucket")
         (rows.repartition("bucket") if spread else rows).createOrReplaceTempView("made")
-        rows = result_of(spark, statement("rules/number", marked=marked))
+        rows = result_of(spark, statement("apply_rules/number", marked=marked))
         if spread:
             rows = keeper.keep(rows)
             first_offsets = local(spark, _first_offsets(rows, offsets), "topic string, bucket bigint, first bigint")

@@ -48,7 +48,7 @@ def find_truncated(
         spark: The session.
         records: The records of whole transactions.
         config: The config.
-        positions: Each transaction's (seqno) `position` in the source's order (sql/rules/places.sql).
+        positions: Each transaction's (seqno) `position` in the source's order (sql/apply_rules/places.sql).
 
     Returns:
         The truncations of outputs, and the transactions whose truncations cannot be applied to an output.

@@ -1,4 +1,4 @@
-"""Stages write and commit: writes the rows of a sync as Parquet files, then adds them in a single Delta commit.
+"""Writes the rows of a sync as Parquet files, then adds them to staging in a single Delta commit.
 
 The files go into a folder of the sync, where no reader sees them. The commit, by this process, adds them and stores
 the sync's number as Delta's `txn`. Delta refuses the commit if anything was committed since the cursor was read.
@@ -144,7 +144,7 @@ def reclaim(table: DeltaTable, newest: int) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def commit(table: DeltaTable, folder: str, number: int, nonce: str, *, rows: int) -> None:
+def commit_files(table: DeltaTable, folder: str, number: int, nonce: str, *, rows: int) -> None:
     """Commits the files of `folder` to staging as sync `number`.
 
     If the table was only maintained since the cursor was read from `table`, the commit is tried again at its newest
@@ -188,7 +188,7 @@ def _resolve_failed_commit(table: DeltaTable, number: int, nonce: str, error: Ex
         can be tried again.
 
     Raises:
-        CommitRefusedError, CommitUnknownError, OwnedError: as `commit`.
+        CommitRefusedError, CommitUnknownError, OwnedError: as `commit_files`.
     """
     location = table.table_uri
     try:

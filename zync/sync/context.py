@@ -28,7 +28,7 @@ class Sync:
     """A running sync. Each stage returns a copy with its own results filled in; None: not computed yet.
 
     Attributes:
-        bookkeeping: Staging's bookkeeping before this sync; from read_new on, without `reread_in_flight`.
+        bookkeeping: Staging's bookkeeping before this sync; from read on, without `reread_in_flight`.
         head: The largest seqno that this sync reads.
         trimmed_ranges: Ranges (first, last) of new seqnos whose records raw no longer has.
         lookup_digests: The digest of each lookup table that this sync reads.

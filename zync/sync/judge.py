@@ -175,7 +175,7 @@ def _hold_back(sync: Sync) -> Sync:
 
 def _rows_of_held(sync: Sync, held_rows: pa.Table) -> DataFrame:
     """Returns a row for each held transaction that goes out now, which stands for its earlier records."""
-    # sql/bookkeeping/whole.sql appends the decision's own record again, so it must not be among these.
+    # sql/apply_rules/whole.sql appends the decision's own record again, so it must not be among these.
     by_decision = {decision.seqno for decision in decided(held_rows)}
     records = [
         [

@@ -25,13 +25,13 @@ from zync.staging.bookkeeping import Known, read_cursor, read_known
 from zync.staging.commit import checkpoint, reclaim
 from zync.staging.set_aside import SetAside, read_set_aside, seqnos
 from zync.staging.table import ensure_staging, open_staging
-from zync.sync.conclude_and_commit import conclude_and_commit
+from zync.sync.apply_rules import apply_rules
+from zync.sync.commit import commit
 from zync.sync.context import Sync, require
 from zync.sync.judge import judge
 from zync.sync.overdue import overdue, release
-from zync.sync.read_new import read_new
+from zync.sync.read import read
 from zync.sync.recall import recall
-from zync.sync.transform_and_write import transform_and_write
 from zync.transactions.decode import Decoder
 from zync.transactions.done import understand
 from zync.transactions.needed import check_start
@@ -44,7 +44,7 @@ _POLL_SECONDS = 0.1
 """How long `follow` waits before it looks at raw again."""
 
 
-STAGES: tuple[Callable[[Sync], Sync], ...] = (read_new, recall, judge, transform_and_write, conclude_and_commit)
+STAGES: tuple[Callable[[Sync], Sync], ...] = (read, recall, judge, apply_rules, commit)
 """The stages of a sync, in order."""
 
 

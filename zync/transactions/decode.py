@@ -102,13 +102,13 @@ class Decoder:
             clean = placeholder_columns[CLEAN]
             clean_text = f"CASE WHEN value_found IS NULL THEN coalesce(to_json({clean}), value_text) END"
         self._decode = statement(
-            "decode/decode",
+            "read/decode",
             more="".join(f", {text} AS {column}" for column, text in added_columns.items()),
             clean_text=clean_text,
-            **{f"{part}_changed": statement("decode/changed", text=f"{part}_text") for part in PARTS},
+            **{f"{part}_changed": statement("read/changed", text=f"{part}_text") for part in PARTS},
         )
         self._identify = statement(
-            "decode/identify",
+            "read/identify",
             configured=configured(config),
             reserved=RESERVED,
             single=claimed_by(config, [name for name, topic in config.topics.items() if topic.null_id == "single"]),
@@ -124,7 +124,7 @@ class Decoder:
         """Decodes rows of raw, and identifies the transaction of each.
 
         Returns:
-            The columns of sql/decode/decode.sql without value_text, and:
+            The columns of sql/read/decode.sql without value_text, and:
 
             - `txn`: the transaction id, never null: the id of a single record is topic/partition/offset.
             - `alone`: whether the record is in no transaction, or one by itself.

@@ -70,7 +70,7 @@ class Done:
         structs: named structs that each record contributes; the aggregates take their fields. SQL by column.
         beside: further columns that each record contributes. SQL by column.
         known: SQL over the aggregates, see sql/judge/judge.sql; so are `torn` and `place`.
-        again: SQL for the state of a transaction in flight, see sql/bookkeeping/in_flight.sql; None without a preset.
+        again: SQL for the state of a transaction in flight, see sql/apply_rules/in_flight.sql; None without a preset.
     """
 
     text: str
@@ -94,7 +94,7 @@ class Done:
     def state_now(self) -> str:
         """SQL of the state of a transaction in flight, a struct with a field for each of `aggregates`.
 
-        It aggregates over the transaction's rows in sql/bookkeeping/in_flight.sql.
+        It aggregates over the transaction's rows in sql/apply_rules/in_flight.sql.
         """
         columns = {
             f"p{number}": f"max_by(a{number}, seqno) FILTER (WHERE member)" for number in range(len(self.aggregates))

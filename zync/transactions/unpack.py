@@ -193,7 +193,7 @@ def _connect(rows: DataFrame, schemas: ConnectSchemas, part: Part) -> tuple[Data
     for schema_text, by_schema in schemas.columns.items():
         decoded = sf.when(sf.expr(f"connect_schema = {literal(schema_text)}"), by_schema).otherwise(decoded)
     # from_json by a schema accepts text after the payload, and a repeated key, of which it takes one value. So the
-    # whole text is parsed as well, with its hash behind it, as in sql/decode/decode.sql.
+    # whole text is parsed as well, with its hash behind it, as in sql/read/decode.sql.
     mark = "xxhash64(connect_rest)"
     marked = f"try_variant_get(try_parse_json('[' || connect_rest || ',' || {mark} || ']'), '$[1]', 'bigint') = {mark}"
     rows = rows.withColumn("connect_whole", sf.expr(f"coalesce({marked}, false)"))

@@ -1,4 +1,4 @@
-"""Stage transform_and_write: runs the rules, and writes output and bookkeeping rows as files."""
+"""Stage apply_rules: runs the rules, and writes output and bookkeeping rows as files."""
 
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +35,7 @@ They are then joined by a broadcast, and output rows need not be sorted for it.
 """
 
 
-def transform_and_write(sync: Sync) -> Sync:
+def apply_rules(sync: Sync) -> Sync:
     """Runs the rules and writes their rows and the bookkeeping as files.
 
     If a rule fails, the stage finds the transactions that it fails on, quarantines them, and runs the rules again.
@@ -119,7 +119,7 @@ def _failures(sync: Sync, records: DataFrame, error: Exception) -> tuple[Failure
 
 
 def _write(sync: Sync, records: DataFrame, truncated: tuple[Truncated, ...], folder: str) -> tuple[str, dict[str, str]]:
-    """Writes all rows of the sync but those that `conclude_and_commit` adds.
+    """Writes all rows of the sync but those that `commit` adds.
 
     Returns:
         The columns of all outputs as JSON (zync/rules/schema.py), and the digests of the lookup tables.
@@ -143,11 +143,11 @@ def _write(sync: Sync, records: DataFrame, truncated: tuple[Truncated, ...], fol
 
 
 def _positions(sync: Sync) -> DataFrame:
-    """Returns each transaction's position in the source's order and its turn (sql/rules/places.sql)."""
+    """Returns each transaction's position in the source's order and its turn (sql/apply_rules/places.sql)."""
     require(sync.outgoing_records).createOrReplaceTempView("going")
     has_acting = any(decision.acts for decision in require(sync.assembled).summary.decisions)
     slots = {"body": BODY, "last_row": never_failing(LAST_ROW) if has_acting else "CAST(NULL AS BIGINT)"}
-    return result_of(sync.spark, statement("rules/places", in_order=str(sync.in_commit_order).lower(), **slots))
+    return result_of(sync.spark, statement("apply_rules/places", in_order=str(sync.in_commit_order).lower(), **slots))
 
 
 def _outputs(
@@ -207,7 +207,7 @@ def _bind_decided(sync: Sync) -> None:
 
 
 def _bookkeeping(sync: Sync) -> DataFrame:
-    """Returns staging's bookkeeping rows of this sync, by those statements in sql/bookkeeping that have any."""
+    """Returns staging's bookkeeping rows of this sync, by those statements in sql/apply_rules that have any."""
     spark, summary = sync.spark, require(sync.assembled).summary
     require(sync.judged_records).createOrReplaceTempView("settling")
     failures = [(failure.seqno, failure.reason, failure.rule) for failure in sync.failures]
@@ -235,5 +235,5 @@ def _bookkeeping(sync: Sync) -> DataFrame:
         "why_late": f"CASE WHEN p3 IS NOT NULL THEN {literal(LATE_END)} ELSE {late} END" if sync.done.preset else late,
     }
     names = [statement_name for statement_name, is_needed in has_rows.items() if is_needed] or ["whole"]
-    rows = [result_of(spark, statement(f"bookkeeping/{statement_name}", **slots)) for statement_name in names]
+    rows = [result_of(spark, statement(f"apply_rules/{statement_name}", **slots)) for statement_name in names]
     return reduce(lambda union, more: union.unionByName(more, allowMissingColumns=True), rows)

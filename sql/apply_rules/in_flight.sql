@@ -1,4 +1,4 @@
--- In: `settling` and `decided`, as sql/bookkeeping/whole.sql.
+-- In: `settling` and `decided`, as sql/apply_rules/whole.sql.
 -- Out: of each transaction in flight that records, or a decision, came of after seqno `known`, its row in staging.
 -- What was sent again of a transaction in flight is no member of it, but may be part of a run that completes it.
 WITH flying AS (

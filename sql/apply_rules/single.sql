@@ -1,4 +1,4 @@
--- In: `settling`, `set_aside` and `decided`, as sql/bookkeeping/whole.sql.
+-- In: `settling`, `set_aside` and `decided`, as sql/apply_rules/whole.sql.
 --     `r`, if there are any: why a decision does not act, where that is not that there is nothing for it to act on.
 -- Out: of each record that is alone, late, a duplicate, or said nothing its row in staging.
 WITH single AS (

@@ -1,17 +1,17 @@
-"""Stage conclude_and_commit: computes the cursor and commits all files of the sync at once."""
+"""Stage commit: computes the cursor and commits all files of the sync at once."""
 
 import uuid
 from dataclasses import replace
 
 import pyarrow as pa
 
-from zync.staging.commit import add_rows, commit
+from zync.staging.commit import add_rows, commit_files
 from zync.staging.conclude import conclude
 from zync.staging.table import STAGING_SCHEMA
 from zync.sync.context import Sync, require
 
 
-def conclude_and_commit(sync: Sync) -> Sync:
+def commit(sync: Sync) -> Sync:
     """Computes the cursor from what is in flight after this sync, then commits all files in a single Delta commit."""
     written, bookkeeping = require(sync.written), sync.bookkeeping
     if not sync.rejudges_all:  # otherwise this sync writes the row of each transaction in flight anew
@@ -36,7 +36,7 @@ def conclude_and_commit(sync: Sync) -> Sync:
     )
     rows = pa.concat_tables([concluded.rows, _trimmed_row(sync)])
     add_rows(sync.staging, written.folder, rows)
-    commit(sync.staging, written.folder, sync.number, nonce, rows=written.count + rows.num_rows)
+    commit_files(sync.staging, written.folder, sync.number, nonce, rows=written.count + rows.num_rows)
     return replace(sync, bookkeeping_after=concluded.known)
 
 

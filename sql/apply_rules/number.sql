@@ -1,4 +1,4 @@
--- In: `made`, output rows with their transactions' turns and positions (sql/rules/places.sql), in buckets that each hold a
+-- In: `made`, output rows with their transactions' turns and positions (sql/apply_rules/places.sql), in buckets that each hold a
 --     run of turns.
 -- Out: the same, each with its `place` among those of its topic in the bucket, from 1, in order of turn, transaction,
 --     `_order`, rule and their JSON.

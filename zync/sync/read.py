@@ -1,4 +1,4 @@
-"""Stage read_new: reads and decodes the records after head."""
+"""Stage read: reads and decodes the records after head."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from zync.sync.context import Sync
 from zync.transactions.gather import read_with, recent
 
 
-def read_new(sync: Sync) -> Sync:
+def read(sync: Sync) -> Sync:
     """Reads and decodes the records after head, together with those of transactions in flight that began recently.
 
     Those transactions probably complete now, and then their records are needed: reading them in a second pass takes
