@@ -1,9 +1,9 @@
-"""Formats text: compact JSON, counted nouns, sizes, and names that are safe on a terminal."""
+"""Formats and parses text: compact JSON, counted nouns, sizes, and names that are safe on a terminal."""
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
 
 
 class Verbatim(str):
@@ -29,6 +29,40 @@ def _scalar(value: Any) -> str:
 
 def _plain(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def strict_json(text: str | bytes, parse_number: Callable[[str], Any] | None = None) -> Any:
+    """Parses JSON as the standard has it, where Python's parser takes a key twice, NaN and Infinity.
+
+    Args:
+        text: The JSON; bytes are UTF-8.
+        parse_number: Makes a number of its text; None: int and float.
+
+    Raises:
+        ValueError: The text is not JSON; the message says where and why.
+        RecursionError: It is nested too deep for Python's parser.
+    """
+    return json.loads(
+        text,
+        parse_int=parse_number,
+        parse_float=parse_number,
+        parse_constant=_reject_constant,
+        object_pairs_hook=_reject_duplicate_keys,
+    )
+
+
+def _reject_constant(text: str) -> NoReturn:
+    msg = f"{text} is no number in JSON"
+    raise ValueError(msg)
+
+
+def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        keys = [key for key, _ in pairs]
+        msg = f"the key {json.dumps(next(key for key in keys if keys.count(key) > 1))} is there twice"
+        raise ValueError(msg)
+    return values
 
 
 def printable(text: str) -> str:

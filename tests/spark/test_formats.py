@@ -778,7 +778,7 @@ def test_connect_json_that_is_not_as_its_schema_says_is_set_aside_and_others_go_
         compact(schema, {"txn": 8})[:-1] + ',"schema":{}}': "value is not one JSON value",
         compact(schema, {"txn": 10}).replace(',"payload"', '.5,"payload"'): "value is not one JSON value",
         compact(schema, {"txn": 9}).replace('"type"', '"type":"int8","type"', 1): (
-            "the schema beside it cannot be used: it has 'type' twice"
+            'the schema beside it cannot be used: the key "type" is there twice'
         ),
         of_connect(schema, {"txn": 4}).replace("4", "NaN"): "value is not one JSON value",
         '{"txn": 1}': "value is not an object with schema and payload, as Connect writes it",

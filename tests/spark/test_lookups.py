@@ -86,6 +86,7 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(
         ("csv", "id,name\n1,a\n2\n", "Malformed CSV record: 2"),
         ("json", '{"id":1}\n{"id":2,\n', "names.json:2: not one JSON value: Expecting property name"),
         ("json", '{"id":1}\n\n{"id":2}{"id":3}\n', "names.json:3: not one JSON value: Extra data"),
+        ("json", '{"id":1,"id":2}\n', 'names.json:1: not one JSON value: the key "id" is there twice'),
         ("json", '{"id":1}\n5\n', "invalid type of a JSON record"),
     ],
 )

@@ -1,7 +1,6 @@
 """`zync cat`: prints rows of raw or staging as JSON Lines, without starting Spark."""
 
 import base64
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +14,7 @@ from zync.lake.paths import table_name
 from zync.lake.table import open_table
 from zync.raw.table import RAW_SCHEMA
 from zync.staging.table import STAGING_SCHEMA
-from zync.text import Verbatim
+from zync.text import Verbatim, strict_json
 
 _CREATE_HINTS = {"raw": "`zync sync-from kafka raw` makes it", "staging": "`zync sync raw staging` makes it"}
 KINDS = (
@@ -120,21 +119,8 @@ def json_value(data: bytes | None) -> Any:
         return {"base64": base64.b64encode(data).decode()}
     if text.lstrip()[:1] in ("{", "["):
         try:
-            json.loads(text, object_pairs_hook=_reject_duplicate_keys, parse_constant=_reject_constant)
+            strict_json(text)
         except (ValueError, RecursionError):
             return text
         return Verbatim(text if "\n" not in text and "\r" not in text else text.replace("\n", " ").replace("\r", " "))
     return text
-
-
-def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        msg = "a key stands there twice"
-        raise ValueError(msg)
-    return values
-
-
-def _reject_constant(name: str) -> None:
-    """Rejects NaN and Infinity, which Python's parser takes and JSON does not have."""
-    raise ValueError(name)

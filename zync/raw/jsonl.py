@@ -22,7 +22,7 @@ from zync.lake.types import YEAR_10000
 from zync.raw.append import Appended, Appender
 from zync.raw.batch import MOST_BYTES, RECORD_SCHEMA, Batch, Slice
 from zync.raw.table import ensure_raw, next_seqno, stored_last, stored_position
-from zync.text import byte_size
+from zync.text import byte_size, strict_json
 
 _FIELDS = {"topic", "partition", "offset", "timestamp", "key", "value", "headers", "seqno", "kafka"}
 _IGNORED_FIELDS = {"ingested"}
@@ -168,13 +168,7 @@ def _line(text: bytes, where: str) -> Line:
         raise UsageError(msg) from None
 
     try:
-        fields = json.loads(
-            text,
-            parse_float=_Number,
-            parse_int=_Number,
-            parse_constant=_no_constant,
-            object_pairs_hook=_unique_keys,
-        )
+        fields = strict_json(text, _Number)
     except (ValueError, RecursionError) as error:
         fail(f"not JSON ({error})")
     if not isinstance(fields, dict):
@@ -222,20 +216,6 @@ def _line(text: bytes, where: str) -> Line:
 
 def _is_header(value: object) -> bool:
     return isinstance(value, list) and len(value) == 2 and isinstance(value[0], str)  # noqa: PLR2004 - name and value
-
-
-def _no_constant(text: str) -> NoReturn:
-    msg = f"{text} is none"
-    raise ValueError(msg)
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    mapping = dict(pairs)
-    if len(mapping) < len(pairs):
-        names = [name for name, _ in pairs]
-        msg = f"{next(name for name in names if names.count(name) > 1)!r} is there twice"
-        raise ValueError(msg)
-    return mapping
 
 
 @dataclass(slots=True)

@@ -1,7 +1,6 @@
 """Reads lookup tables, once per sync, pinned to the content that their digest names."""
 
 import hashlib
-import json
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal, cast
@@ -17,6 +16,7 @@ from zync.lake.table import open_table
 from zync.spark.errors import message_of, spark_errors
 from zync.spark.frames import local
 from zync.sql import name
+from zync.text import strict_json
 
 Kind = Literal["csv", "json"]
 
@@ -122,7 +122,7 @@ def _check_lines(path: Path) -> None:
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
         try:
             if line.strip():
-                json.loads(line)
+                strict_json(line)
         except ValueError as error:
             msg = f"{path}:{number}: not one JSON value: {error}"
             raise _LineError(msg) from error

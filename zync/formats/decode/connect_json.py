@@ -29,6 +29,7 @@ from zync.formats.decode.debezium_types import (
 from zync.spark.errors import message_of
 from zync.spark.expressions import try_eval
 from zync.sql import literal, name
+from zync.text import strict_json
 
 _SCALARS = {
     "boolean": "BOOLEAN",
@@ -106,23 +107,10 @@ def read_schemas(spark: SparkSession, rows: DataFrame, text: str, rest: str) -> 
         raise DataError(msg)
     for schema in sorted(filter(None, texts)):
         try:
-            schemas.columns[schema] = _column(spark, _parse(schema), rest)
+            schemas.columns[schema] = _column(spark, strict_json(schema), rest)
         except (UsageError, ValueError, RecursionError) as error:
             schemas.problems[schema] = f"the schema beside it cannot be used: {error}"
     return schemas
-
-
-def _parse(schema: str) -> Any:
-    """Parses a schema's JSON; ValueError where it is invalid, or has a key twice."""
-
-    def without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        keys = [key for key, _ in pairs]
-        if repeated := [key for key in keys if keys.count(key) > 1]:
-            msg = f"it has {repeated[0]!r} twice"
-            raise ValueError(msg)
-        return dict(pairs)
-
-    return json.loads(schema, object_pairs_hook=without_repeats)
 
 
 def _column(spark: SparkSession, schema: Any, text: str) -> Column:
