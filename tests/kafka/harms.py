@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition
 from tests.conftest import TopicMaker
 from tests.kafka.conftest import wait_until
 from zync.kafka.dev_broker import DevKafka
+from zync.kafka.partition import Source
 
 MB = 1_000_000
 
@@ -152,23 +153,27 @@ class Clock:
         written.replace(self._off_by)
 
 
-def cut_log(kafka: DevKafka, topic: str, offset: int, partition: int = 0) -> None:
-    """Has the broker back at its address with that partition's log cut, as if one that lagged had become its leader.
+def cut_logs(kafka: DevKafka, ends: dict[Source, int]) -> None:
+    """Has the broker back at its address with those logs cut at those offsets, as if replicas that lagged led them now.
 
     Records that were sent each by itself are batches of their own, between which a log can be cut.
     """
     servers = str(kafka.servers())
     kafka.stop()
-    folder = kafka.folder / "data" / f"{topic}-{partition}"
+    for source, end in ends.items():
+        _cut(kafka.folder / "data" / f"{source.topic}-{source.partition}", end)
+    (kafka.folder / "data" / ".kafka_cleanshutdown").unlink()  # or it trusts what it knew of the logs
+    assert kafka.start(int(servers.rpartition(":")[2])) == servers
+
+
+def _cut(folder: Path, end: int) -> None:
     (segment,) = folder.glob("*.log")
     content, at = segment.read_bytes(), 0
     while at < len(content):
         base, length = struct.unpack_from(">qi", content, at)
-        if base >= offset:
+        if base >= end:
             break
         at += struct.calcsize(">qi") + length
     segment.write_bytes(content[:at])
     for derived in [*folder.glob("*.index"), *folder.glob("*.timeindex"), *folder.glob("*.snapshot")]:
         derived.unlink()
-    (kafka.folder / "data" / ".kafka_cleanshutdown").unlink()  # or it trusts what it knew of the log
-    assert kafka.start(int(servers.rpartition(":")[2])) == servers

@@ -8,18 +8,24 @@ from confluent_kafka import Producer
 
 from tests.conftest import TopicMaker, start, zync
 from tests.kafka.conftest import Lake, transaction, wait_until
-from tests.kafka.harms import cut_log, delete_below, kill_and_start_again
+from tests.kafka.harms import cut_logs, delete_below, kill_and_start_again
 from zync.errors import GapError
 from zync.kafka.admin import Brokers
 from zync.kafka.dev_broker import DevKafka
 from zync.kafka.partition import Source
 from zync.raw.table import Gap, stored_last, stored_position
 
+THEN = {"empty": 0, "shorter": 3, "as long": 5, "longer": 7}
+"""How many records a log of ten got anew after it was cut to five: so long it is then, by what was read."""
+PARTITIONS = 3
+_PARTED = Source("parted", 1)
+"""Of its three partitions, of six records each, this one's log was cut to four."""
 
-@pytest.fixture
-def kafka(tmp_path: Path) -> Iterator[DevKafka]:
-    """A broker of the test's own, to stop and to cut the logs of."""
-    kafka = DevKafka(tmp_path / "broker")
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevKafka]:
+    """A broker of these tests' own, to stop and to cut the logs of: each has a topic of its own there."""
+    kafka = DevKafka(tmp_path_factory.mktemp("kafka") / "broker")
     kafka.start()
     yield kafka
     kafka.stop()
@@ -30,11 +36,35 @@ def lake(tmp_path: Path, kafka: DevKafka) -> Lake:
     return Lake(tmp_path, str(kafka.servers()))
 
 
-def send(broker: str, name: str, numbers: range) -> None:
+@pytest.fixture(scope="module")
+def cut(tmp_path_factory: pytest.TempPathFactory, kafka: DevKafka) -> dict[str, Lake]:
+    """Of each topic the lake that was read into before its log was cut (all logs at once) and grew again."""
+    servers = str(kafka.servers())
+    topics = TopicMaker(servers)
+    lakes = {name: Lake(tmp_path_factory.mktemp("lake"), servers) for name in (*map(topic_of, THEN), _PARTED.topic)}
+    for case in THEN:
+        topics.create(topic_of(case))
+        send(servers, topic_of(case), range(10))
+    topics.create(_PARTED.topic, partitions=PARTITIONS)
+    for partition in range(PARTITIONS):
+        send(servers, _PARTED.topic, range(6), partition)
+    for name, lake in lakes.items():
+        lake.sync_from(name)
+    cut_logs(kafka, {**{Source(topic_of(case), 0): 5 for case in THEN}, _PARTED: 4})
+    for case, then in THEN.items():
+        send(servers, topic_of(case), range(100, 100 + then))
+    return lakes
+
+
+def topic_of(case: str) -> str:
+    return case.replace(" ", "-")
+
+
+def send(broker: str, name: str, numbers: range, partition: int = 0) -> None:
     """Each in a batch of its own."""
     producer = Producer({"bootstrap.servers": broker, "linger.ms": 0})
     for number in numbers:
-        producer.produce(name, b"%d" % number, partition=0)
+        producer.produce(name, b"%d" % number, partition=partition)
         assert producer.flush(20) == 0
 
 
@@ -44,22 +74,10 @@ def await_marker(broker: str, source: Source, end: int) -> None:
     wait_until(lambda: brokers.bounds([source])[source].stable == end)
 
 
-def read_then_cut(lake: Lake, kafka: DevKafka, then: int) -> str:
-    """A topic of which ten records were read; then its log was cut to five, and grew by others."""
-    name = "t"
-    TopicMaker(lake.broker).create(name)
-    send(lake.broker, name, range(10))
-    lake.sync_from(name)
-    cut_log(kafka, name, 5)
-    send(lake.broker, name, range(100, 100 + then))
-    return name
-
-
-@pytest.mark.parametrize("then", [0, 3, 5, 7], ids=["empty", "shorter", "as long", "longer"])
-def test_other_records_at_offsets_already_read_stop_it_and_skip_reads_them(
-    lake: Lake, kafka: DevKafka, then: int
-) -> None:
-    name = read_then_cut(lake, kafka, then)
+@pytest.mark.parametrize("case", THEN)
+def test_other_records_at_offsets_already_read_stop_it_and_skip_reads_them(cut: dict[str, Lake], case: str) -> None:
+    name, then = topic_of(case), THEN[case]
+    lake = cut[name]
     version = lake.table().version()
     with pytest.raises(GapError, match=f"{name}/0: .* offsets 5 to 9 were cut off"):
         lake.sync_from(name)
@@ -78,14 +96,14 @@ def test_other_records_at_offsets_already_read_stop_it_and_skip_reads_them(
 
 
 def test_a_log_that_is_cut_while_it_is_read_stops_it(lake: Lake, kafka: DevKafka) -> None:
-    name = "t"
+    name = "read"
     TopicMaker(lake.broker).create(name)
     lake.config(topic_metadata_refresh_interval_ms=500)
     send(lake.broker, name, range(10))
     process = start("sync-from", "kafka", "raw", "--topic", name, "--commit-every", "50ms", cwd=lake.folder)
     try:
         wait_until(lambda: lake.count() == 10)
-        cut_log(kafka, name, 5)
+        cut_logs(kafka, {Source(name, 0): 5})
         send(lake.broker, name, range(100, 107))
         assert process.wait(60) == 1
     finally:
@@ -97,7 +115,7 @@ def test_a_log_that_is_cut_while_it_is_read_stops_it(lake: Lake, kafka: DevKafka
 
 def test_a_new_leader_that_has_all_that_was_read_is_no_gap(lake: Lake, kafka: DevKafka) -> None:
     """The position is beyond markers that a later leader appended, so the last record's epoch ends below it."""
-    name, source = "t", Source("t", 0)
+    name, source = "led", Source("led", 0)
     TopicMaker(lake.broker).create(name)
     for turn in range(2):
         with transaction(lake.broker, "writer") as producer:
@@ -119,7 +137,7 @@ def test_a_new_leader_that_has_all_that_was_read_is_no_gap(lake: Lake, kafka: De
 
 def test_markers_that_retention_took_away_are_no_gap(lake: Lake, kafka: DevKafka) -> None:
     """The position is beyond them, and the offset behind the last record is gone."""
-    name, topic = "t", TopicMaker(str(kafka.servers()))
+    name, topic = "retained", TopicMaker(str(kafka.servers()))
     topic.create(name)
     with transaction(lake.broker, "writer") as producer:
         producer.produce(name, b"0", partition=0)
@@ -138,19 +156,12 @@ def test_markers_that_retention_took_away_are_no_gap(lake: Lake, kafka: DevKafka
     zync("verify", "raw", "--kafka", cwd=lake.folder)
 
 
-def test_of_several_partitions_the_one_that_was_cut_is_named(lake: Lake, kafka: DevKafka) -> None:
-    name, count = "t", 3
-    TopicMaker(lake.broker).create(name, partitions=count)
-    producer = Producer({"bootstrap.servers": lake.broker, "linger.ms": 0})
-    for number in range(6):
-        for partition in range(count):
-            producer.produce(name, b"%d" % number, partition=partition)
-            assert producer.flush(20) == 0
-    lake.sync_from(name)
-    cut_log(kafka, name, 4, partition=1)
+def test_of_several_partitions_the_one_that_was_cut_is_named(cut: dict[str, Lake]) -> None:
+    name = _PARTED.topic
+    lake = cut[name]
     lake.config()
     seen = zync("verify", "raw", "--kafka", cwd=lake.folder, check=False)
     assert seen.returncode == 1
-    assert [f"{name}/{partition}:" in seen.stdout for partition in range(count)] == [False, True, False]
-    with pytest.raises(GapError, match=f"{name}/1: .* offsets 4 to 5 were cut off"):
+    assert [f"{name}/{partition}:" in seen.stdout for partition in range(PARTITIONS)] == [False, True, False]
+    with pytest.raises(GapError, match=f"{_PARTED}: .* offsets 4 to 5 were cut off"):
         lake.sync_from(name)
