@@ -71,10 +71,11 @@ fuzz: setup
 	ZYNC_TEST_FUZZ_TIMES=5000 ZYNC_TEST_HISTORIES=100 $(BIN)/pytest -n 0 --timeout 3600 \
 		tests/spark/test_fuzz.py tests/spark/test_protobuf.py tests/deliver/test_any_history.py
 
-# Ten minutes of harm at random, from another beginning each time (ZYNC_TEST_SOAK_SEED: from one that it printed);
-# `make test` has a short form of it. The disk's needs root, who may mount one.
+# Ten minutes of harm at random, from another beginning each time (ZYNC_TEST_SOAK_SEED: from one that it printed), and
+# syncs killed again and again; `make test` has short forms of them. The disk's harm needs root, who may mount one.
 soak: setup
 	ZYNC_TEST_SOAK_SECONDS=600 $(BIN)/pytest -n 0 --timeout 1200 -s tests/kafka/test_soak.py
+	ZYNC_TEST_KILLS=30 $(BIN)/pytest -n 0 tests/crash/test_kill_sync.py
 
 bench: setup
 	@sh scripts/postgres.sh
