@@ -70,6 +70,17 @@ class Pipeline:
         assert [row["kafka"]["offset"] for row in found] == list(range(len(found)))
         return [row["value"] and json.loads(row["value"]) for row in found]
 
+    def outcomes(self, topic: str = "out") -> dict[int, Any]:
+        """Of each transaction, by its seqno, the value of its last row in that topic, or why it is in quarantine.
+
+        A transaction of one record has that one's seqno: 1 is the first that was loaded.
+        """
+        made = [row for row in self.of("output") if row["kafka"]["topic"] == topic]
+        return {
+            **{row["seqno"]: row["value"] and json.loads(row["value"]) for row in made},
+            **{row["seqno"]: row["reason"] for row in self.of("quarantined")},
+        }
+
 
 _KILLED = """\
 import os, sys
@@ -98,7 +109,7 @@ def pipeline(tmp_path: Path, spark: Any) -> Pipeline:
     return Pipeline(tmp_path, spark)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def txn() -> Callable[..., dict[str, Any]]:
     """A record's value: transaction, how many records it has, and anything else."""
     return lambda txn, n=1, **more: {"txn": txn, "n": n, **more}

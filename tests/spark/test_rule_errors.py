@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from zync.operate.decide import decide
 from zync.raw.jsonl import load
 from zync.spark import tuning
 from zync.sync import context
+from zync.sync.outcome import Outcome
 from zync.sync.syncer import Syncer
 from zync.transactions import gather as gathering
 
@@ -53,18 +54,24 @@ EXPRESSIONS: dict[str, tuple[str, Any, Any, str]] = {
 """An expression, a value that it takes, one that it fails on, and what is said of that."""
 
 
-@pytest.fixture(params=["few", "many"])
-def pace(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+STACK = ("value:x::string RLIKE '^(a|b)*$'", "ab", "ab" * 200_000, "^StackOverflowError$")
+"""The same of an error that would end a JVM."""
+IN_RULES = {**EXPRESSIONS, "a stack": STACK}
+
+
+@pytest.fixture(scope="module", params=["few", "many"])
+def pace(request: pytest.FixtureRequest) -> Iterator[str]:
     """How Spark is to work: interpreting, as in small syncs, or compiling, as in large ones."""
-    if request.param == "many":
-        for module, names in (
-            (context, ["SMALL"]),
-            (tuning, ["SMALL", "TINY"]),
-            (gathering, ["SMALL", "TINY", "RECENT"]),
-        ):
-            for name in names:
-                monkeypatch.setattr(module, name, 0)
-    return str(request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "many":
+            for module, names in (
+                (context, ["SMALL"]),
+                (tuning, ["SMALL", "TINY"]),
+                (gathering, ["SMALL", "TINY", "RECENT"]),
+            ):
+                for name in names:
+                    patch.setattr(module, name, 0)
+        yield str(request.param)
 
 
 def quarantined(pipeline: Pipeline) -> dict[str, str]:
@@ -76,66 +83,104 @@ def assert_nothing_is_set_aside(pipeline: Pipeline) -> None:
     assert not (pipeline.staging / "_delta_log").exists() or not rows(pipeline.staging)
 
 
-def of_record(names: list[str]) -> str:
+def of_record(expressions: dict[str, tuple[str, Any, Any, str]]) -> str:
     """SQL that is the expression of those that the record names (`e`), as JSON text."""
-    cases = (f"WHEN {number} THEN to_json(struct({EXPRESSIONS[name][0]} AS e))" for number, name in enumerate(names))
-    return f"CASE value:e::int {' '.join(cases)} END"
+    cases = (f"WHEN '{name}' THEN to_json(struct({one[0]} AS e))" for name, one in expressions.items())
+    return f"CASE value:e::string {' '.join(cases)} END"
 
 
-def good_and_bad(names: list[str], txn: Any) -> list[tuple[str, Any]]:
-    """Of each expression a record that it takes, and one that it fails on: transactions `<name> good` and `<name>`."""
-    found = []
-    for number, name in enumerate(names):
-        _, good, bad, _ = EXPRESSIONS[name]
-        found += [("a", txn(f"{name} good", e=number, x=good)), ("a", txn(name, e=number, x=bad))]
-    return found
+def bad_and_good(expressions: dict[str, tuple[str, Any, Any, str]], txn: Any) -> list[dict[str, Any]]:
+    """Of each expression a record that it fails on, and one that it takes: transactions `<name>` and `<name> good`.
+
+    First all that fail: they are found sooner than among others.
+    """
+    bad = [txn(name, e=name, x=one[2]) for name, one in expressions.items()]
+    return bad + [txn(f"{name} good", e=name, x=one[1]) for name, one in expressions.items()]
 
 
-@pytest.mark.usefixtures("pace")
-def test_a_rule_that_fails_on_one_record_sets_its_transaction_aside(pipeline: Pipeline, txn: Any) -> None:
-    names = list(EXPRESSIONS)
-    pipeline.rules(out=f"SELECT seqno, txn, {of_record(names)} AS x FROM records")  # noqa: S608
-    others = [("a", txn("rlike", 2, e=names.index("rlike"), x="b"))]  # goes with the one that fails
-    records = [(t, {**v, "n": 2} if v["txn"] == "rlike" else v) for t, v in good_and_bad(names, txn)]
-    pipeline.load(*others, *records)
-    outcome = pipeline.sync()
-    assert (outcome.transactions, outcome.set_aside) == (len(names), {"quarantined": len(names)})
-    assert {row["txn"] for row in pipeline.values()} == {f"{name} good" for name in names}
+@pytest.fixture(scope="module")
+def failing(
+    pace: str,  # noqa: ARG001 - it is set, then
+    tmp_path_factory: pytest.TempPathFactory,
+    txn: Any,
+    spark: Any,
+) -> tuple[Pipeline, Outcome]:
+    """A sync by a rule that fails on a record of each expression in turn."""
+    pipeline = Pipeline(tmp_path_factory.mktemp("failing"), spark)
+    pipeline.rules(out=f"SELECT seqno, txn, {of_record(IN_RULES)} AS x FROM records")  # noqa: S608
+    partner = txn("rlike", 2, e="rlike", x="b")  # goes with the one that fails
+    records = [{**one, "n": 2} if one["txn"] == "rlike" else one for one in bad_and_good(IN_RULES, txn)]
+    pipeline.load(*[("a", one) for one in (partner, *records)])
+    return pipeline, pipeline.sync()
+
+
+def test_a_rule_that_fails_on_one_record_sets_its_transaction_aside(failing: tuple[Pipeline, Outcome]) -> None:
+    pipeline, outcome = failing
+    assert (outcome.transactions, outcome.set_aside) == (len(IN_RULES), {"quarantined": len(IN_RULES)})
+    assert {row["txn"] for row in pipeline.values()} == {f"{name} good" for name in IN_RULES}
     reasons = quarantined(pipeline)
-    assert reasons.keys() == set(names)
-    assert not [name for name in names if not re.search(EXPRESSIONS[name][3], reasons[name])], reasons
+    assert reasons.keys() == set(IN_RULES)
+    assert not [name for name in IN_RULES if not re.search(IN_RULES[name][3], reasons[name])], reasons
     assert not [reason for reason in reasons.values() if "\n" in reason or "Job aborted" in reason]
 
 
-@pytest.mark.usefixtures("pace")
+def test_a_pattern_that_takes_more_stack_than_there_is_ends_no_process(failing: tuple[Pipeline, Outcome]) -> None:
+    pipeline, _ = failing
+    assert quarantined(pipeline)["a stack"] == "StackOverflowError"
+    assert "a stack good" in {row["txn"] for row in pipeline.values()}
+
+
+IN_CONFIG = {name: one for name, one in EXPRESSIONS.items() if name != "reflect"}  # which no aggregate takes
+NOTHING = f"left({of_record(IN_CONFIG)}, 0)"
+
+
+@pytest.fixture(scope="module")
+def by_topic(
+    pace: str,  # noqa: ARG001 - it is set, then
+    tmp_path_factory: pytest.TempPathFactory,
+    txn: Any,
+    spark: Any,
+) -> Pipeline:
+    """A sync of topics `id` and `record_id`, of which that expression fails on a record of each of `IN_CONFIG`."""
+    pipeline = Pipeline(tmp_path_factory.mktemp("by-topic"), spark)
+    topics = {
+        "id": Topic(f"concat('id ', value:txn::string, {NOTHING})"),
+        "record_id": Topic("concat('record_id ', value:txn::string)", record_id=f"concat(offset, {NOTHING})"),
+    }
+    pipeline.change(topics=topics)
+    pipeline.rules(out="SELECT seqno, txn FROM records")
+    pipeline.load(*[(topic, one) for topic in topics for one in bad_and_good(IN_CONFIG, txn)])
+    pipeline.sync()
+    return pipeline
+
+
+@pytest.fixture(scope="module")
+def by_done(
+    pace: str,  # noqa: ARG001 - it is set, then
+    tmp_path_factory: pytest.TempPathFactory,
+    txn: Any,
+    spark: Any,
+) -> Pipeline:
+    """A sync of the topic `done` with a done condition that fails on a record of each of `IN_CONFIG`."""
+    pipeline = Pipeline(tmp_path_factory.mktemp("by-done"), spark)
+    pipeline.change(topics={"done": Topic("concat('done ', value:txn::string)")})
+    pipeline.change(transactions=Transactions(done=f"{COUNTED} AND max({NOTHING}) IS NOT NULL"))
+    pipeline.rules(out="SELECT seqno, txn FROM records")
+    pipeline.load(*[("done", one) for one in bad_and_good(IN_CONFIG, txn)])
+    pipeline.sync()
+    return pipeline
+
+
 @pytest.mark.parametrize("where", ["id", "record_id", "done"])
 def test_an_expression_of_the_config_that_fails_on_one_record_sets_that_aside(
-    pipeline: Pipeline, txn: Any, where: str
+    by_topic: Pipeline, by_done: Pipeline, where: str
 ) -> None:
-    names = [name for name in EXPRESSIONS if name != "reflect"]  # which no aggregate takes
-    nothing = f"left({of_record(names)}, 0)"
-    topic = Topic("value:txn")
-    if where == "done":
-        pipeline.change(transactions=Transactions(done=f"{COUNTED} AND max({nothing}) IS NOT NULL"))
-    elif where == "id":
-        topic = Topic(f"concat(value:txn::string, {nothing})")
-    else:
-        topic = replace(topic, record_id=f"concat(offset, {nothing})")
-    pipeline.change(topics={"a": topic})
-    pipeline.rules(out="SELECT seqno, txn FROM records")
-    pipeline.load(*good_and_bad(names, txn))
-    pipeline.sync()
-    assert {row["txn"] for row in pipeline.values()} == {f"{name} good" for name in names}
-    told = [row["reason"] for kind in ("quarantined", "pending") for row in pipeline.of(kind)]
-    assert told == [f"the {'done condition' if where == 'done' else 'id expression'} fails on it"] * len(names)
-
-
-@pytest.mark.usefixtures("pace")
-def test_a_pattern_that_takes_more_stack_than_there_is_ends_no_process(pipeline: Pipeline, txn: Any) -> None:
-    pipeline.rules(out="SELECT seqno, value:x::string RLIKE '^(a|b)*$' AS x FROM records")
-    pipeline.load(("a", txn(1, x="ab")), ("a", txn(2, x="ab" * 200_000)), ("a", txn(3, x="c")))
-    assert pipeline.sync().transactions == 2
-    assert quarantined(pipeline) == {"2": "StackOverflowError"}
+    pipeline = by_done if where == "done" else by_topic
+    good = {row["txn"] for row in pipeline.values() if row["txn"].startswith(f"{where} ")}
+    assert good == {f"{where} {name} good" for name in IN_CONFIG}
+    aside = [row for kind in ("quarantined", "pending") for row in pipeline.of(kind)]
+    reasons = [row["reason"] for row in aside if where == "done" or row["kafka"]["topic"] == where]
+    assert reasons == [f"the {'done condition' if where == 'done' else 'id expression'} fails on it"] * len(IN_CONFIG)
 
 
 def test_a_rule_that_fails_on_everything_stops_at_the_limit(pipeline: Pipeline, txn: Any) -> None:
