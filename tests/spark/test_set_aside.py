@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.docs.pages import page
 from tests.spark.conftest import Pipeline
 from zync.config.model import Topic, Transactions
@@ -13,24 +15,48 @@ from zync.operate.txn_show import show
 from zync.raw.append import Appender
 from zync.raw.jsonl import Line, as_batch
 from zync.raw.table import DECISIONS
+from zync.sync.outcome import Outcome
 
 PAGE = "docs/explanation/set-aside.md"
+NO_SUCH_TOPIC = "the config names no such topic"
 
 
 def reasons(pipeline: Pipeline, kind: str) -> list[tuple[int, str]]:
     return [(row["seqno"], row["reason"]) for row in pipeline.of(kind)]
 
 
-def test_what_the_config_does_not_name_is_counted_as_ignored(pipeline: Pipeline, txn: Any) -> None:
+@pytest.fixture(scope="module")
+def nobodys(tmp_path_factory: pytest.TempPathFactory, spark: Any, txn: Any) -> tuple[Pipeline, Outcome]:
+    """A sync of a transaction, three records of topics that the config does not name, and decisions about nothing."""
+    pipeline = Pipeline(tmp_path_factory.mktemp("nobodys"), spark)
     pipeline.load(("a", txn(1)), ("other", "x"), ("another", "y"), ("other", "z"))
-    assert pipeline.sync().set_aside == {"ignored": 3}
-    found = {row["kafka"]["topic"]: (row["count"], row["reason"], row["records"]) for row in pipeline.of("ignored")}
-    nobodys = "the config names no such topic"
-    assert found == {
-        "other": (2, nobodys, [{"first": 2, "last": 2}, {"first": 4, "last": 4}]),
-        "another": (1, nobodys, [{"first": 3, "last": 3}]),
+    decide(pipeline.raw, ["7"], "release", "a slip", who="ann")
+    decide(pipeline.raw, ["7"], "redrive", "a slip", who="ann")
+    lines = [Line("test", DECISIONS, value=b'{"decision":"release"}')]
+    Appender(pipeline.raw).append_planned(lambda table: as_batch(lines, table))
+    return pipeline, pipeline.sync()
+
+
+def test_what_the_config_does_not_name_is_counted_as_ignored(nobodys: tuple[Pipeline, Outcome]) -> None:
+    pipeline, outcome = nobodys
+    assert outcome.set_aside["ignored"] == 3 + 2
+    ignored = [row for row in pipeline.of("ignored") if row["reason"] == NO_SUCH_TOPIC]
+    assert {row["kafka"]["topic"]: (row["count"], row["records"]) for row in ignored} == {
+        "other": (2, [{"first": 2, "last": 2}, {"first": 4, "last": 4}]),
+        "another": (1, [{"first": 3, "last": 3}]),
     }
-    assert groups(pipeline.raw, str(pipeline.staging)) == []
+    (quarantined,) = groups(pipeline.raw, str(pipeline.staging))
+    assert "not a decision of an operator" in describe(quarantined)
+
+
+def test_a_decision_about_nothing_is_ignored_and_says_so(nobodys: tuple[Pipeline, Outcome]) -> None:
+    pipeline, outcome = nobodys
+    assert outcome.set_aside == {"quarantined": 1, "ignored": 3 + 2}
+    assert [one for one in reasons(pipeline, "ignored") if one[1] != NO_SUCH_TOPIC] == [
+        (5, "no such transaction was in flight when that was decided"),
+        (6, "nothing of that was set aside when that was decided"),
+    ]
+    assert reasons(pipeline, "quarantined") == [(7, "not a decision of an operator")]
 
 
 def test_a_repeat_is_put_on_record_as_a_duplicate(pipeline: Pipeline, txn: Any) -> None:
@@ -39,20 +65,6 @@ def test_a_repeat_is_put_on_record_as_a_duplicate(pipeline: Pipeline, txn: Any) 
     assert pipeline.sync().set_aside == {"duplicate": 1}
     assert reasons(pipeline, "duplicate") == [(2, "its record id came before")]
     assert pipeline.values() == [{"x": 1}, {"x": 3}]
-
-
-def test_a_decision_about_nothing_is_ignored_and_says_so(pipeline: Pipeline, txn: Any) -> None:
-    pipeline.load(("a", txn(1)))
-    decide(pipeline.raw, ["7"], "release", "a slip", who="ann")
-    decide(pipeline.raw, ["7"], "redrive", "a slip", who="ann")
-    lines = [Line("test", DECISIONS, value=b'{"decision":"release"}')]
-    Appender(pipeline.raw).append_planned(lambda table: as_batch(lines, table))
-    assert pipeline.sync().set_aside == {"quarantined": 1, "ignored": 2}
-    assert reasons(pipeline, "ignored") == [
-        (2, "no such transaction was in flight when that was decided"),
-        (3, "nothing of that was set aside when that was decided"),
-    ]
-    assert reasons(pipeline, "quarantined") == [(4, "not a decision of an operator")]
 
 
 def test_what_is_wrong_with_a_record_is_told_while_its_transaction_is_in_flight(pipeline: Pipeline, txn: Any) -> None:
