@@ -1,5 +1,6 @@
 """Keys without nulls, and types of columns that change: what is refused, and when, and what tables make of the rest."""
 
+import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -17,11 +18,27 @@ from zync.operate.explain import explain
 from zync.operate.replay import replay
 
 
+def new_shop(folder: Path, spark: Any) -> Pipeline:
+    shop = Pipeline(folder, spark)
+    shop.change(transactions=Transactions(done="count(*) = 1"))
+    return shop
+
+
 @pytest.fixture
-def shop(pipeline: Pipeline) -> Pipeline:
+def shop(tmp_path: Path, spark: Any) -> Pipeline:
     """A pipeline in which each record is a transaction, and whose output has the key `id`."""
-    pipeline.change(transactions=Transactions(done="count(*) = 1"))
-    return pipeline
+    return new_shop(tmp_path, spark)
+
+
+@pytest.fixture(scope="module")
+def delivered_lake(tmp_path_factory: pytest.TempPathFactory, spark: Any, txn: Any) -> str:
+    """A lake with the table `out` of ids 1 and 2, to copy: columns `id INT`, `note STRING`, `n INT`."""
+    shop = new_shop(tmp_path_factory.mktemp("delivered"), spark)
+    rule(shop, "value:id::int AS id", "value:note::string AS note", "value:n::int AS n")
+    shop.load(("a", txn(1, id=1, note="a")), ("a", txn(2, id=2, note="b")))
+    shop.sync()
+    deliver(shop)
+    return shop.config.lake
 
 
 def rule(shop: Pipeline, *columns: str, key: tuple[str, ...] = ("id",), **more: Any) -> None:
@@ -33,8 +50,13 @@ def deliver(shop: Pipeline) -> list[dict[str, Any]]:
     """Brings staging into the tables; the table of `out`, in order of id."""
     folder = f"{shop.config.lake}/tables"
     sync_to_tables(shop.spark, shop.config, str(shop.staging), folder, threading.Event(), until_caught_up=True)
-    found = shop.spark.read.format("delta").load(f"{folder}/out").orderBy("id").drop("_position", "_seqno")
-    return [row.asDict(recursive=True) for row in found.collect()]
+    return table(shop, "out")
+
+
+def table(shop: Pipeline, name: str) -> list[dict[str, Any]]:
+    """The rows of that table, in order of id."""
+    found = shop.spark.read.format("delta").load(f"{shop.config.lake}/tables/{name}")
+    return [row.asDict(recursive=True) for row in found.orderBy("id").drop("_position", "_seqno").collect()]
 
 
 def reasons(shop: Pipeline) -> list[str]:
@@ -98,17 +120,14 @@ def test_check_warns_of_deletions_that_do_not_say_of_what(shop: Pipeline) -> Non
 
 @pytest.mark.parametrize("named", [True, False])
 def test_a_type_that_a_delivered_table_cannot_take_is_refused_before_it_is_in_staging(
-    shop: Pipeline, txn: Any, named: bool
+    shop: Pipeline, txn: Any, delivered_lake: str, named: bool
 ) -> None:
     """Whether the config names tables, or there is one that was made of this staging."""
+    shutil.copytree(delivered_lake, shop.config.lake)
     if named:
         shop.change(deliver=Deliver(tables={}))
-    rule(shop, "value:id::int AS id", "value:note::string AS note", "value:n::int AS n")
-    shop.load(("a", txn(1, id=1, note="a")))
-    shop.sync()
-    deliver(shop)
     before = DeltaTable(str(shop.staging)).version()
-    shop.load(("a", txn(2, id=2, note="5")))
+    shop.load(("a", txn(3, id=3, note="5")))
     changed = ("value:id::int AS id", "value:note::int AS note", "value:n::int AS n")
     rule(shop, *changed)
     refused = (
@@ -126,24 +145,36 @@ def test_a_type_that_a_delivered_table_cannot_take_is_refused_before_it_is_in_st
     assert DeltaTable(str(shop.staging)).version() == before
     rule(shop, "value:id::bigint AS id", "value:note::string AS note", "value:n::string AS n")  # wider
     shop.sync()
-    assert deliver(shop) == [{"id": 1, "note": "a", "n": "1"}, {"id": 2, "note": "5", "n": "1"}]
+    assert deliver(shop) == [
+        {"id": 1, "note": "a", "n": "1"},
+        {"id": 2, "note": "b", "n": "1"},
+        {"id": 3, "note": "5", "n": "1"},
+    ]
 
 
-def test_types_may_change_as_long_as_there_is_no_table(shop: Pipeline, txn: Any) -> None:
-    for number, kind in enumerate(("string", "int", "double")):
-        rule(shop, "value:id::int AS id", f"value:x::{kind} AS x")
-        shop.load(("a", txn(number, id=number, x="7")))
-        shop.sync()
-    assert shop.values() == [{"id": 0, "x": "7"}, {"id": 1, "x": 7}, {"id": 2, "x": 7.0}]
-
-
-def test_where_a_type_did_change_a_string_holds_what_there_is_of_each(shop: Pipeline, txn: Any) -> None:
-    """As syncs of zync 0.8 made it, or those before there were tables."""
+@pytest.fixture(scope="module")
+def changed_types(tmp_path_factory: pytest.TempPathFactory, spark: Any, txn: Any) -> Pipeline:
+    """A shop without tables, after a sync for each of the types that the column `x` was of in turn."""
+    shop = new_shop(tmp_path_factory.mktemp("changed"), spark)
     kinds = ("value:x::string", "value:x::int", "value:x::double", "timestamp_millis(value:x::bigint)", "array(1, 2)")
     for number, kind in enumerate(kinds):
         rule(shop, "value:id::int AS id", f"{kind} AS x")
         shop.load(("a", txn(number, id=number, x="7")))
         shop.sync()
+    return shop
+
+
+def test_types_may_change_as_long_as_there_is_no_table(changed_types: Pipeline) -> None:
+    assert changed_types.values()[:3] == [{"id": 0, "x": "7"}, {"id": 1, "x": 7}, {"id": 2, "x": 7.0}]
+    assert len(changed_types.values()) == 5
+
+
+def test_where_a_type_did_change_a_string_holds_what_there_is_of_each(
+    changed_types: Pipeline, shop: Pipeline, txn: Any
+) -> None:
+    """As syncs of zync 0.8 made it, or those before there were tables."""
+    shutil.copytree(changed_types.config.lake, shop.config.lake)
+    shop.change(outputs=changed_types.config.outputs)
     with pytest.raises(UsageError, match="or to string, which holds what there is as text"):
         deliver(shop)
     rule(shop, "value:id::int AS id", "value:x::string AS x")
@@ -156,16 +187,15 @@ def test_where_a_type_did_change_a_string_holds_what_there_is_of_each(shop: Pipe
 
 @pytest.mark.parametrize("delivered", [True, False])
 def test_where_a_keys_type_did_change_a_replay_makes_all_anew_and_loses_nothing(
-    shop: Pipeline, txn: Any, delivered: bool
+    shop: Pipeline, txn: Any, delivered_lake: str, delivered: bool
 ) -> None:
     """Whether there was a table when it changed (which `sync` refuses, but not where it does not see the table)."""
     lake = Path(shop.config.lake)
-    rule(shop, "value:id::int AS id", "value:note::string AS note")
-    shop.load(("a", txn(1, id=1, note="a")), ("a", txn(2, id=2, note="b")))
-    shop.sync()
+    shutil.copytree(delivered_lake, lake)
     if delivered:
-        deliver(shop)
         (lake / "tables").rename(lake / "elsewhere")
+    else:
+        shutil.rmtree(lake / "tables")
     rule(shop, "value:id::string AS id", "value:note::string AS note")
     shop.load(("a", txn(3, id="3", note="c")), ("a", txn(4, id="1", note="d")))
     shop.sync()
@@ -187,24 +217,34 @@ def test_where_a_keys_type_did_change_a_replay_makes_all_anew_and_loses_nothing(
     assert [row["note"] for row in deliver(shop)] == ["d", "e", "c"]
 
 
-@pytest.mark.parametrize("apply", ["upsert", "history", "append"])
-def test_a_column_that_needs_a_feature_of_delta_gets_it_with_the_column(shop: Pipeline, txn: Any, apply: Any) -> None:
-    shop.change(deliver=Deliver(tables={"out": DeliveredTable(apply=apply)}))
-    rule(shop, "value:id::int AS id")
-    shop.load(("a", txn(1, id=1)))
-    shop.sync()
-    deliver(shop)
+APPLY: tuple[Any, ...] = ("upsert", "history", "append")
+
+
+@pytest.fixture(scope="module")
+def widened(tmp_path_factory: pytest.TempPathFactory, spark: Any, txn: Any) -> Pipeline:
+    """A shop with a table of each way to apply, which was delivered to before its rule got columns, and twice after."""
+    shop = new_shop(tmp_path_factory.mktemp("widened"), spark)
+    shop.change(deliver=Deliver(tables={apply: DeliveredTable(apply=apply) for apply in APPLY}))
+    folder = f"{shop.config.lake}/tables"
     at = "timestamp_micros(value:at::bigint)::timestamp_ntz"
-    rule(shop, "value:id::int AS id", f"{at} AS at", "value:more AS more", f"named_struct('x', array({at})) AS nested")
-    for number in (2, 3):
+    more = f", {at} AS at, value:more AS more, named_struct('x', array({at})) AS nested"
+    for number, columns in ((1, ""), (2, more), (3, more)):
+        shop.rules(**dict.fromkeys(APPLY, f"SELECT seqno, value:id::int AS id{columns} FROM a"))  # noqa: S608
+        shop.change(outputs=tuple(replace(one, key=("id",)) for one in shop.config.outputs))
         shop.load(("a", txn(number, id=number, at=1767323045678901, more={"a": [1]})))
         shop.sync()
-        found = deliver(shop)
+        sync_to_tables(spark, shop.config, str(shop.staging), folder, threading.Event(), until_caught_up=True)
+    return shop
+
+
+@pytest.mark.parametrize("apply", APPLY)
+def test_a_column_that_needs_a_feature_of_delta_gets_it_with_the_column(widened: Pipeline, apply: str) -> None:
+    found = table(widened, apply)
     assert [row["id"] for row in found] == [1, 2, 3]
     assert found[0]["at"] is None
     assert str(found[2]["at"]) == "2026-01-02 03:04:05.678901" == str(found[2]["nested"]["x"][0])
     assert found[2]["more"].toPython() == {"a": [1]}
-    protocol = DeltaTable(f"{shop.config.lake}/tables/out").protocol()
+    protocol = DeltaTable(f"{widened.config.lake}/tables/{apply}").protocol()
     assert {"timestampNtz", "variantType"} <= {*(protocol.writer_features or ())}
 
 
