@@ -23,7 +23,7 @@ def bind_views(
     *,
     documents: bool = True,
 ) -> None:
-    """Makes `records` and a view for each topic of what `records` (VIEW_COLUMNS and schema structs) holds.
+    """Makes the view `records` and one for each topic of what `records` (VIEW_COLUMNS and schema structs) holds.
 
     `texts`: all statements that are to see them. What none of them can name is left out, as each view takes time.
     `guards`: conditions by view, in lower case, that hold of each of its records or raise an error.
@@ -34,7 +34,8 @@ def bind_views(
         records = select(records, "*", f"coalesce({CLEAN}, {BODY}) AS body")
         envelope = with_documents(VIEW) if documents else VIEW
     more = [f"{text} AS {column}" for column, text in envelope.items()]
-    _guarded(select(records, *VIEW_COLUMNS, *more), "records", guards).createOrReplaceTempView("records")
+    if _may_name(texts, name("records")):
+        _guarded(select(records, *VIEW_COLUMNS, *more), "records", guards).createOrReplaceTempView("records")
     claimed: list[str] = []
     for topic in ordered(config):
         one = config.topics[topic]
