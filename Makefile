@@ -42,7 +42,7 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python scripts/words.py
+	$(BIN)/python scripts/words.py --check
 
 # The site, in site/. A page that is written from the code and does not say what it says now fails here.
 docs: $(VENV)/.ready

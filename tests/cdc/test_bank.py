@@ -2,13 +2,10 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -62,17 +59,6 @@ transactions: {{preset: debezium, topic: {prefix}.transaction}}
 outputs: [{{topic: rows, sql: rows.sql}}]
 """
 RULE = "SELECT seqno, _order, txn, op, source:table::string AS name, before, after FROM records WHERE op IS NOT NULL"
-
-
-@pytest.fixture
-def postgres() -> Iterator[Postgres]:
-    folder = Path(tempfile.mkdtemp(prefix="zync-postgres-"))
-    folder.chmod(0o755)
-    one = Postgres(folder)
-    one.start()
-    yield one
-    one.stop()
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.mark.timeout(900)

@@ -4,8 +4,6 @@ One Connect has a connector for each mode in each representation, all of one tab
 """
 
 import json
-import shutil
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.cdc.conftest import running_postgres
 from tests.cdc.postgresql_types import ASIDE, NOT_SENT, NULL, TYPES, Seen, expected
 from tests.conftest import rows, zync
 from tests.registry import RunningRegistry
@@ -142,11 +141,7 @@ def sweep(
     tmp_path_factory: pytest.TempPathFactory, broker: str, registry: RunningRegistry, spark: Any
 ) -> Iterator[Sweep]:
     folder = tmp_path_factory.mktemp("types")
-    scratch = Path(tempfile.mkdtemp(prefix="zync-postgres-"))
-    scratch.chmod(0o755)
-    postgres = Postgres(scratch)
-    postgres.start()
-    try:
+    with running_postgres() as postgres:
         stream(folder, broker, postgres, registry)
         connectors = ", ".join(f"{{topic: {prefix}.transaction}}" for prefix in PREFIXES)
         formats = {f"^{prefix}[.]": FORMATS[prefix[1]] for prefix in PREFIXES}
@@ -162,9 +157,6 @@ def sweep(
         values = [json.loads(row["value"]) for row in found if row["kind"] == "output"]
         seen = {(value["topic"][:2], value["id"]): value["seen"] for value in values}
         yield Sweep(folder, postgres, seen, [row["reason"] for row in found if row["kind"] == "quarantined"])
-    finally:
-        postgres.stop()
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def stream(folder: Path, broker: str, postgres: Postgres, registry: RunningRegistry) -> None:

@@ -7,10 +7,7 @@ chance. Large values that an update does not touch are left out by the connector
 import json
 import os
 import random
-import shutil
-import tempfile
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -68,17 +65,6 @@ deliver:
       lines: {{as: out.{prefix}.lines, partitions: 1}}
 """
 Row = dict[str, Any]
-
-
-@pytest.fixture
-def postgres() -> Iterator[Postgres]:
-    folder = Path(tempfile.mkdtemp(prefix="zync-postgres-"))
-    folder.chmod(0o755)
-    one = Postgres(folder)
-    one.start()
-    yield one
-    one.stop()
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 class Session:

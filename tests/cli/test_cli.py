@@ -211,6 +211,28 @@ def a_config(folder: Path, fields: str, rule: str) -> None:
     (folder / "zync.yaml").write_text(f"topics:\n  a:\n    {fields}\noutputs: [{{topic: out, sql: r.sql}}]\n")
 
 
+CHANGING = {
+    name: f"{name}({argument})"
+    for argument, names in {
+        "": "now localtimestamp session_user user version current_date current_timestamp current_catalog rand uuid",
+        "x": "first first_value last last_value any_value collect_list listagg",
+    }.items()
+    for name in names.split()
+}
+"""Functions of which another sync makes something else, by their names."""
+
+
+def test_check_names_each_function_of_which_another_sync_makes_something_else(
+    tmp_path: Path, spark: "SparkSession"
+) -> None:
+    columns = ", ".join(f"{text} AS c{number}" for number, text in enumerate(CHANGING.values()))
+    records = "(SELECT seqno, value:x::string AS x FROM records)"
+    a_config(tmp_path, "id: value:txn", f"SELECT seqno, {columns} FROM {records} GROUP BY seqno")  # noqa: S608
+    warnings = explain(spark, load(tmp_path / "zync.yaml")).warnings
+    found = [re.search(r"rule r.sql \(output out\): (\w+) ", one) for one in warnings]
+    assert {one[1] for one in found if one} == CHANGING.keys()
+
+
 def test_check_warns_of_what_makes_output_depend_on_chance(tmp_path: Path, warm: Any) -> None:
     (tmp_path / "r.sql").write_text(
         "WITH some AS (SELECT seqno, value:x::int AS x, 'rand()' AS text FROM records WHERE 0.5 < rand())\n"

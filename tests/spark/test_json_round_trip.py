@@ -31,6 +31,14 @@ VALUES = [
 ]
 
 
+def test_threads_have_the_stack_that_json_of_any_depth_takes(spark: Any) -> None:
+    """Whether a value 999 deep fits into Java's own megabyte differs from run to run, by how its code is compiled."""
+    java = spark._jvm.java.lang  # noqa: SLF001 - the JVM's own options
+    diagnostics = java.Class.forName("com.sun.management.HotSpotDiagnosticMXBean")
+    option = java.management.ManagementFactory.getPlatformMXBean(diagnostics).getVMOption("ThreadStackSize")
+    assert int(option.getValue()) == 4096  # KiB
+
+
 @pytest.mark.parametrize(("value", "kind"), VALUES)
 def test_what_is_written_can_be_read(spark: Any, value: str, kind: str) -> None:
     written = f"to_json(struct({value} AS x), {options(JSON_OPTIONS)})"

@@ -25,6 +25,7 @@ from zync.ingest.committer import Committer
 from zync.ingest.deleted_topics import DeletedTopics, OnGap, warn_of_deleted_topics
 from zync.ingest.group import Group, check_properties
 from zync.ingest.lag import Lag
+from zync.ingest.outcome import Ingested
 from zync.ingest.start_position import Begin, store_start_positions
 from zync.ingest.targets import Targets
 from zync.kafka.admin import Brokers
@@ -41,7 +42,6 @@ from zync.text import amount, byte_size, listed
 
 if TYPE_CHECKING:
     from zync.ingest.metrics import IngestMetrics
-from zync.ingest.outcome import Ingested
 
 log = logging.getLogger(__name__)
 _MESSAGES_PER_CALL = 10_000

@@ -29,6 +29,7 @@ from zync.sync.apply_rules import apply_rules
 from zync.sync.commit import commit
 from zync.sync.context import Sync, require
 from zync.sync.judge import judge
+from zync.sync.outcome import Outcome
 from zync.sync.overdue import overdue, release
 from zync.sync.read import read
 from zync.sync.recall import recall
@@ -38,7 +39,6 @@ from zync.transactions.needed import check_start
 
 if TYPE_CHECKING:
     from zync.sync.metrics import SyncMetrics
-from zync.sync.outcome import Outcome
 
 _POLL_SECONDS = 0.1
 """How long `follow` waits before it looks at raw again."""
