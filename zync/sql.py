@@ -18,9 +18,8 @@ def statement(name: str, **slots: str) -> str:
         name: The file's path below `sql`, without `.sql`.
         **slots: The SQL of each slot: a checked expression of the user, or zync's own SQL.
     """
-    return re.sub(
-        r"\{\{(\w+)\}\}", lambda slot: slots[slot[1]], _text(name)
-    )  # in a single pass: braces in a slot's text stay
+    # In a single pass: braces in a slot's text stay.
+    return re.sub(r"\{\{(\w+)\}\}", lambda slot: slots[slot[1]], _text(name))
 
 
 def literal(text: str) -> str:

@@ -1,7 +1,7 @@
 """Shell completion: commands and options, and names of tables, topics, kinds and transactions.
 
 Names come from the config and from a local lake, without Spark and without a network. A shell waits for the answer and
-shows all output, so on an error, or after a second, the completion offers nothing and prints nothing.
+shows all output, so the completion prints no error; after a second it ends and offers nothing.
 """
 
 import io
@@ -174,7 +174,7 @@ def answer(app: Callable[[], object]) -> NoReturn:
     output, prefix, code = io.StringIO(), "", 1
     with suppress(Exception), redirect_stdout(output):
         words, last = os.environ.get("COMP_WORDS", "").split("\n"), int(os.environ.get("COMP_CWORD", "0"))
-        if last < len(words):  # only the script for bash sets COMP_CWORD so
+        if last < len(words):  # as the script for bash sets them; for other shells this changes nothing
             words, prefix = join_words(words, last)
             os.environ |= {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
         try:

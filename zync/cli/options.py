@@ -123,7 +123,7 @@ def debugging() -> bool:
 
 
 def read_config(path: Path | None, lake: str | None, *, needed: bool = False) -> Config:
-    """Reads the config, and sets its lake to `lake` if that is not None.
+    """Reads the config, and sets its lake to `lake` if that is given.
 
     Args:
         path: The option `--config`; None for zync.yaml.

@@ -528,9 +528,8 @@ class Config:
             + ([rule.null_keys] if rule.null_keys != "quarantine" else [])
             for rule in self.outputs
         ]
-        modes = (
-            [] if self.debezium == DebeziumModes() else [asdict(self.debezium)]
-        )  # keeps the digest of configs without them
+        # Configs without modes keep the digest that they had before there were any.
+        modes = [] if self.debezium == DebeziumModes() else [asdict(self.debezium)]
         return {
             "transactions": _digest(
                 [

@@ -199,7 +199,7 @@ class Debezium:
         deadline = time.monotonic() + 120
         confirmed = f"SELECT count(*) FROM pg_replication_slots WHERE confirmed_flush_lsn >= '{lsn}'::pg_lsn"
         while self.postgres.sql(confirmed) != [[str(1 + len(self.others))]]:
-            self.postgres.sql("INSERT INTO pulse VALUES (1)")  # the connector confirms its position only after a change
+            self.postgres.sql("INSERT INTO pulse VALUES (1)")  # so that the connector has a change to confirm
             if time.monotonic() > deadline:
                 msg = f"Debezium does not get on: see {self.folder}/log"
                 raise ZyncError(msg)

@@ -72,7 +72,8 @@ class Assignment:
     def _prepare_truncation_check(self, sources: list[Source]) -> None:
         """Marks partitions as unchecked, and stores their last stable offsets, where fetching starts before the seek.
 
-        Leaves out the partitions where a topic was deleted meanwhile: `DeletedTopics` reports that.
+        Marks none of them if the brokers refuse the request, as after a topic was deleted meanwhile: `DeletedTopics`
+        reports that.
         """
         try:
             bounds = self._brokers.bounds(sources, patience=_PATIENCE_SECONDS)

@@ -369,7 +369,7 @@ class _Run:
         self.batch.drop(_sources(partitions))
         self.assignment.forget(_sources(partitions))
         if self.paused:
-            self.consumer.resume(partitions)  # librdkafka keeps them paused until they are assigned again, otherwise
+            self.consumer.resume(partitions)  # otherwise they would still be paused when they are assigned again
         self.consumer.incremental_unassign(partitions)
 
     # Commits

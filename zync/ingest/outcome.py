@@ -12,7 +12,8 @@ class Ingested:
         seconds: The time from joining the group to leaving it.
         busy: The seconds from the first record to the last commit.
         lag: Offsets between raw's positions and Kafka's ends when it ended; None if no broker answered.
-        first_seqno: The first seqno that it wrote; None if it wrote no row.
+        first_seqno: Raw's next seqno before its first commit, which is that of the commit's first row if it has rows;
+            None if it committed nothing.
         positions: Raw's positions at the end, by `topic/partition`.
     """
 

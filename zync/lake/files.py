@@ -68,7 +68,8 @@ def data_files(table: DeltaTable, column: str, above: int = -(2**63), upto: int 
 
 def folder_files(location: str) -> FileSystem:
     """Opens a local folder or a folder of an object store as a file system."""
-    if is_local(location):  # Arrow's threads would call delta-rs's handler in Python, and abort a process at its end
+    # With delta-rs's handler Arrow's threads call Python, and may abort a process that ends.
+    if is_local(location):
         return SubTreeFileSystem(location, LocalFileSystem())
     return PyFileSystem(DeltaStorageHandler(location))
 
@@ -85,7 +86,7 @@ def dataset(table: DeltaTable, paths: list[str], schema: pa.Schema) -> ds.Datase
 
 
 def file_statistics(metadata: Any, columns: Collection[str]) -> dict[str, Any]:
-    """Returns the log's statistics of a Parquet file: its number of rows, and the bounds of columns without nulls."""
+    """Returns the log's statistics of a Parquet file: its rows, and the bounds of `columns`, which have no nulls."""
     lowest: dict[str, int] = {}
     highest: dict[str, int] = {}
     for group in range(metadata.num_row_groups):

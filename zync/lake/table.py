@@ -18,9 +18,8 @@ from zync.lake.files import table_files
 from zync.lake.paths import is_local, locate
 
 _ENTRY = re.compile(r"\d{20}\.json")
-_CAUSE = re.compile(
-    r"\s*\n\s*(?:\x1b\[\d+m)*↳(?:\x1b\[\d+m)*\s*"
-)  # delta-rs puts each cause on a line with a red arrow
+_CAUSE = re.compile(r"\s*\n\s*(?:\x1b\[\d+m)*↳(?:\x1b\[\d+m)*\s*")
+"""What delta-rs puts before each cause: a line of its own, with a red arrow."""
 _UNSUPPORTED_IN_PATHS = re.compile(r"[][^|\\%{}*?]")
 """delta-rs fails on the first of these characters; the last are wildcards for Spark."""
 _TRANSACTIONS = "zync.transactions"
@@ -167,9 +166,8 @@ def ensure_table(location: str, schema: pa.Schema, description: str, **propertie
                 "delta.deletedFileRetentionDuration": f"interval {REMEMBERED.days} days",
                 **{f"delta.{key}": value for key, value in properties.items()},
             },
-            commit_properties=commit_properties(
-                {}, others=2
-            ),  # without them a second process would create it again, with another id
+            # Without these properties a second process would create it again, with another id.
+            commit_properties=commit_properties({}, others=2),
         )
     except (DeltaError, OSError) as error:
         table = open_table(location) if not isinstance(error, PermissionError) else None
@@ -189,8 +187,8 @@ def commit_properties(
 ) -> CommitProperties:
     """Returns the properties of a commit with `txn` actions, which is refused if any other commit came in between.
 
-    The commit's metadata has the number of its actions: a log entry that is truncated between two `txn` actions, which
-    come last, would look complete.
+    The commit's metadata has the number of its `txn` actions, and with `others` that of all its actions: a log entry
+    that is truncated between two `txn` actions, which come last, would look complete.
 
     Args:
         app_transactions: The versions of the `txn` actions by application id.

@@ -10,7 +10,7 @@ import time
 from prometheus_client import CollectorRegistry
 
 UNKNOWN = float("nan")
-"""The value of a gauge until it is known: Prometheus does not draw it, and no comparison with it holds."""
+"""The value of a gauge until it is known: Prometheus does not draw it, and no `<`, `>` or `==` with it holds."""
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 

@@ -53,7 +53,7 @@ def compare_cuts(spark: SparkSession, config: Config, raw: str) -> Difference | 
 
 
 def _cut_seqnos(location: str) -> list[int]:
-    """Returns up to `_CUTS` seqnos that divide the done transactions of a staging into equal parts."""
+    """Returns up to `_CUTS` seqnos to cut at: of the first done transaction, and of those a third and two thirds on."""
     seqnos = sorted(_read_rows(location, "done", ["seqno"])["seqno"].to_pylist())
     return sorted({seqnos[len(seqnos) * cut // _CUTS] for cut in range(_CUTS)}) if seqnos else []
 

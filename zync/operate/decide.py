@@ -81,8 +81,8 @@ class Undecided:
         chosen: the transactions to decide about, by id, with the late records that the decision is about (None: it is
             about the whole transaction).
         in_flight_again: ids that are set aside and in flight again; a decision about them would do nothing.
-        decided: ids with a decision that no sync has read yet. Its effect is not known before the next sync: a redriven
-            rule may fail again.
+        decided: ids with a decision that no sync has read yet. It settles what is in flight. What becomes of what is
+            set aside is not known before the next sync: a redriven rule may fail again.
         head: raw's head before any of this was read.
     """
 

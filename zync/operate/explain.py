@@ -169,7 +169,7 @@ def _condition_warnings(spark: SparkSession, records: DataFrame, done: Done) -> 
 
 
 def _order_warnings(config: Config) -> list[str]:
-    """Warns of upsert tables without commit order: their rows may form a state that the source never had."""
+    """Warns of upsert and history tables without commit order: they may hold a state that the source never had."""
     tables = config.deliver.tables
     topics = [rule.topic for rule in config.outputs if tables is not None and rule.key and _is_state(tables, rule)]
     if not topics or not config.transactions.preset or config.transactions.order == "commit":

@@ -34,7 +34,8 @@ class Replayed:
         syncs: number of syncs.
         transactions: number of transactions that went out.
         outputs: number of output rows by topic.
-        different: names of the digests (config, rules, lookups) that differ from the other staging's.
+        different: names of the digests (transactions, config, rules, lookup <name>) that not all syncs of both
+            stagings share.
         start: the seqno from which on raw has all records.
     """
 

@@ -37,7 +37,7 @@ class Status:
         in_flight: counts of transactions in flight, expired and held, and the oldest of them.
         set_aside: number of records that were ever set aside, by kind.
         undecided: number of transactions (and records without one) that await a decision by `zync dlq`, by kind.
-        gaps: ranges of offsets that were lost; `to` is exclusive.
+        gaps: ranges of offsets that were skipped; `to` is exclusive. Reading went back where `to` is less than `from`.
         delivered: the newest delivered sync and its distance to staging, by kind of delivery.
         delivered_unknown: why the delivery to Kafka could not be read, if so.
         lag: offsets that raw is behind Kafka, by topic; None if no broker is configured, or none answered.
@@ -132,7 +132,8 @@ def _in_flight(bookkeeping: Known) -> dict[str, Any]:
         "count": pc.sum(pc.equal(in_flight["kind"], "pending")).as_py() or 0,
         "expired": pc.sum(pc.equal(in_flight["kind"], "expired")).as_py() or 0,
     }
-    for row in in_flight.sort_by("seqno").slice(0, 1).to_pylist():
+    if in_flight.num_rows:
+        (row,) = in_flight.sort_by("seqno").slice(0, 1).to_pylist()
         summary["oldest"] = {"txn": row["txn"], "seqno": row["seqno"], "since": row["since"], "records": row["count"]}
     held_count = pc.sum(held(in_flight)).as_py()
     if held_count and (waits_for := waited_for(in_flight)):

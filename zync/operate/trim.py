@@ -147,7 +147,7 @@ def first_since(raw: DeltaTable, moment: datetime) -> int:
 def _crossing_ranges(staging: DeltaTable, start: int) -> pa.Table:
     """Returns the ranges (first, last) before `start` of transactions that also have records from `start` on.
 
-    Such a record may also have come late or as a duplicate, or may have been set aside until a decision about it.
+    That includes transactions of which a record came late or again, and those set aside before and decided about since.
     """
     tables, ids = [_RANGES.empty_table()], set[str]()
     for rows in _rows(staging, ds.field("seqno") >= start, start - 1):

@@ -38,7 +38,7 @@ def show(raw: str, staging: str, txn: str, config: Config) -> dict[str, Any]:
     (transaction,) = with_topics([newest], raw_table)
     missing_texts = _missing(records, transaction, config)
     if missing_texts and not transaction.held:
-        missing_texts += _compacted_topics(records, config)
+        missing_texts += _compaction_warnings(records, config)
     return {
         "txn": transaction.id,
         "state": transaction.state,
@@ -103,8 +103,8 @@ def _missing(records: list[dict[str, Any]], transaction: Transaction, config: Co
     return [f"it does not hold that {settings.done}{aggregates}"]
 
 
-def _compacted_topics(records: list[dict[str, Any]], config: Config) -> list[str]:
-    """Warns of the records' topics that Kafka compacts, as missing rows may be gone. None if no broker answers."""
+def _compaction_warnings(records: list[dict[str, Any]], config: Config) -> list[str]:
+    """Warns of the records' topics that Kafka compacts: missing rows may be gone. Empty if no broker answers."""
     if not config.kafka.get("bootstrap.servers"):
         return []
     try:

@@ -59,9 +59,7 @@ def load(path: Path) -> Config:
     except RecursionError as error:
         msg = f"{path}:1: nested too deeply to be a config"
         raise UsageError(msg) from error
-    if (
-        node is not None and node.tag == "tag:yaml.org,2002:null"
-    ):  # for example a file with all lines but `---` commented out
+    if node is not None and node.tag == "tag:yaml.org,2002:null":  # for example if all but `---` is commented out
         node = None
     config: Config = reader.value(Config, node, "the config") if node is not None else Config()
     rules = tuple(

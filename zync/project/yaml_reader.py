@@ -18,7 +18,7 @@ _CORE = "tag:yaml.org,2002:"
 _TAGS = frozenset(
     _CORE + kind for kind in ("null", "bool", "int", "float", "str", "timestamp", "value", "map", "seq", "merge")
 )
-"""The tags that YAML resolves by itself. The reader ignores them: a value's type follows from its key."""
+"""The tags that YAML resolves by itself. A value's type follows from its key, not from its tag."""
 _INVALID_TEXT = re.compile(r"[\x00\ud800-\udfff]")
 """NUL and surrogates: YAML's escapes and environment variables may have them, file names and UTF-8 may not."""
 _REFERENCE = re.compile(r"\$\{(?:file:(?P<file>[^}]+)|(?P<name>[A-Za-z_][A-Za-z0-9_]*))\}")

@@ -56,9 +56,11 @@ class Appended:
     """The result of committing a batch.
 
     Attributes:
-        first_seqno: The seqno of the first row; None if nothing was committed.
+        first_seqno: The seqno of the first row, or raw's next seqno if only positions were committed; None if nothing
+            was committed.
         committed: By partition, the position that the commit stored.
-        refused: By partition that was not committed, raw's position; None if raw has none.
+        refused: By partition that was not committed, raw's position; None if raw has none, or if the topic was made
+            anew.
         retries: How often another process committed first.
         seconds: How long it took.
     """

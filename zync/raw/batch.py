@@ -47,9 +47,11 @@ class Slice:
             while raw still stores `begin` and `begin_id`.
         next: The position after the slice.
         topic_id: The topic's id from the broker; None if unknown.
-        gap: A range of offsets (first, exclusive end) that an operator skipped.
+        gap: A range of offsets (first, exclusive end) that an operator skipped; its end is below its start if reading
+            went back.
         begin_id: The topic's id that raw stores with `begin`.
-        first: The timestamp of the first record, in seconds since 1970; None if no metrics are kept.
+        first: The timestamp of the first record, in seconds since 1970; None if it has none, or no metrics are
+            kept.
         last: The last record below `next`; None if its leader's epoch is unknown.
         begin_last: The last record below `begin`, as raw stores it; None if its leader's epoch is unknown.
     """

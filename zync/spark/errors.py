@@ -39,7 +39,7 @@ def line_of(error: BaseException) -> int | None:
 
 
 def message_of(error: BaseException) -> str:
-    """Returns the text of a Spark error as a single line without class names, plans and stack traces."""
+    """Returns the text of a Spark error as a single line without Java's packages, plans and stack traces."""
     thrown = causes(error)
     text = _text_of_chain(thrown) if thrown else _text_of_python_error(error)
     return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}…"

@@ -33,7 +33,7 @@ _SESSION = {
     # Spark reads a file smaller than twice this value by a single task. With the default, 4 MB, a task may have 8 MB of
     # records, which take seconds to decode.
     "spark.sql.files.openCostInBytes": "16k",
-    # Python functions may unpack a value to a thousand times its size.
+    # A value that is unpacked in Python may become a thousand times as large.
     "spark.sql.execution.arrow.maxBytesPerBatch": "1m",
     # Constraints that Spark infers of checkpointed rows may name columns that these do not have ("key not found").
     "spark.sql.constraintPropagation.enabled": "false",
@@ -133,7 +133,7 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool) -> Sp
     settings = {
         "spark.master": "local[2]",
         "spark.sql.warehouse.dir": unused,
-        "spark.hadoop.fs.permissions.umask-mode": f"{_umask():03o}",  # Hadoop's default differs
+        "spark.hadoop.fs.permissions.umask-mode": f"{_umask():03o}",  # Hadoop has a default of its own
         **_START,
         **properties,
     }
@@ -225,7 +225,7 @@ def delete_at_end(spark: SparkSession, folder: str) -> None:
 
 @contextlib.contextmanager
 def _muted_launcher() -> Iterator[None]:
-    """Discards what Spark's launcher writes to standard error: the JVM inherits a descriptor of the null device."""
+    """Keeps the launcher's output off standard error: the JVM inherits the null device in its place."""
     if os.environ.get("ZYNC_DEBUG"):
         yield
         return

@@ -45,7 +45,7 @@ _LARGE = {
     _CTE_PRECEDENCE: _CTE_STANDARD,
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
-    # With many groups the hash aggregation of lists falls back to sorting, and its work until then is lost.
+    # With more than a few groups the hash aggregation of lists falls back to sorting, and its work until then is lost.
     _HASH_COLLECT: "false",
     _EXCLUDED: f"{_COLLAPSE_PROJECT},{_REMOVE_ALIASES}",
 }

@@ -26,8 +26,8 @@ _DRIVER_FILES_MOST, _DRIVER_BYTES_MOST = 32, 64_000_000
 """The most files, and uncompressed bytes of them, that the driver reads itself."""
 
 _BARRIER = "monotonically_increasing_id() >= 0"
-"""A condition that is always true. It is nondeterministic, so Spark pushes no later filter below it. Without it Spark
-pushes its filter "the id is not null" into the scan and evaluates the id of every row of the files, wanted or not."""
+"""A condition that holds for every row. Spark cannot know that, so it moves no later condition below it. Otherwise
+Spark looks for the id before it picks the rows, and parses each record of the files, wanted or not."""
 
 _MANY_ROWS = 1_000_000
 """So many seqnos are too many to broadcast; and so many rows take longer to read than a filter that skips them takes to

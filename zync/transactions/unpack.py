@@ -227,9 +227,8 @@ def _gunzip(column: Column) -> Column:
         def unpack_value(data: bytes) -> bytes | None:
             unpacked = b""
             try:
-                while (
-                    len(unpacked) <= size_limit
-                ):  # a file may have several members, and zeroes after them: RFC 1952, 2.2
+                # A file may have several members, and zeroes after them: RFC 1952, 2.2.
+                while len(unpacked) <= size_limit:
                     member = zlib.decompressobj(gzip_window_bits)
                     unpacked += member.decompress(data, size_limit + 1 - len(unpacked))
                     data = member.unused_data.lstrip(b"\0")

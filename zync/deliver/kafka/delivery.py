@@ -132,7 +132,7 @@ class _Run:
         self.done = Delivered()
         self.topics = Topics(delivery.config, self.brokers, self.delivered)
         self.failed_attempts = 0
-        self.reported_commits, self.reported_at, self.started_at, self.warned_at = 0, 0.0, 0.0, float("-inf")
+        self.reported_commits, self.reported_at, self.sending_since, self.warned_at = 0, 0.0, 0.0, float("-inf")
         self.topics_checked_at = 0.0
         self.progress = Progress("")
         self.progress_topic: ProgressTopic  # set when staging exists, from which the delivery has its default name
@@ -240,14 +240,14 @@ class _Run:
         """Reads the stored progress, from which the delivery continues.
 
         Raises:
-            UsageError: the progress topic was deleted since this run read it, or is of another staging.
+            UsageError: a topic was deleted or made anew since this run used it, or the progress is of another staging.
             ZyncError: the progress is beyond staging's cursor.
         """
         if self.progress.sync and not self.topics.check_same():
             raise self.progress_topic.lost_error(self.progress)
         cursor = read_cursor(table)
         stored = self.progress_topic.read_for(table, cursor, final=True)
-        if stored is None and not self.started_at and (filled := self.topics.with_records(cursor.offsets)):
+        if stored is None and not self.sending_since and (filled := self.topics.with_records(cursor.offsets)):
             self.progress_topic.warn_from_the_start(filled)
         self.set_progress(stored or Progress(str(table.metadata().id)))
 
@@ -262,7 +262,7 @@ class _Run:
 
     def send_all(self, table: DeltaTable, sender: Sender) -> None:
         """Sends all rows of staging, and then, unless `until_caught_up`, those of new syncs until `stop` is set."""
-        self.started_at = self.started_at or time.monotonic()
+        self.sending_since = self.sending_since or time.monotonic()
         encoder = Encoder(self.delivery.config, table)
         while not self.stop.is_set():
             newest = table.transaction_version(SYNC) or 0
@@ -338,7 +338,7 @@ class _Run:
         for topic, count in group.rows.items():
             self.done.rows[topic] = self.done.rows.get(topic, 0) + count
         self.done.commits += 1
-        self.done.busy = time.monotonic() - self.started_at
+        self.done.busy = time.monotonic() - self.sending_since
         if self.metrics:
             self.metrics.transactions(group.transactions)
             self.metrics.committed(group.rows, seconds)

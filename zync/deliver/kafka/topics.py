@@ -113,15 +113,15 @@ class Topics:
             except ZyncError:  # the sender reports that brokers are away
                 return True
             missing = [name for name in self._topic_ids if name not in current_ids]
-            replaced = [name for name, topic_id in current_ids.items() if self._topic_ids[name] != topic_id]
-            if not (replaced or missing):
+            changed = [name for name, topic_id in current_ids.items() if self._topic_ids[name] != topic_id]
+            if not (changed or missing):
                 return True
             if time.monotonic() > deadline:
-                replaced += missing
-            if outputs := [name for name in replaced if name != self._settings.progress_topic]:
-                msg = f"topic {outputs[0]} was deleted, or made anew, after rows were sent to it: {_RECREATED_ADVICE}"
+                changed += missing
+            if others := [name for name in changed if name != self._settings.progress_topic]:
+                msg = f"topic {others[0]} was deleted, or made anew, after rows were sent to it: {_RECREATED_ADVICE}"
                 raise UsageError(msg)
-            if replaced:
+            if changed:
                 return False
             time.sleep(_LOOK_SECONDS)
 

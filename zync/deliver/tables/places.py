@@ -11,7 +11,7 @@ _TOMBSTONE = "key STRING, place STRUCT<position: BIGINT, seqno: BIGINT>"
 
 
 def bind_tombstones(spark: SparkSession, target: Target, where: str = "true") -> None:
-    """Creates the view `tombstones` of the table's deleted keys that meet the condition `where`."""
+    """Creates the view `tombstones` of the table's deleted keys that meet `where`; empty if nothing was deleted."""
     location = str(target.deleted)
     table = open_table(location)
     tombstones = local(spark, [], _TOMBSTONE)

@@ -1,4 +1,4 @@
-"""File pruning for MERGE: limits the target to the files that can hold the arriving keys."""
+"""File pruning: limits a MERGE, and reads of a table, to the files that can hold the arriving keys."""
 
 from collections.abc import Callable
 from typing import Any

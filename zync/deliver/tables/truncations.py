@@ -1,4 +1,4 @@
-"""Truncations of a delivered table: a truncation deletes all rows before it in the source's order, also later ones.
+"""Truncations of a delivered table: each deletes all rows before it in the source's order, also if they arrive later.
 
 Staging stores a truncation as an output row (zync.staging.outputs.TRUNCATED). A delivered table stores it beside its
 deleted keys, as a tombstone without a key.

@@ -122,7 +122,7 @@ class Writer:
             self.spark.sql(f"ALTER TABLE delta.{name(self.target.location)} {clause}")
 
     def _update_properties(self) -> None:
-        """Updates the clustering of an existing table, and the properties that an older zync did not set."""
+        """Gives an existing table the clustering and properties of a new one, and its tombstones if it lacks them."""
         self._ensure_tombstones()
         table = open_table(self.target.location)
         if table is None:

@@ -45,7 +45,7 @@ _SCALARS = {
 """The types that Spark parses Connect's types as."""
 
 _DEPTH_MOST = 20
-"""The most levels of a schema: Spark's analyzer takes several of its hundred iterations for each level."""
+"""The most levels of a schema: of the hundred rounds that Spark has to resolve a statement each level takes some."""
 
 _PREFIX = '{"schema":'
 """The text before the schema, as Connect writes it."""

@@ -15,6 +15,8 @@ from zync.sql import literal
 class Unit(NamedTuple):
     """A unit in which a number counts time from 1970 on. SQL has `{v}` in place of the number.
 
+    64 bits of nanoseconds reach from 1677 to 2262: `first`, `last` and `least` are those ends then.
+
     Attributes:
         first: the number at the start of the year 1.
         last: the number at the end of the year 9999.
@@ -38,9 +40,9 @@ _NANOS_TO_MICROS = "(({v} - pmod({v}, 1000)) DIV 1000)"
 _LEAST_DAY = -2_440_588
 # `infinity` and `-infinity` are PGStatement.DATE_POSITIVE_INFINITY and DATE_NEGATIVE_INFINITY, as the number itself or
 # in milliseconds. Streamed dates are LocalDate's +5877611-06-21 (-5877611-06-21 before Debezium 3.7) and
-# -5877611-06-22. Dates of a snapshot, or in an array, come from java.sql.Date, which takes those milliseconds in 32
-# bits: the day differs by the JVM's time zone. From the last half minute of the year 294247 on, microseconds are the
-# greatest number plus a fraction, which overflows.
+# -5877611-06-22. A date of a snapshot, or in an array, is what java.sql.Date makes of those milliseconds in 32 bits:
+# the day differs by the JVM's time zone. Microseconds of the last half minute of the year 294247 and later are the
+# greatest number, and the fraction overflows.
 UNITS = {
     "days": Unit(
         -719_162,

@@ -39,7 +39,7 @@ _DIGITS = 38
 """The most digits of a Spark decimal."""
 
 _SCALE = 1_000
-"""The most digits, and bytes, of a decimal. A few bytes with a scale of 2**31 claim two thousand million digits."""
+"""The largest scale, and the most bytes, of a decimal: a scale of 2**31 claims two thousand million digits."""
 
 _FIRST, _LAST, _SECOND = -62_135_596_800, 253_402_300_799, 1_000_000_000
 """The first and last second of a Timestamp, in the years 1 and 9999; and the nanoseconds of a second."""

@@ -25,7 +25,7 @@ def raw_claims(table: DeltaTable) -> Iterator[Claim]:
     seqnos = Claim("seqno rises by one" + (f" from {start:,} on, where raw was trimmed" if start > 1 else ""))
     offsets = Claim("offsets rise within each partition")
     clock = Claim("ingested never falls")
-    stored_positions = Claim("stored positions are beyond the rows")
+    positions_claim = Claim("stored positions are beyond the rows")
     next_seqno, last_ingested = start, None
     last_offsets: dict[tuple[Source, int], int] = {}
     last_kept = 0
@@ -61,13 +61,11 @@ def raw_claims(table: DeltaTable) -> Iterator[Claim]:
     if next_seqno != stored.seqno:
         seqnos.add_violation(f"the log's next seqno is {stored.seqno}, the rows' is {next_seqno}")
     for source in dict.fromkeys(source for source, _ in last_offsets):
-        stored_positions.count += 1
+        positions_claim.count += 1
         offset = last_offsets.get((source, len(resets.get(source, []))), -1)
         if stored.next.get(source, -1) <= offset:
-            stored_positions.add_violation(
-                f"{source}: position {stored.next.get(source)}, but a row of offset {offset}"
-            )
-    yield from (files, seqnos, offsets, clock, stored_positions)
+            positions_claim.add_violation(f"{source}: position {stored.next.get(source)}, but a row of offset {offset}")
+    yield from (files, seqnos, offsets, clock, positions_claim)
 
 
 def _offset_resets(stored: Positions) -> dict[Source, list[int]]:
