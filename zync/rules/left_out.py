@@ -52,7 +52,8 @@ class LeftOutHandling:
 
     Attributes:
         unknown_cases: By view, the cases in which a row cannot be known.
-        columns: The columns made of fields that may be left out and of nothing else, with the names of those fields.
+        columns: The columns made of fields that may be left out, with the names of those fields. Where a column cannot
+            be known, as it is made of others too, `unknown_cases` has the case.
         plain_columns: Those of `columns` that are such a field itself.
         key_fields: The field of the record by the column of the output's key; empty unless known for the whole key.
         views: The views in which fields may be left out.
@@ -80,7 +81,7 @@ _handlings: dict[tuple[str, ...], LeftOutHandling] = {}
 
 
 def handling_of(rows: DataFrame, rule: OutputRule, config: Config) -> LeftOutHandling | None:
-    """Returns what becomes of a rule's rows; None if no field can be left out of what the rule reads.
+    """Returns what becomes of a rule's rows; None if the config has no view with fields that may be left out.
 
     Args:
         rows: The rule's result.
@@ -123,7 +124,7 @@ def _handling_by_lineage(rule_lineage: Lineage, rule: OutputRule, views: frozens
     for view in sorted(row_uses.views):
         why = "which rows there are, or their key, depends on {}"
         unknown_cases[view].append(_UnknownCase(_overlaps(row_uses.of(view)), why))
-    # A rule that reads left_out itself is responsible for the columns that are a mixture.
+    # A rule that reads left_out itself is responsible for all that cannot be known: rows, keys and mixed columns.
     if row_uses.left_out or any(uses.left_out for uses in rule_lineage.columns.values()):
         unknown_cases = {}
         uses_of = {column: rule_lineage.columns[column] for column in columns}

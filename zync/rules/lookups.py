@@ -29,7 +29,7 @@ class _ChangedError(Exception):
 
 
 class _LineError(Exception):
-    """A line of the file is not a single JSON value."""
+    """A line of the file is not a single JSON value, as the standard has it."""
 
 
 def newest_version(view: str, location: str) -> int:
@@ -104,7 +104,7 @@ def _contents(spark: SparkSession, path: Path, kind: Kind, digest: str) -> tuple
 
     Raises:
         _ChangedError: The content no longer has that digest.
-        _LineError: A line of JSON Lines is not a single value: of several values Spark would read only the first.
+        _LineError: A line of JSON Lines is not a single value: Spark would read the first of several.
     """
     if kind == "csv":
         rows = spark.read.csv(f"file://{path}", header=True, inferSchema=True, enforceSchema=False, mode="FAILFAST")
@@ -123,6 +123,6 @@ def _check_lines(path: Path) -> None:
         try:
             if line.strip():
                 strict_json(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             msg = f"{path}:{number}: not one JSON value: {error}"
             raise _LineError(msg) from error

@@ -86,9 +86,9 @@ def check_has_tables(column_type: DataType, column: str, subject: str) -> None:
         if leaf.typeName().split("(")[0] not in _DELTA_TYPES:
             msg = (
                 f"{subject}: column {column!r} is {column_type.simpleString()}, and no Delta table has "
-                f"{leaf.simpleString()}: "
+                f"{leaf.simpleString()}: cast it, to string say"
             )
-            raise UsageError(msg + "cast it, to string say")
+            raise UsageError(msg)
 
 
 def check_types(spark: SparkSession, config: Config, staging: DeltaTable, before: str | None, now: str) -> None:
@@ -152,8 +152,8 @@ def _check_columns(columns: Mapping[str, Any], old_columns: StructType, subject:
         old_type = old_types.get(field.name, field.dataType)
         if field.dataType == old_type or is_wider(field.dataType, old_type, is_key=field.name in key):
             continue
-        stays_text = isinstance(old_type, StringType) or field.name in key
-        to_text = "" if stays_text else f", or to string ({field.name}::string), which holds what there is as text"
+        can_be_text = not isinstance(old_type, StringType) and field.name not in key
+        to_text = f", or to string ({field.name}::string), which holds what there is as text" if can_be_text else ""
         msg = (
             f"{subject}: column {field.name!r} is {field.dataType.simpleString()} now, and {where} as "
             f"{old_type.simpleString()}. Nothing was committed. Cast it to {old_type.simpleString()}{to_text}, or give "

@@ -1,4 +1,4 @@
-"""Stage conclude: computes the transactions in flight after a sync, hence the cursor, and the driver's rows of both."""
+"""Computes the transactions in flight after a sync, hence the cursor, and the driver's rows of both (stage commit)."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -49,7 +49,7 @@ kafka: the coordinates in the output topic; of records set aside, those in the s
 key, value: of an output row, as JSON.
 position: of an output row, the position of its transaction's commit in the source's order (with a preset).
 txn: the transaction id.
-records: ranges of seqnos. count: the number of records or rows.
+records: ranges of seqnos. count: the number of records.
 since: the time at which the first record was ingested.
 state: of a transaction in flight, the aggregates of `done` as JSON; of an output row, the columns that the connector
 left out and the key that the row had before; of a redrive or a drop, the records that it was about; of the cursor, the

@@ -43,6 +43,7 @@ def apply_rules(sync: Sync) -> Sync:
     Raises:
         UsageError: A rule fails whatever the records are, or returns a seqno of no outgoing transaction.
         DataError: More transactions would go to quarantine than the config allows.
+        ZyncError: Something around the rules fails, whatever the records are.
     """
     records = require(sync.outgoing_records).where("fault IS NULL AND NOT carried")
     if discarded := require(sync.assembled).summary.discarded:

@@ -20,7 +20,7 @@ class Outcome:
         in_flight: The number of transactions in flight after the sync, without the expired ones.
         expired: The number of expired transactions.
         oldest: When the oldest transaction in flight began.
-        set_aside: The number of records set aside, by kind; a transaction that a rule fails on counts once.
+        set_aside: The number of records set aside, by kind; a quarantined or discarded transaction counts once.
         seconds: The duration of each stage.
     """
 

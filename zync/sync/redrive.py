@@ -22,7 +22,8 @@ log = logging.getLogger(__name__)
 def revisit(sync: Sync, assembled: Assembled) -> tuple[Assembled, DataFrame]:
     """Applies the decisions about what is set aside, and reads the records to redrive.
 
-    A decision acts if all records that it is about are still set aside.
+    A decision acts if all records that it is about are still set aside, unless it would redrive a part of a
+    transaction.
 
     Returns:
         `assembled` with the outcome of each decision in its summary, and the records that go out again.

@@ -26,7 +26,7 @@ _CLASHING = (
 )
 """The error of a row that sql/judge/runs.sql marks as `clashing`."""
 _DUPLICATE_KEY = ("topic", "record_id")
-"""Columns that identify duplicates. Windows read them only if a topic has a `record_id`; else they are packed, too."""
+"""Columns that identify duplicates. Windows read them by run, or if a topic has a `record_id`; else they are packed."""
 
 
 @dataclass(frozen=True)
@@ -161,12 +161,12 @@ def look_again(  # noqa: PLR0913 - the inputs of the whole stage
     *,
     tasks: int,
 ) -> Assembled:
-    """Returns `assembled` with its late records judged again: a repeat of a transaction's record is no late record.
+    """Returns `assembled` with the late records of `late_before` judged again: a repeat is a duplicate, not late.
 
     Args:
         spark: the session.
         assembled: the result of `assemble`.
-        earlier: the records with which those transactions were settled.
+        earlier: the records of those transactions from earlier syncs, also those that came late or as duplicates.
         config: the config.
         done: the parsed `done` condition.
         keeper: keeps the result.

@@ -70,7 +70,10 @@ def places_in(in_flight: pa.Table) -> int:
 
 
 def read_with(spark: SparkSession, raw: DeltaTable, in_flight: pa.Table, head: int, upto: int) -> DataFrame:
-    """Returns the rows of raw after seqno `head` up to and including `upto`, and those of `in_flight`, not decoded."""
+    """Returns the rows of raw after seqno `head` up to and including `upto`, and those of `in_flight`, not decoded.
+
+    The latter come whatever transaction they belong to by the present config.
+    """
     in_flight_ranges, new_range = _flat(in_flight["records"]), pa.table({"first": [head + 1], "last": [upto]})
     ranges = pa.concat_tables([in_flight_ranges, new_range])
     driver_rows = _driver_rows(spark, raw, _files(raw, ranges), ranges)
@@ -89,8 +92,8 @@ def regather(
     """Returns the records in `ranges`, decoded, as whole transactions; decisions among them are left out.
 
     Each range is (txn, completes_at, first, last): the transaction that its records go out with, the seqno at which it
-    completes, and the first and last seqno of the range. In the result `bad` is the error of a record that does not
-    decode, and `own` the transaction id that the record has by the present config, null where it has none.
+    completes, and the first and last seqno of the range. In the result `bad` is what is wrong with a record by the
+    present config, null if nothing is, and `own` the transaction id that it has by it, null where it has none.
     """
     wanted = local(spark, ranges, "redriven string, completes_at bigint, first bigint, last bigint").hint("broadcast")
     seqno_ranges = pa.table({"first": [first for _, _, first, _ in ranges], "last": [last for _, _, _, last in ranges]})

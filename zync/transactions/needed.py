@@ -26,7 +26,8 @@ def needed_from(staging: DeltaTable, remember: int) -> tuple[int, str]:
 
     Args:
         staging: the staging table.
-        remember: `transactions.remember`: the last so many records count as needed, too; 0 for none.
+        remember: `transactions.remember`: all records of what was settled within the last so many records count as
+            needed, too; 0 for none.
     """
     bookkeeping, set_aside = read_known(staging, 0), read_set_aside(staging)
     needed = [(bookkeeping.cursor.seqno + 1, "not settled yet")]

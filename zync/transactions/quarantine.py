@@ -28,7 +28,7 @@ def check_limit(
     """Checks that one sync quarantines no more than `limit` transactions and records.
 
     Args:
-        limit: `limits.max_quarantined` of the config.
+        limit: the most transactions and records together, by `limits.max_quarantined` of the config.
         failures: transactions to quarantine.
         faulty: the number of bad records that belong to no transaction; they count too.
         first_faulty: returns the first of these records. It is called only where the message needs it.

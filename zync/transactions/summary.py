@@ -79,7 +79,8 @@ class Summary:
         late: late records.
         late_before: late records whose transaction an earlier sync settled.
         duplicate: duplicate records.
-        ignored: records that settle without output.
+        ignored: records of topics that the config does not name, BEGINs and ENDs that add nothing to a settled
+            transaction, and decisions without effect.
         faulty: bad records that belong to no transaction.
         completed: the number of transactions that complete.
         truncating: records that say that a table was truncated.

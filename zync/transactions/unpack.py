@@ -109,8 +109,8 @@ def _decoded(spark: SparkSession, rows: DataFrame, config: Config, part: Part, c
     if set(decodings.values()) <= {plain_json}:  # most configs have JSON only, and need no CASE by topic
         texts, values, errors = plain_json.text, plain_json.value, plain_json.error
     else:
-        binary_as_text = f"CAST({column} AS STRING)"
-        texts = by_topic(config, {name: decoding.text for name, decoding in decodings.items()}, binary_as_text)
+        decision_text = f"CAST({column} AS STRING)"
+        texts = by_topic(config, {name: decoding.text for name, decoding in decodings.items()}, decision_text)
         values = by_topic(config, {name: decoding.value for name, decoding in decodings.items()})
         errors = by_topic(config, {name: decoding.error for name, decoding in decodings.items()})
     decoded = (f"{texts} AS {part}_text", f"{values} AS {part}_found", f"{errors} AS {part}_fault")
