@@ -92,7 +92,7 @@ class Done:
 
     @property
     def state_now(self) -> str:
-        """SQL of the state of a transaction in flight: a struct with a field for each aggregate, and a preset's `again`.
+        """SQL of the state of a transaction in flight: a struct with fields for each aggregate, and a preset's `again`.
 
         It aggregates over the transaction's rows in sql/apply_rules/in_flight.sql.
         """
