@@ -64,7 +64,8 @@ CLI_INTRO = f"""\
 # Command line
 
 `zync COMMAND --help` shows the same at the terminal. `zync --version` shows the versions of zync and of what it is
-built on. `zync --install-completion` sets up completion for your shell.
+built on. `zync --install-completion` sets up completion for your shell, which waits for it at most a second, or
+`ZYNC_COMPLETION_SECONDS`.
 
 - Options come after the subcommand.
 - A table's name means a folder of the lake: `raw` is `<lake>/raw`. A value with a `/` or a scheme (`s3://…`) is a path

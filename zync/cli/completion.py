@@ -1,7 +1,8 @@
 """Shell completion: commands and options, and names of tables, topics, kinds and transactions.
 
 Names come from the config and from a local lake, without Spark and without a network. A shell waits for the answer and
-shows all output, so the completion prints no error; after a second it ends and offers nothing.
+shows all output, so the completion prints no error; after a second (ZYNC_COMPLETION_SECONDS) it ends and offers
+nothing.
 """
 
 import io
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 _VARIABLE = "_ZYNC_COMPLETE"
 """The variable that the script of `zync --show-completion` sets: `complete_bash`, `complete_zsh`, …."""
-_SECONDS = 1.0
+_SECONDS_VARIABLE = "ZYNC_COMPLETION_SECONDS"
+"""The variable with another limit than the second: for a slow machine, or a lake on a slow disk."""
 _MAX_CANDIDATES = 200
 _ALL_RECORDS = 2**62
 """More records than a raw can have."""
@@ -165,9 +167,16 @@ def is_asked() -> bool:
     return os.environ.get(_VARIABLE, "").startswith("complete_")
 
 
+def _limit() -> float:
+    """Returns the most seconds that the shell waits: 1, or what the environment says, if that is a number."""
+    with suppress(ValueError):
+        return float(os.environ.get(_SECONDS_VARIABLE, "1"))
+    return 1.0
+
+
 def answer(app: Callable[[], object]) -> NoReturn:
-    """Prints the completions by `app` and ends the process, within a second and without an error message."""
-    timeout = threading.Timer(_SECONDS, os._exit, [1])  # also ends a call of a native library
+    """Prints the completions by `app` and ends the process, within the limit and without an error message."""
+    timeout = threading.Timer(_limit(), os._exit, [1])  # also ends a call of a native library
     timeout.daemon = True
     timeout.start()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # native libraries write to the descriptor of standard error
