@@ -37,8 +37,9 @@ def bind_views(
     if has_envelopes(config):
         records = select(records, "*", f"coalesce({CLEAN}, {BODY}) AS body")
         envelope = with_documents(VIEW) if documents else VIEW
-    columns = [*VIEW_COLUMNS, *(f"{text} AS {column}" for column, text in envelope.items())]
-    _guarded(select(records, *columns), "records", guards).createOrReplaceTempView("records")
+    if _may_name(texts, name("records")):
+        columns = [*VIEW_COLUMNS, *(f"{text} AS {column}" for column, text in envelope.items())]
+        _guarded(select(records, *columns), "records", guards).createOrReplaceTempView("records")
     claimed: list[str] = []
     for topic_name in ordered(config):
         topic = config.topics[topic_name]
