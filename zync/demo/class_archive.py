@@ -1,4 +1,4 @@
-"""Creates the class archive: runs a sync of the demo in a JVM that records the classes it loads."""
+"""Creates the class archive: checks and syncs the demos in a JVM that records the classes it loads."""
 
 import tempfile
 from pathlib import Path
@@ -18,7 +18,7 @@ _DUMP_SECONDS = 120
 
 
 def make_archive() -> None:
-    """Creates the class archive, or replaces it, from the classes that a sync of the demo's records loads."""
+    """Creates the class archive, or replaces it, from the classes that a check of both demos and a sync of one load."""
     folder().mkdir(parents=True, exist_ok=True)
     for outdated in folder().glob("*.jsa"):
         outdated.unlink()
@@ -27,6 +27,7 @@ def make_archive() -> None:
         archive, lake = Path(scratch) / "classes.jsa", Path(scratch)
         options = {"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={archive} {QUIET} -Xlog:disable"}
         spark = session("local[2]", options, brief=True)
+        explain(spark, load_config(data_folder("demo") / "bank" / "zync.yaml"))
         explain(spark, config)
         syncer = Syncer(config, str(lake / "raw"), str(lake / "staging"), spark)
         for part in sorted(data_folder("demo").glob("consume-*.jsonl")):

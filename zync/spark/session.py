@@ -129,6 +129,7 @@ def session(
 
 def _start(master: str | None, properties: dict[str, str], *, brief: bool) -> SparkSession:
     java.java()
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", " ".join(java.QUICK))  # a JVM that only prints Spark's command line
     unused = str(java.cache_folder() / "spark-warehouse")  # Spark creates it, by default in the working directory
     settings = {
         "spark.master": "local[2]",
