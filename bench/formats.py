@@ -23,7 +23,7 @@ from zync.lake.files import data_files
 from zync.lake.table import existing_table
 from zync.spark.frames import read_parquet
 from zync.spark.session import session
-from zync.spark.tuning import pace
+from zync.spark.sizing import Sizing, tune
 from zync.transactions.decode import RAW_COLUMNS, Decoder
 from zync.transactions.done import take_apart
 
@@ -87,7 +87,7 @@ def run(folder: Path) -> list[Result]:
         "bytes": (Topic("offset", value="bytes"), bytes),
     }
     spark = session("local[2]")
-    pace(spark, {}, COUNT)
+    tune(spark, {}, Sizing(COUNT))
     with answering(_ANSWERS) as url:
         timed = [_decoding(spark, folder, number, *topic, url) for number, topic in enumerate(topics.values())]
         found = alternately(ROUNDS, *timed)

@@ -15,6 +15,7 @@ from zync.lake.table import existing_table
 from zync.rules.transform import transform
 from zync.spark.frames import Keeper, read_parquet
 from zync.spark.session import session
+from zync.spark.sizing import Sizing
 from zync.staging.commit import commit_files, write
 from zync.staging.table import ensure_staging
 from zync.sync.outcome import Outcome
@@ -58,8 +59,7 @@ def run(folder: Path) -> list[Result]:
                 None,
                 keeper=keeper,
                 some_left_out=False,
-                spread=True,
-                one_task=False,
+                sizing=Sizing(sum(file.rows for file in files)),
                 documents=False,
             )
             if out is None:

@@ -24,12 +24,12 @@ from tests.cdc.histories import (
 )
 from tests.cdc.test_captures import SEED, pipeline
 from tests.conftest import rows
+from tests.sizes import as_large
 from zync.errors import UsageError
 from zync.operate.explain import explain
 from zync.operate.txn_show import show
 from zync.project.load import load as read_config
-from zync.spark import tuning
-from zync.sync import context, judge
+from zync.sync import judge
 
 VERSIONS = ("3.6.0.Final", "3.7.0.Final")
 SEEDS = {f"history {seed}": history(random.Random(seed), VERSIONS[seed % 2]) for seed in range(2)}
@@ -302,9 +302,7 @@ def large(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Callable[[str
     good = [row(2, "A", 1, "t", 1), end(2, t=1)]
     bad = parts([odd, end(1, t=1), *good, null, end(3), row(4, "A", 1, "t", 1), uncounted], {2})
     with pytest.MonkeyPatch.context() as patch:
-        for module in (tuning, context):
-            patch.setattr(module, "SMALL", 0)
-        patch.setattr(tuning, "TINY", 0)
+        as_large(patch)
         found = Together(tmp_path_factory.mktemp("large"), spark, {**waiting, "bad": bad})
     return lambda name: {one["txn"]: one for one in found.rows(name) if one["txn"]}
 

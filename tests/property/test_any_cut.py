@@ -14,7 +14,7 @@ from tests.conftest import rows
 from zync.config.model import Config, Limits, OutputRule, Topic, Transactions
 from zync.raw.jsonl import load
 from zync.rules import transform
-from zync.sync import context
+from zync.spark import sizing
 from zync.sync.syncer import Syncer
 from zync.transactions import gather
 
@@ -151,7 +151,7 @@ def test_staging_is_what_one_pass_over_raw_says(
     done, holds = DONES[name]
     monkeypatch.setattr(transform, "_BUCKET", 16)
     if (name, record_id) != ("mergeable", False):  # compiling takes most of the time, and one of the four shows that
-        monkeypatch.setattr("zync.spark.tuning._LARGE", _NOT_COMPILED)
+        monkeypatch.setattr("zync.spark.sizing._LARGE", _NOT_COMPILED)
 
     @settings(
         max_examples=5,
@@ -188,9 +188,9 @@ def test_staging_is_what_one_pass_over_raw_says(
             state = model.State()
             for start, end, size, reread in zip(bounds, bounds[1:], sizes, recent, strict=False):
                 monkeypatch.setattr(gather, "RECENT", reread)
-                monkeypatch.setattr(context, "SMALL", 0 if size == "large" else len(given_))
-                monkeypatch.setattr(context, "ONE_TASK", len(given_) if size == "one task" else 0)
-                monkeypatch.setattr(gather, "TINY", 0 if size == "large" else len(given_))
+                monkeypatch.setattr(sizing, "SMALL", 0 if size == "large" else len(given_))
+                monkeypatch.setattr(sizing, "SINGLE_TASK", len(given_) if size == "one task" else 0)
+                monkeypatch.setattr(sizing, "TINY", 0 if size == "large" else len(given_))
                 load(str(folder / "raw"), [str(write(folder / "in.jsonl", given_[start:end]))])
                 if restart:
                     syncer = Syncer(conf, str(folder / "raw"), str(folder / "staging"), spark)

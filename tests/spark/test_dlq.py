@@ -25,10 +25,9 @@ from zync.project.load import load as load_config
 from zync.raw.append import Appender
 from zync.raw.decisions import decisions
 from zync.raw.jsonl import load
-from zync.spark import tuning
+from zync.spark import sizing
 from zync.staging.set_aside import read_set_aside
 from zync.staging.table import STAGING_SCHEMA
-from zync.sync import context
 from zync.sync.syncer import Syncer
 
 _LINES = [
@@ -195,7 +194,7 @@ def ranges(*seqnos: int) -> list[dict[str, int]]:
     return [{"first": seqno, "last": seqno} for seqno in seqnos]
 
 
-@pytest.mark.parametrize("most", [tuning.TINY, 0])
+@pytest.mark.parametrize("most", [sizing.TINY, 0])
 def test_a_part_of_a_transaction_is_not_redriven_as_if_it_were_all_of_it(
     tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
@@ -203,8 +202,8 @@ def test_a_part_of_a_transaction_is_not_redriven_as_if_it_were_all_of_it(
 
     Spark plans more than a few otherwise, and what says why they are not redriven was not to be planned so.
     """
-    monkeypatch.setattr(tuning, "TINY", most)
-    monkeypatch.setattr(context, "ONE_TASK", most)
+    monkeypatch.setattr(sizing, "TINY", most)
+    monkeypatch.setattr(sizing, "SINGLE_TASK", most)
     config, raw = tmp_path / "zync.yaml", str(tmp_path / "lake" / "raw")
     staging = str(tmp_path / "lake" / "staging")
     (tmp_path / "out.sql").write_text("SELECT seqno, value:k::string AS k FROM records")

@@ -16,6 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.conftest import rows
+from tests.sizes import as_large
 from tests.spark.conftest import COUNTED, Pipeline
 from zync.config.model import Limits, Lookup, OutputRule, Topic, Transactions
 from zync.errors import DataError, UsageError, ZyncError
@@ -25,14 +26,14 @@ from zync.operate.verify import verify
 from zync.project.load import load as read_config
 from zync.raw.jsonl import load
 from zync.rules import bisect
-from zync.spark import tuning
+from zync.spark import sizing
 from zync.spark.errors import message_of, spark_errors
 from zync.spark.frames import Keeper
 from zync.staging import commit
 from zync.staging import conclude as cursor_stage
 from zync.staging.bookkeeping import Known
 from zync.staging.table import STAGING_SCHEMA
-from zync.sync import apply_rules, context
+from zync.sync import apply_rules
 from zync.sync import judge as judging
 from zync.sync.metrics import SyncMetrics
 from zync.sync.syncer import Syncer
@@ -86,11 +87,7 @@ def many_partitions(spark: Any) -> Iterator[None]:
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every sync is done as a large one is."""
-    for module in (context, tuning, gathering):
-        monkeypatch.setattr(module, "SMALL", 0)
-    for module in (tuning, gathering):
-        monkeypatch.setattr(module, "TINY", 0)
-    monkeypatch.setattr(gathering, "RECENT", 0)
+    as_large(monkeypatch)
 
 
 @pytest.mark.usefixtures("many_partitions", "large")
@@ -345,7 +342,7 @@ def test_those_that_rules_fail_on_are_found_wherever_they_are_in_few_tries(
     )
     tries: list[int] = []
     monkeypatch.setattr(
-        bisect, "pace", lambda spark, given, count: tries.append(count) or tuning.pace(spark, given, count)
+        bisect, "tune", lambda spark, given, size: tries.append(size.records) or sizing.tune(spark, given, size)
     )
     pipeline.sync()
     aside = {int(row["txn"]): row["rule"] for row in pipeline.of("quarantined")}

@@ -19,7 +19,7 @@ from zync.rules.plan import rules_over_nothing
 from zync.rules.schema import Made, columns_by_topic
 from zync.rules.transform import made_alike
 from zync.spark.frames import local
-from zync.spark.tuning import pace
+from zync.spark.sizing import Sizing, tune
 from zync.transactions.assemble import state_types
 from zync.transactions.done import Done, understand
 
@@ -66,7 +66,7 @@ def explain(spark: SparkSession, config: Config) -> Pipeline:
     Raises:
         UsageError: for the first part of the config that cannot run.
     """
-    pace(spark, config.spark, records=0)
+    tune(spark, config.spark, Sizing(0))
     done = understand(spark, config)
     records, rule_outputs = rules_over_nothing(spark, config, done)
     made_alike(rule_outputs, spark)

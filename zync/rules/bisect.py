@@ -21,7 +21,7 @@ from zync.spark.causes import is_of_surroundings
 from zync.spark.errors import spark_errors
 from zync.spark.frames import Keeper, local
 from zync.spark.jvm import jvm_class
-from zync.spark.tuning import TINY, pace
+from zync.spark.sizing import Sizing, tune
 from zync.text import amount
 from zync.transactions.quarantine import Failure, check_limit
 
@@ -227,8 +227,9 @@ class _RuleProbe:
         return True
 
     def _output_rows(self, records: DataFrame, record_count: int) -> DataFrame:
-        pace(self.spark, self.config.spark, record_count)
-        records = records.coalesce(1) if record_count <= TINY else records
+        sizing = Sizing(record_count)
+        tune(self.spark, self.config.spark, sizing)
+        records = records.coalesce(1) if sizing.is_tiny else records
         ((rule, rows),) = guarded_rules(self.spark, records, replace(self.config, outputs=(self.rule,)))
         return output_rows(rows, rule, 0)
 

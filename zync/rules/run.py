@@ -18,8 +18,8 @@ from zync.rules.views import bind_views
 from zync.spark.causes import causes, is_of_surroundings
 from zync.spark.errors import line_of, message_of, spark_errors
 from zync.spark.frames import leaves, result_of, select
+from zync.spark.sizing import as_usual
 from zync.spark.times import YEARS
-from zync.spark.tuning import as_usual
 from zync.sql import aliased, literal, name
 
 

@@ -14,6 +14,7 @@ from zync.rules.schema import Made, columns_as_json
 from zync.rules.truncations import Truncated, rows_of
 from zync.rules.views import bind_views
 from zync.spark.frames import Keeper, local, result_of, select
+from zync.spark.sizing import Sizing
 from zync.sql import literal, statement
 from zync.staging.outputs import TRUNCATED
 from zync.transactions.quarantine import Failure
@@ -48,8 +49,7 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
     *,
     keeper: Keeper,
     some_left_out: bool,
-    spread: bool,
-    one_task: bool,
+    sizing: Sizing,
     documents: bool = True,
 ) -> tuple[DataFrame | None, str]:
     """Runs the rules and returns staging's output rows, numbered by topic.
@@ -66,9 +66,8 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
         truncated: Truncations; each gets a row without key and value, of the reason TRUNCATED.
         keeper: Checkpoints rows.
         some_left_out: Whether the connector may have left fields out of the records.
-        spread: Whether several tasks number the rows, each a bucket of turns. The rows of each bucket are then counted
-            first.
-        one_task: Whether a single task does everything.
+        sizing: The number of records of the sync. If it is not small, several tasks number the rows, each a bucket of
+            turns, and the rows of each bucket are counted first.
         documents: Whether some records may be MongoDB documents.
 
     Returns:
@@ -89,18 +88,18 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
     remaining = [truncation for truncation in truncated if truncation.seqno not in failed_seqnos]
     marked = f", CASE WHEN rule < 0 THEN {literal(TRUNCATED)} END AS reason" if truncated else ""
     for results in made_alike(rules, spark, config if some_left_out else None, remaining):
-        rows = _with_turns(results.coalesce(1) if one_task else results, positions)
-        rows = select(rows, "*", f"{f'turn DIV {_BUCKET}' if spread else '0L'} AS bucket")
-        (rows.repartition("bucket") if spread else rows).createOrReplaceTempView("made")
+        rows = _with_turns(results.coalesce(1) if sizing.is_single_task else results, positions)
+        rows = select(rows, "*", f"{'0L' if sizing.is_small else f'turn DIV {_BUCKET}'} AS bucket")
+        (rows if sizing.is_small else rows.repartition("bucket")).createOrReplaceTempView("made")
         rows = result_of(spark, statement("apply_rules/number", marked=marked))
-        if spread:
-            rows = keeper.keep(rows)
-            first_offsets = local(spark, _first_offsets(rows, offsets), "topic string, bucket bigint, first bigint")
-            rows = rows.join(first_offsets.hint("broadcast"), ["topic", "bucket"])
-        else:
+        if sizing.is_small:
             topics = dict.fromkeys(rule.topic for rule, _ in rules)
             firsts = " ".join(f"WHEN {literal(topic)} THEN {offsets.get(topic, 0)}L" for topic in topics)
             rows = select(rows, "*", f"CASE topic {firsts} END AS first")
+        else:
+            rows = keeper.keep(rows)
+            first_offsets = local(spark, _first_offsets(rows, offsets), "topic string, bucket bigint, first bigint")
+            rows = rows.join(first_offsets.hint("broadcast"), ["topic", "bucket"])
         rows = select(rows, *_ROW, *(["reason"] if truncated else []))
         numbered = rows if numbered is None else numbered.unionAll(rows)
     return numbered, columns_as_json(rules)

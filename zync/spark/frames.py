@@ -86,19 +86,19 @@ def _separator(spark: SparkSession) -> Any:
     return jvm_class(spark, "java.util.regex.Pattern").compile(_SEPARATOR)
 
 
-def together(rows: DataFrame, column: str, tasks: int) -> DataFrame:
+def co_partition(rows: DataFrame, column: str, tasks: int) -> DataFrame:
     """Repartitions rows into `tasks` partitions, so that rows with an equal `column` are in the same partition."""
     return rows.repartition(tasks, column) if tasks > 1 else rows.coalesce(1)
 
 
-def beside(rows: DataFrame, *, one_task: bool) -> DataFrame:
+def small_side(rows: DataFrame, *, single_task: bool) -> DataFrame:
     """Marks the small side of a join with a hint: broadcast it, or hash it without a shuffle.
 
     Args:
         rows: Rows that fit into the memory of every task.
-        one_task: Whether the join runs in a single task, so that no broadcast is needed.
+        single_task: Whether the join runs in a single task, so that no broadcast is needed.
     """
-    return rows.coalesce(1).hint("shuffle_hash") if one_task else rows.hint("broadcast")
+    return rows.coalesce(1).hint("shuffle_hash") if single_task else rows.hint("broadcast")
 
 
 def read_parquet(spark: SparkSession, files: list[str], schema: str | StructType) -> DataFrame:

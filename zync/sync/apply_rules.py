@@ -2,7 +2,7 @@
 
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import DataFrame
@@ -21,21 +21,53 @@ from zync.rules.views import VIEW_COLUMNS
 from zync.spark.causes import is_of_surroundings
 from zync.spark.errors import message_of, spark_errors
 from zync.spark.expressions import never_failing
-from zync.spark.frames import beside, local, result_of, select
-from zync.spark.tuning import pace
+from zync.spark.frames import local, result_of, select, small_side
+from zync.spark.sizing import BROADCAST_TRANSACTIONS, tune
 from zync.sql import literal, options, statement
-from zync.staging.commit import discard, read_back, write, write_here
-from zync.sync.context import Sync, require
+from zync.staging.commit import Written, discard, read_back, write, write_here
+from zync.sync.context import Sync
+from zync.sync.judge import Judged
 from zync.transactions.quarantine import Failure, check_limit
-
-_FEW_TRANSACTIONS = 500_000
-"""With up to this many transactions their positions and turns (two numbers each) fit into every task's memory.
-
-They are then joined by a broadcast, and output rows need not be sorted for it.
-"""
+from zync.transactions.summary import Summary
 
 
-def apply_rules(sync: Sync) -> Sync:
+@dataclass(frozen=True)
+class _Outputs:
+    """The output rows of a sync.
+
+    Attributes:
+        rows: The rows, or None without outputs or transactions.
+        columns: The columns of all outputs as JSON (zync/rules/schema.py).
+        lookup_digests: The digest of each lookup table that the rules read.
+    """
+
+    rows: DataFrame | None
+    columns: str
+    lookup_digests: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A sync after stage apply_rules: all its files are written, and none is committed.
+
+    Attributes:
+        sync: The running sync.
+        summary: As of `Judged`.
+        failures: The transactions that go to quarantine, those included that a rule fails on.
+        written: The files.
+        output_columns: The columns of all outputs as JSON (zync/rules/schema.py).
+        lookup_digests: The digest of each lookup table that the rules read.
+    """
+
+    sync: Sync
+    summary: Summary
+    failures: tuple[Failure, ...]
+    written: Written
+    output_columns: str
+    lookup_digests: dict[str, str]
+
+
+def apply_rules(judged: Judged) -> Applied:
     """Runs the rules and writes their rows and the bookkeeping as files.
 
     If a rule fails, the stage finds the transactions that it fails on, quarantines them, and runs the rules again.
@@ -45,8 +77,9 @@ def apply_rules(sync: Sync) -> Sync:
         DataError: More transactions would go to quarantine than the config allows.
         ZyncError: Something around the rules fails, whatever the records are.
     """
-    records = require(sync.outgoing_records).where("fault IS NULL AND NOT carried")
-    if discarded := require(sync.assembled).summary.discarded:
+    sync, summary, failures = judged.sync, judged.summary, judged.failures
+    records = judged.outgoing_records.where("fault IS NULL AND NOT carried")
+    if discarded := summary.discarded:
         discarded_rows = local(sync.spark, [(seqno,) for seqno in discarded], "completes_at bigint")
         records = records.join(discarded_rows.hint("broadcast"), "completes_at", "left_anti")
     structs = [f"as_{number}" for number, topic in enumerate(sync.config.topics.values()) if topic.schema]
@@ -59,22 +92,21 @@ def apply_rules(sync: Sync) -> Sync:
         *structs,
     )
     truncated: tuple[Truncated, ...] = ()
-    if sync.has_truncations:
-        _bind_decided(sync)
-        truncations, unknown = find_truncated(sync.spark, records, sync.config, _positions(sync))
-        truncated, failed_seqnos = tuple(truncations), {failure.seqno for failure in sync.failures}
-        failures = (*sync.failures, *(failure for failure in unknown if failure.seqno not in failed_seqnos))
-        check_limit(sync.quarantine_limit, failures, require(sync.assembled).summary.faulty)
-        sync = replace(sync, failures=failures)
+    if judged.has_truncations:
+        _bind_decided(judged)
+        truncations, unknown = find_truncated(sync.spark, records, sync.config, _positions(judged))
+        truncated, failed_seqnos = tuple(truncations), {failure.seqno for failure in failures}
+        failures = (*failures, *(failure for failure in unknown if failure.seqno not in failed_seqnos))
+        check_limit(sync.quarantine_limit(summary), failures, summary.faulty)
     while True:
         folder = f"sync-{sync.number:08d}-{uuid.uuid4().hex[:8]}"
         try:
-            columns, lookup_digests = _write(sync, records, truncated, folder)
+            outputs = _write(judged, failures, records, truncated, folder)
         except Exception as error:
             discard(sync.staging, folder)
             if not isinstance(error, (*spark_errors(), RaisedError)):
                 raise
-            sync = replace(sync, failures=_failures(sync, records, error))
+            failures = _failures(judged, failures, records, error)
             continue
         written = read_back(sync.staging, folder)
         if written.stray is not None:
@@ -84,111 +116,114 @@ def apply_rules(sync: Sync) -> Sync:
                 "seqno of the records that the row is made of. Nothing was committed"
             )
             raise UsageError(msg)
-        return replace(sync, written=written, output_columns=columns, lookup_digests=lookup_digests)
+        return Applied(sync, summary, failures, written, outputs.columns, outputs.lookup_digests)
 
 
-def _failures(sync: Sync, records: DataFrame, error: Exception) -> tuple[Failure, ...]:
+def _failures(judged: Judged, known: tuple[Failure, ...], records: DataFrame, error: Exception) -> tuple[Failure, ...]:
     """Finds the transactions that the rules fail on, after they failed on `records` with `error`.
 
+    Args:
+        judged: The sync after stage judge.
+        known: The transactions that go to quarantine already.
+        records: The records that the rules ran over.
+        error: What Spark or a Python rule raised.
+
     Returns:
-        All transactions that go to quarantine, the ones that were known before included.
+        All transactions that go to quarantine, `known` included.
 
     Raises:
         ZyncError: The environment of the rules is at fault.
         UsageError: A rule fails whatever the records are.
         DataError: More would go to quarantine than the config allows.
     """
+    sync = judged.sync
     try:
         if is_of_surroundings(error):
             raise error
         if not isinstance(error, RaisedError):
             check_plans(sync.spark, sync.config)
-        bad_count = require(sync.assembled).summary.faulty
-        failures = find_failures(
-            sync.spark, records, sync.config, sync.failures, bad_count, sync.quarantine_limit, sync.keeper
-        )
+        limit = sync.quarantine_limit(judged.summary)
+        failures = find_failures(sync.spark, records, sync.config, known, judged.summary.faulty, limit, sync.keeper)
     except spark_errors() as environment_error:
         msg = (
             f"the rules could not run, and no record is at fault: {message_of(environment_error).rstrip('.')}. "
             "Nothing was committed, and nothing set aside: mend that, and sync again"
         )
         raise ZyncError(msg) from environment_error
-    if len(failures) == len(sync.failures):
+    if len(failures) == len(known):
         raise error
-    pace(sync.spark, sync.config.spark, sync.record_count)
+    tune(sync.spark, sync.config.spark, judged.sizing)
     return failures
 
 
-def _write(sync: Sync, records: DataFrame, truncated: tuple[Truncated, ...], folder: str) -> tuple[str, dict[str, str]]:
-    """Writes all rows of the sync but those that `commit` adds.
-
-    Returns:
-        The columns of all outputs as JSON (zync/rules/schema.py), and the digests of the lookup tables.
-    """
-    bookkeeping = _bookkeeping(sync)
-    if sync.is_small:  # all rows go into a single file
-        outputs, columns, lookup_digests = _outputs(sync, records, truncated)
-        if outputs is None:
+def _write(
+    judged: Judged,
+    failures: tuple[Failure, ...],
+    records: DataFrame,
+    truncated: tuple[Truncated, ...],
+    folder: str,
+) -> _Outputs:
+    """Writes all rows of the sync but those that `commit` adds, into a folder of staging."""
+    sync, bookkeeping = judged.sync, _bookkeeping(judged, failures)
+    if judged.sizing.is_small:  # all rows go into a single file
+        outputs = _outputs(judged, failures, records, truncated)
+        if outputs.rows is None:
             write_here(bookkeeping, sync.staging, folder, sync.number)
         else:
-            rows = bookkeeping.unionByName(outputs, allowMissingColumns=True)
+            rows = bookkeeping.unionByName(outputs.rows, allowMissingColumns=True)
             write(rows.coalesce(1), sync.staging, folder, sync.number)
-        return columns, lookup_digests
+        return outputs
     with ThreadPoolExecutor(1) as executor:  # Spark writes the bookkeeping while it plans the rules
         writing = executor.submit(write, bookkeeping, sync.staging, f"{folder}/bookkeeping", sync.number)
-        outputs, columns, lookup_digests = _outputs(sync, records, truncated)
-        if outputs is not None:
-            write(outputs, sync.staging, f"{folder}/output", sync.number)
+        outputs = _outputs(judged, failures, records, truncated)
+        if outputs.rows is not None:
+            write(outputs.rows, sync.staging, f"{folder}/output", sync.number)
         writing.result()
-    return columns, lookup_digests
+    return outputs
 
 
-def _positions(sync: Sync) -> DataFrame:
+def _positions(judged: Judged) -> DataFrame:
     """Returns each transaction's position in the source's order and its turn (sql/apply_rules/places.sql)."""
-    require(sync.outgoing_records).createOrReplaceTempView("going")
-    has_acting = any(decision.acts for decision in require(sync.assembled).summary.decisions)
+    sync = judged.sync
+    judged.outgoing_records.createOrReplaceTempView("going")
+    has_acting = any(decision.acts for decision in judged.summary.decisions)
     slots = {"body": BODY, "last_row": never_failing(LAST_ROW) if has_acting else "CAST(NULL AS BIGINT)"}
     return result_of(sync.spark, statement("apply_rules/places", in_order=str(sync.in_commit_order).lower(), **slots))
 
 
 def _outputs(
-    sync: Sync, records: DataFrame, truncated: tuple[Truncated, ...]
-) -> tuple[DataFrame | None, str, dict[str, str]]:
-    """Runs the rules over the records of outgoing transactions.
-
-    Returns:
-        The output rows, or None without outputs or transactions; the columns of all outputs as JSON; and the digests
-        of the lookup tables.
-    """
-    cursor, summary = sync.bookkeeping.cursor, require(sync.assembled).summary
+    judged: Judged, failures: tuple[Failure, ...], records: DataFrame, truncated: tuple[Truncated, ...]
+) -> _Outputs:
+    """Runs the rules over the records of outgoing transactions."""
+    sync, summary, sizing = judged.sync, judged.summary, judged.sizing
+    cursor = sync.bookkeeping.cursor
     if not summary.completed and cursor.columns and cursor.with_rules_of(sync.config):
-        return None, cursor.columns, cursor.lookups
+        return _Outputs(None, cursor.columns, cursor.lookups)
     positions = None
     if sync.done.preset:
-        positions = _positions(sync)
-        if require(sync.assembled).summary.completed <= _FEW_TRANSACTIONS:
-            positions = beside(positions, one_task=sync.uses_single_task)
+        positions = _positions(judged)
+        if summary.completed <= BROADCAST_TRANSACTIONS:  # joined by a broadcast, output rows need not be sorted
+            positions = small_side(positions, single_task=sizing.is_single_task)
     lookup_digests = bind_lookups(sync.spark, sync.config)  # after zync's own views, which may have the same names
-    outputs, columns = transform(
+    rows, columns = transform(
         sync.spark,
         records,
         sync.config,
         cursor.offsets,
-        sync.failures,
+        failures,
         positions,
         truncated,
         keeper=sync.keeper,
         some_left_out=summary.left_out
         or any(decision.action == "redrive" and decision.acts for decision in summary.decisions),
-        spread=not sync.is_small,
-        one_task=sync.uses_single_task,
-        documents=sync.has_documents,
+        sizing=sizing,
+        documents=judged.has_documents,
     )
     check_types(sync.spark, sync.config, sync.staging, cursor.columns, columns)
-    return outputs, columns, lookup_digests
+    return _Outputs(rows, columns, lookup_digests)
 
 
-def _bind_decided(sync: Sync) -> None:
+def _bind_decided(judged: Judged) -> None:
     """Creates the view `decided`, which has the operators' decisions that act."""
     decisions = [
         (
@@ -200,21 +235,21 @@ def _bind_decided(sync: Sync) -> None:
             decision.why,
             decision.revisits,
         )
-        for decision in require(sync.assembled).summary.decisions
+        for decision in judged.summary.decisions
         if decision.acts
     ]
     columns = "settles bigint, seqno bigint, txn string, action string, who string, why string, revisits string"
-    local(sync.spark, decisions, columns).hint("broadcast").createOrReplaceTempView("decided")
+    local(judged.sync.spark, decisions, columns).hint("broadcast").createOrReplaceTempView("decided")
 
 
-def _bookkeeping(sync: Sync) -> DataFrame:
+def _bookkeeping(judged: Judged, failures: tuple[Failure, ...]) -> DataFrame:
     """Returns staging's bookkeeping rows of this sync, by those statements in sql/apply_rules that have any."""
-    spark, summary = sync.spark, require(sync.assembled).summary
-    require(sync.judged_records).createOrReplaceTempView("settling")
-    failures = [(failure.seqno, failure.reason, failure.rule) for failure in sync.failures]
-    set_aside = local(spark, failures, "seqno bigint, reason string, rule string").hint("broadcast")
+    sync, spark, summary = judged.sync, judged.sync.spark, judged.summary
+    judged.records.createOrReplaceTempView("settling")
+    failure_rows = [(failure.seqno, failure.reason, failure.rule) for failure in failures]
+    set_aside = local(spark, failure_rows, "seqno bigint, reason string, rule string").hint("broadcast")
     set_aside.createOrReplaceTempView("set_aside")
-    _bind_decided(sync)
+    _bind_decided(judged)
     refused = [(decision.seqno, decision.refused) for decision in summary.decisions if decision.refused]
     if refused:
         local(spark, refused, "seqno bigint, reason string").hint("broadcast").createOrReplaceTempView("refused")
@@ -228,7 +263,7 @@ def _bookkeeping(sync: Sync) -> DataFrame:
     }
     slots = {
         "state": sync.done.state_now if sync.keeps_state else "named_struct('none', CAST(NULL AS STRING))",
-        "expired": f"timestamp_micros({sync.expiry_cutoff})",
+        "expired": f"timestamp_micros({sync.expiry_cutoff(summary)})",
         "known": str(0 if sync.rejudges_all else sync.bookkeeping.cursor.head),
         "json_options": options(JSON_OPTIONS),
         "refused": "LEFT JOIN refused r ON single.seqno = r.seqno" if refused else "",

@@ -1,6 +1,6 @@
 """Stage judge: decides the fate of each record, and reads the earlier records of transactions that complete now."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -13,19 +13,45 @@ from zync.errors import UsageError, ZyncError
 from zync.spark.causes import is_of_surroundings
 from zync.spark.errors import message_of, spark_errors
 from zync.spark.frames import local, select
-from zync.spark.tuning import pace
+from zync.spark.sizing import Sizing, tune
 from zync.staging.bookkeeping import IN_FLIGHT_COLUMNS, read_settled, records_in
 from zync.staging.held import held, places
-from zync.sync.context import Sync, require
+from zync.sync.context import Sync
+from zync.sync.recall import Recalled
 from zync.sync.redrive import revisit
 from zync.transactions.assemble import Assembled, assemble, instead, late_before, look_again, with_state, without_state
 from zync.transactions.commit_order import decided
 from zync.transactions.gather import gather, places_in
 from zync.transactions.quarantine import Failure, check_limit
-from zync.transactions.summary import REVISITING, Finishing
+from zync.transactions.summary import REVISITING, Finishing, Summary
 
 
-def judge(sync: Sync) -> Sync:
+@dataclass(frozen=True)
+class Judged:
+    """A sync after stage judge.
+
+    Attributes:
+        sync: The running sync.
+        summary: What `records` came to.
+        records: Each record with its fate, and with what is known of earlier records of the same transaction.
+        outgoing_records: All records of the transactions that this sync settles, records of earlier syncs included.
+        failures: The transactions that go to quarantine.
+        has_documents: Whether `outgoing_records` may contain MongoDB documents.
+        has_truncations: Whether `outgoing_records` may contain TRUNCATE records.
+        sizing: How Spark works on the new records and the earlier ones that were read again.
+    """
+
+    sync: Sync
+    summary: Summary
+    records: DataFrame
+    outgoing_records: DataFrame
+    failures: tuple[Failure, ...]
+    has_documents: bool
+    has_truncations: bool
+    sizing: Sizing
+
+
+def judge(recalled: Recalled) -> Judged:
     """Decides each record's fate, and reads the earlier records of transactions that were in flight and complete now.
 
     Raises:
@@ -33,55 +59,53 @@ def judge(sync: Sync) -> Sync:
         UsageError: An aggregate of `done` fails.
         ZyncError: Raw lacks records that it should have.
     """
-    reread_count = 0 if sync.keeps_state else records_in(require(sync.matched_in_flight))
-    assembled = _assemble(sync, _with_in_flight(sync), reread_count)
-    expected_count = sync.new_count + places_in(require(sync.reread_in_flight)) + reread_count
-    _check_complete(sync, assembled.summary.records, expected_count)
-    if assembled.summary.torn:
-        assembled = _by_run(sync, assembled)
-    if sync.done.preset and assembled.summary.late_before:
-        assembled = _judge_late(sync, assembled)
-    judged = assembled.rows
-    if any(decision.action in REVISITING and not decision.flying for decision in assembled.summary.decisions):
-        assembled, redriven = revisit(sync, assembled)
-        judged = judged.unionByName(redriven, allowMissingColumns=True)
-    is_revisiting = any(decision.action in REVISITING for decision in assembled.summary.decisions)
-    has_documents = assembled.summary.documents or is_revisiting
-    sync = replace(sync, assembled=assembled, judged_records=judged, has_documents=has_documents)
+    sync, sizing = recalled.sync, recalled.sizing
+    assembled, has_documents = _decide_fates(recalled)
     if sync.in_commit_order:
-        sync = _hold_back(sync)
-    summary, judged = require(sync.assembled).summary, require(sync.judged_records)
-    outgoing = judged.where("completes_at IS NOT NULL")
+        assembled = _hold_back(recalled, assembled)
+    summary, records = assembled.summary, assembled.rows
+    outgoing = records.where("completes_at IS NOT NULL")
     has_redrives = any(decision.acts and decision.action == "redrive" for decision in summary.decisions)
     has_truncations = sync.done.preset and (summary.truncating > 0 or has_redrives)
     finishing = {transaction.txn: transaction.completes_at for transaction in summary.finishing}
     if finishing:
-        in_flight = sync.bookkeeping.in_flight
+        in_flight = recalled.other_in_flight
         in_flight = in_flight.filter(pc.is_in(in_flight["txn"], pa.array(finishing)))
         completes_at = pa.array([finishing[txn] for txn in in_flight["txn"].to_pylist()], pa.int64())
-        wanted = _for_gather(in_flight, completes_at)
-        sync = replace(sync, earlier_count=sync.earlier_count + records_in(in_flight))
-        pace(sync.spark, sync.config.spark, sync.record_count)
-        gathered = sync.keeper.keep(gather(sync.spark, sync.raw, wanted, sync.decoder))
+        sizing += records_in(in_flight)
+        tune(sync.spark, sync.config.spark, sizing)
+        gathered = sync.keeper.keep(gather(sync.spark, sync.raw, _for_gather(in_flight, completes_at), sync.decoder))
         content = _content_of(gathered, sync)
         _check_complete(sync, content.record_count, records_in(in_flight))
-        has_truncations = has_truncations or content.has_truncations
         summary = replace(summary, left_out=summary.left_out or content.has_left_out)
-        assembled = replace(require(sync.assembled), summary=summary)
-        sync = replace(sync, assembled=assembled, has_documents=sync.has_documents or content.has_documents)
+        has_documents |= content.has_documents
+        has_truncations |= content.has_truncations
         outgoing = outgoing.unionByName(gathered, allowMissingColumns=True)
-    if sync.uses_single_task:
-        judged, outgoing = judged.coalesce(1), outgoing.coalesce(1)
+    if sizing.is_single_task:
+        records, outgoing = records.coalesce(1), outgoing.coalesce(1)
     discarded = set(summary.discarded)
     failures = tuple(Failure(seqno, reason) for seqno, reason in summary.tainted if seqno not in discarded)
-    check_limit(sync.quarantine_limit, failures, summary.faulty, lambda: _first_bad_record(require(sync.assembled)))
-    return replace(
-        sync,
-        judged_records=judged,
-        outgoing_records=outgoing,
-        failures=failures,
-        has_truncations=has_truncations,
-    )
+    check_limit(sync.quarantine_limit(summary), failures, summary.faulty, lambda: _first_bad_record(assembled))
+    return Judged(sync, summary, records, outgoing, failures, has_documents, has_truncations, sizing)
+
+
+def _decide_fates(recalled: Recalled) -> tuple[Assembled, bool]:
+    """Returns each record with its fate, redriven records included, and whether MongoDB documents may be among them."""
+    sync = recalled.sync
+    reread_count = 0 if sync.keeps_state else records_in(recalled.matched_in_flight)
+    assembled = _assemble(recalled, _with_in_flight(recalled), reread_count)
+    expected_count = sync.new_count + places_in(recalled.reread_in_flight) + reread_count
+    _check_complete(sync, assembled.summary.records, expected_count)
+    if assembled.summary.torn:
+        assembled = _by_run(recalled, assembled)
+    if sync.done.preset and assembled.summary.late_before:
+        assembled = _judge_late(recalled, assembled)
+    revisiting = [decision for decision in assembled.summary.decisions if decision.action in REVISITING]
+    records = assembled.rows
+    if any(not decision.flying for decision in revisiting):
+        assembled, redriven = revisit(recalled, assembled)
+        records = records.unionByName(redriven, allowMissingColumns=True)
+    return Assembled(records, assembled.summary), assembled.summary.documents or bool(revisiting)
 
 
 def _check_complete(sync: Sync, record_count: int, expected_count: int) -> None:
@@ -120,15 +144,15 @@ def _first_bad_record(assembled: Assembled) -> Failure:
     return Failure(row["first"]["seqno"], row["first"]["fault"])
 
 
-def _hold_back(sync: Sync) -> Sync:
+def _hold_back(recalled: Recalled, assembled: Assembled) -> Assembled:
     """Holds whole transactions behind the first open transaction in the order of commit, and lets others out.
 
     An open transaction is one that is not whole. Transactions that earlier syncs held go out now if they come before
     that transaction. Transactions that a decision other than a release settles do not wait.
     """
-    assembled, in_flight = require(sync.assembled), sync.bookkeeping.in_flight
+    sync, in_flight = recalled.sync, recalled.other_in_flight
     summary, is_held = assembled.summary, held(in_flight)
-    is_matched = pc.is_in(in_flight["txn"], require(sync.matched_in_flight)["txn"])
+    is_matched = pc.is_in(in_flight["txn"], recalled.matched_in_flight["txn"])
     open_before = in_flight.filter(pc.invert(pc.or_(is_held, is_matched)))
     open_places = (summary.open, pc.min(places(open_before)).as_py())
     first_open = min((place for place in open_places if place), default=sync.head + 1)
@@ -136,20 +160,20 @@ def _hold_back(sync: Sync) -> Sync:
     outgoing = held_before.filter(pc.less(places(held_before), first_open))
     exempt = {decision.settles for decision in summary.decisions if decision.acts and decision.action != "release"}
     held_count = sum(turn > first_open and turn not in exempt for turn in summary.turns)
-    judged = require(sync.judged_records)
+    records = assembled.rows
     if held_count:
         is_after_open = (
             f"fate = 'whole' AND completes_at > {first_open} "
             f"AND completes_at NOT IN ({', '.join(map(str, [0, *exempt]))})"
         )
-        judged = select(
-            judged,
+        records = select(
+            records,
             "* EXCEPT (fate, completes_at)",
             f"CASE WHEN {is_after_open} THEN 'held' ELSE fate END AS fate",
             f"CASE WHEN NOT coalesce({is_after_open}, false) THEN completes_at END AS completes_at",
         )
     if outgoing.num_rows:
-        judged = judged.unionByName(_rows_of_held(sync, outgoing), allowMissingColumns=True)
+        records = records.unionByName(_rows_of_held(sync, outgoing), allowMissingColumns=True)
     firsts = zip(outgoing["txn"].to_pylist(), outgoing["seqno"].to_pylist(), places(outgoing).to_pylist(), strict=True)
     errors = zip(places(outgoing).to_pylist(), outgoing["reason"].to_pylist(), strict=True)
     summary = replace(
@@ -170,7 +194,7 @@ def _hold_back(sync: Sync) -> Sync:
         ),
         decisions=(*summary.decisions, *decided(outgoing)),
     )
-    return replace(sync, assembled=replace(assembled, summary=summary), judged_records=judged)
+    return Assembled(records, summary)
 
 
 def _rows_of_held(sync: Sync, held_rows: pa.Table) -> DataFrame:
@@ -201,9 +225,9 @@ def _rows_of_held(sync: Sync, held_rows: pa.Table) -> DataFrame:
     return select(local(sync.spark, rows, columns), "*", "'whole' AS fate", "true AS carried", "false AS alone")
 
 
-def _with_in_flight(sync: Sync) -> DataFrame:
+def _with_in_flight(recalled: Recalled) -> DataFrame:
     """Returns the new records with what is in flight of their transactions: a row with its state, or its records."""
-    in_flight, records = require(sync.matched_in_flight), require(sync.identified_records)
+    sync, in_flight, records = recalled.sync, recalled.matched_in_flight, recalled.records
     if not in_flight.num_rows:
         return without_state(records)
     if sync.keeps_state:
@@ -218,11 +242,11 @@ def _records_of(sync: Sync, in_flight: pa.Table) -> DataFrame:
     return records.drop("completes_at")
 
 
-def _assemble(sync: Sync, rows: DataFrame, reread_count: int, *, by_run: bool = False) -> Assembled:
+def _assemble(recalled: Recalled, rows: DataFrame, reread_count: int, *, by_run: bool = False) -> Assembled:
     """Assembles `rows` into transactions.
 
     Args:
-        sync: The running sync.
+        recalled: The sync after stage recall.
         rows: Records, from `with_state` or `without_state`.
         reread_count: How many of `rows` are records of earlier syncs.
         by_run: Whether to assemble by connector run (sql/judge/runs.sql).
@@ -230,16 +254,17 @@ def _assemble(sync: Sync, rows: DataFrame, reread_count: int, *, by_run: bool = 
     Raises:
         UsageError: An aggregate of `done` fails, which can only happen over several records.
     """
+    sync = recalled.sync
     try:
         return assemble(
             sync.spark,
             rows,
-            require(sync.settled_transactions),
+            recalled.settled,
             sync.config,
             sync.done,
             sync.keeper,
             decided=sync.has_decisions,
-            tasks=sync.task_count(reread_count),
+            tasks=(recalled.sizing + reread_count).task_count,
             by_run=by_run,
         )
     except spark_errors() as error:
@@ -253,33 +278,36 @@ def _assemble(sync: Sync, rows: DataFrame, reread_count: int, *, by_run: bool = 
         raise UsageError(msg) from error
 
 
-def _by_run(sync: Sync, assembled: Assembled) -> Assembled:
+def _by_run(recalled: Recalled, assembled: Assembled) -> Assembled:
     """Judges transactions with rows of several connector runs again, by all of their records (sql/judge/runs.sql)."""
-    in_flight, torn = require(sync.matched_in_flight), assembled.summary.torn
+    sync, in_flight, torn = recalled.sync, recalled.matched_in_flight, assembled.summary.torn
     ids = local(sync.spark, [(txn,) for txn in torn], "txn string").hint("broadcast")
-    rows = require(sync.identified_records).join(ids, "txn", "left_semi")
+    rows = recalled.records.join(ids, "txn", "left_semi")
     in_flight = in_flight.filter(pc.is_in(in_flight["txn"], pa.array(torn, pa.string())))
     if in_flight.num_rows:
         rows = rows.unionByName(_records_of(sync, in_flight))
-    by_run = _assemble(sync, without_state(rows), records_in(in_flight), by_run=True)
+    by_run = _assemble(recalled, without_state(rows), records_in(in_flight), by_run=True)
     return instead(sync.spark, assembled, by_run, sync.config)
 
 
-def _judge_late(sync: Sync, assembled: Assembled) -> Assembled:
+def _judge_late(recalled: Recalled, assembled: Assembled) -> Assembled:
     """Tells late records that only repeat a record of their settled transaction from those that add something.
 
     The records of those transactions are read again for the comparison.
     """
     txns = late_before(assembled).select("txn").distinct().toArrow()["txn"]
+    sync = recalled.sync
     settled = sync.bookkeeping.settled
     wanted = read_settled(sync.staging, settled.filter(pc.is_in(settled["txn"], txns)))
     if sync.in_commit_order:
-        waiting = sync.bookkeeping.in_flight.filter(held(sync.bookkeeping.in_flight))
+        waiting = recalled.other_in_flight.filter(held(recalled.other_in_flight))
         waiting = waiting.filter(pc.is_in(waiting["txn"], txns))
         wanted = pa.concat_tables([wanted, _for_gather(waiting, places(waiting)).select(wanted.column_names)])
     records = gather(sync.spark, sync.raw, wanted, sync.decoder)
     records = records.drop("completes_at")
-    return look_again(sync.spark, assembled, records, sync.config, sync.done, sync.keeper, tasks=sync.task_count())
+    return look_again(
+        sync.spark, assembled, records, sync.config, sync.done, sync.keeper, tasks=recalled.sizing.task_count
+    )
 
 
 def _for_gather(in_flight: pa.Table, completes_at: pa.Array) -> pa.Table:

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from zync.spark.frames import local, select
 from zync.staging.set_aside import read_set_aside, seqnos
 from zync.sync.context import Sync
+from zync.sync.recall import Recalled
 from zync.text import amount
 from zync.transactions.assemble import Assembled, assemble, without_state
 from zync.transactions.gather import regather
@@ -19,7 +20,7 @@ from zync.transactions.summary import REVISITING, Decision
 log = logging.getLogger(__name__)
 
 
-def revisit(sync: Sync, assembled: Assembled) -> tuple[Assembled, DataFrame]:
+def revisit(recalled: Recalled, assembled: Assembled) -> tuple[Assembled, DataFrame]:
     """Applies the decisions about what is set aside, and reads the records to redrive.
 
     A decision acts if all records that it is about are still set aside, unless it would redrive a part of a
@@ -28,6 +29,7 @@ def revisit(sync: Sync, assembled: Assembled) -> tuple[Assembled, DataFrame]:
     Returns:
         `assembled` with the outcome of each decision in its summary, and the records that go out again.
     """
+    sync = recalled.sync
     revisiting = [
         decision for decision in assembled.summary.decisions if decision.action in REVISITING and not decision.flying
     ]
@@ -54,7 +56,7 @@ def revisit(sync: Sync, assembled: Assembled) -> tuple[Assembled, DataFrame]:
     ]
     records = sync.keeper.keep(regather(sync.spark, sync.raw, redriven_ranges, sync.decoder))
     refused: dict[int, Decision] = {}
-    for seqno, txn in sorted(_incomplete(sync, assembled, records, about_single_records).items()):
+    for seqno, txn in sorted(_incomplete(recalled, assembled, records, about_single_records).items()):
         why = f"it is of transaction {txn} by now, and not all of it: `zync replay` makes a staging with that whole"
         refused[seqno] = replace(acting.pop(seqno), acts=False, settles=None, refused=why)
     if refused:
@@ -74,14 +76,16 @@ def revisit(sync: Sync, assembled: Assembled) -> tuple[Assembled, DataFrame]:
     return replace(assembled, summary=summary), records.drop("own")
 
 
-def _incomplete(sync: Sync, assembled: Assembled, records: DataFrame, decision_seqnos: set[int]) -> dict[int, str]:
+def _incomplete(
+    recalled: Recalled, assembled: Assembled, records: DataFrame, decision_seqnos: set[int]
+) -> dict[int, str]:
     """Returns the redrives of a single record that would send out only a part of its transaction.
 
     A record set aside without a transaction id may have got an id when the config was corrected. It is the whole
     transaction if `done` holds of that record alone, and neither this sync nor staging knows another record of the id.
 
     Args:
-        sync: The running sync.
+        recalled: The sync after stage recall.
         assembled: The new records of this sync.
         records: The records to redrive, with the id by the present config in `own`.
         decision_seqnos: The decisions about single records that were set aside without a transaction id.
@@ -89,6 +93,7 @@ def _incomplete(sync: Sync, assembled: Assembled, records: DataFrame, decision_s
     Returns:
         The transaction's id by the decision's seqno.
     """
+    sync = recalled.sync
     if not decision_seqnos:
         return {}
     single = records.where("own IS NOT NULL").join(_by_decision(sync, decision_seqnos), "completes_at", "left_semi")
@@ -104,7 +109,7 @@ def _incomplete(sync: Sync, assembled: Assembled, records: DataFrame, decision_s
     ids = sorted({row["own"] for row in single_rows})
     new_records = assembled.rows.join(local(sync.spark, [(txn,) for txn in ids], "txn string"), "txn", "left_semi")
     known = {row["txn"] for row in new_records.select("txn").distinct().collect()}
-    for table in (sync.bookkeeping.in_flight, sync.bookkeeping.settled):
+    for table in (recalled.other_in_flight, sync.bookkeeping.settled):
         known |= set(table["txn"].filter(pc.is_in(table["txn"], pa.array(ids))).to_pylist())
     return {row["completes_at"]: row["own"] for row in single_rows if row["own"] in known or row["txn"] not in whole}
 

@@ -20,14 +20,14 @@ from zync.lake.table import open_table, refresh
 from zync.raw.table import existing_raw, next_seqno, positions, trimmed
 from zync.spark.frames import Keeper
 from zync.spark.session import session
-from zync.spark.tuning import SMALL
+from zync.spark.sizing import Sizing
 from zync.staging.bookkeeping import Known, read_cursor, read_known
 from zync.staging.commit import checkpoint, reclaim
 from zync.staging.set_aside import SetAside, read_set_aside, seqnos
 from zync.staging.table import ensure_staging, open_staging
 from zync.sync.apply_rules import apply_rules
-from zync.sync.commit import commit
-from zync.sync.context import Sync, require
+from zync.sync.commit import Committed, commit
+from zync.sync.context import Sync
 from zync.sync.judge import judge
 from zync.sync.outcome import Outcome
 from zync.sync.overdue import overdue, release
@@ -44,8 +44,8 @@ _POLL_SECONDS = 0.1
 """How long `follow` waits before it looks at raw again."""
 
 
-STAGES: tuple[Callable[[Sync], Sync], ...] = (read, recall, judge, apply_rules, commit)
-"""The stages of a sync, in order."""
+STAGES: tuple[Callable[[Any], Any], ...] = (read, recall, judge, apply_rules, commit)
+"""The stages of a sync, in order. The first takes a `Sync`, and each other one what the stage before it returns."""
 
 
 class Syncer:
@@ -104,15 +104,12 @@ class Syncer:
         with Keeper(self.spark) as keeper:
             sync = Sync(self.spark, keeper, self.config, self.done, self.decoder, raw, staging, known, head, ranges)
             self.known = None  # until the sync has succeeded: after a failure staging is read anew
-            for stage in STAGES:
-                started = time.monotonic()
-                sync = stage(sync)
-                sync.stage_seconds[stage.__name__] = round(time.monotonic() - started, 3)
+            committed, seconds = _run_stages(sync)
         # If another commit came in between, the version differs and the next sync reads staging anew.
-        self.known, self._staging_version = sync.bookkeeping_after, staging.version() + 1
-        self.clock = require(sync.assembled).summary.ingested or self.clock
+        self.known, self._staging_version = committed.bookkeeping, staging.version() + 1
+        self.clock = committed.applied.summary.ingested or self.clock
         checkpoint(staging)
-        return _outcome(sync)
+        return _outcome(committed, seconds)
 
     def release_overdue(self) -> bool:
         """Releases a transaction that others have waited for too long (`transactions.incomplete`).
@@ -140,6 +137,17 @@ class Syncer:
         return self.known
 
 
+def _run_stages(sync: Sync) -> tuple[Committed, dict[str, float]]:
+    """Runs all stages of a sync, and returns its commit and the duration of each stage."""
+    state: Any = sync
+    seconds = {}
+    for stage in STAGES:
+        started = time.monotonic()
+        state = stage(state)
+        seconds[stage.__name__] = round(time.monotonic() - started, 3)
+    return state, seconds
+
+
 def _in_flight_counts(known: Known) -> dict[str, Any]:
     """Returns the number of pending and of expired transactions, and when the oldest pending transaction began."""
     is_pending = pc.equal(known.in_flight["kind"], "pending")
@@ -151,27 +159,27 @@ def _in_flight_counts(known: Known) -> dict[str, Any]:
     }
 
 
-def _outcome(sync: Sync) -> Outcome:
-    after, written = require(sync.bookkeeping_after), require(sync.written)
-    summary = require(sync.assembled).summary
+def _outcome(committed: Committed, seconds: dict[str, float]) -> Outcome:
+    applied, cursor = committed.applied, committed.bookkeeping.cursor
+    summary = applied.summary
     discarded = len(summary.discarded)
     set_aside = {
         "late": summary.late,
         "duplicate": summary.duplicate,
-        "quarantined": summary.faulty + len(sync.failures),
+        "quarantined": summary.faulty + len(applied.failures),
         "discarded": discarded,
         "ignored": summary.ignored,
     }
     return Outcome(
-        sync=sync.number,
-        cursor=after.cursor.seqno,
-        head=after.cursor.head,
-        records=sync.new_count,
-        transactions=summary.completed - len(sync.failures) - discarded,
-        outputs=written.outputs,
-        **_in_flight_counts(after),
+        sync=cursor.sync,
+        cursor=cursor.seqno,
+        head=cursor.head,
+        records=applied.sync.new_count,
+        transactions=summary.completed - len(applied.failures) - discarded,
+        outputs=applied.written.outputs,
+        **_in_flight_counts(committed.bookkeeping),
         set_aside={kind: count for kind, count in set_aside.items() if count},
-        seconds=sync.stage_seconds,
+        seconds=seconds,
     )
 
 
@@ -190,8 +198,8 @@ def sync_once(config: Config, raw: str, staging: str, master: str | None = None)
     head = next_seqno(existing_raw(raw)) - 1
     with owned(staging):
         table = open_staging(staging)
-        is_brief = head - (read_cursor(table).head if table else 0) <= SMALL
-        syncer = Syncer(config, raw, staging, session(master, config.spark, brief=is_brief))
+        backlog = Sizing(head - (read_cursor(table).head if table else 0))
+        syncer = Syncer(config, raw, staging, session(master, config.spark, brief=backlog.is_small))
         outcome = syncer.sync()
         syncer.release_overdue()
         return outcome

@@ -8,7 +8,7 @@ from pyspark.sql import functions as sf
 
 from zync.config.model import Config
 from zync.spark.expressions import try_eval
-from zync.spark.frames import Keeper, local, result_of, select, together
+from zync.spark.frames import Keeper, co_partition, local, result_of, select
 from zync.sql import literal, statement
 from zync.transactions.done import Done
 from zync.transactions.envelopes import with_row_identity
@@ -127,7 +127,7 @@ def assemble(  # noqa: PLR0913 - the inputs of the whole stage
         judged = _assemble_once(spark, rows, settled, config, done, decided=decided, tasks=tasks, by_run=by_run)
         judged = _unpacked(keeper.keep(judged, adaptive=False))
         rounds.append(_with_clashes(judged) if by_run else judged)
-        summary, again = summarize(spark, rounds[-1], config, one_task=tasks == 1)
+        summary, again = summarize(spark, rounds[-1], config, single_task=tasks == 1)
         summaries.append(summary)
         if again:
             settled = settled.limit(0)
@@ -142,7 +142,7 @@ def instead(spark: SparkSession, assembled: Assembled, others: Assembled, config
     """Returns `assembled` with its torn transactions replaced by those of `others`."""
     torn = local(spark, [(txn,) for txn in assembled.summary.torn], "txn string").hint("broadcast")
     rest = assembled.rows.join(torn, "txn", "left_anti")
-    summary, _ = summarize(spark, rest, config, one_task=False)
+    summary, _ = summarize(spark, rest, config, single_task=False)
     return Assembled(rest.unionByName(others.rows, allowMissingColumns=True), total([summary, others.summary]))
 
 
@@ -214,7 +214,7 @@ def _assemble_once(  # noqa: PLR0913 - the inputs of the whole stage
         with_row_identity(rows, config) if by_run else rows,
         _PAYLOAD if by_run or has_record_ids else (*_PAYLOAD, *_DUPLICATE_KEY),
     )
-    together(rows, "txn", tasks).createOrReplaceTempView("identified")
+    co_partition(rows, "txn", tasks).createOrReplaceTempView("identified")
     settled.createOrReplaceTempView("settled")
     remember = str(config.transactions.remember)
     first_value = "min(CASE WHEN lane = 'txn' THEN {} END) OVER (PARTITION BY txn)"

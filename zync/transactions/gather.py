@@ -11,8 +11,8 @@ from zync.errors import ZyncError
 from zync.lake.files import DataFile, data_files, dataset
 from zync.lake.table import first_line
 from zync.raw.table import RAW_SCHEMA
-from zync.spark.frames import beside, local, read_parquet, result_of, select
-from zync.spark.tuning import SMALL, TINY
+from zync.spark.frames import local, read_parquet, result_of, select, small_side
+from zync.spark.sizing import BROADCAST_SEQNOS, Sizing
 from zync.sql import statement
 from zync.transactions.decode import RAW_COLUMNS, Decoder
 
@@ -28,10 +28,6 @@ _DRIVER_FILES_MOST, _DRIVER_BYTES_MOST = 32, 64_000_000
 _BARRIER = "monotonically_increasing_id() >= 0"
 """A condition that holds for every row. Spark cannot know that, so it moves no later condition below it. Otherwise
 Spark looks for the id before it picks the rows, and parses each record of the files, wanted or not."""
-
-_MANY_ROWS = 1_000_000
-"""So many seqnos are too many to broadcast; and so many rows take longer to read than a filter that skips them takes to
-compile."""
 
 
 def gather(spark: SparkSession, raw: DeltaTable, wanted: pa.Table, decoder: Decoder) -> DataFrame:
@@ -49,8 +45,8 @@ def gather(spark: SparkSession, raw: DeltaTable, wanted: pa.Table, decoder: Deco
     rows = _rows_in(spark, raw, ranges)
     decoder.decode(rows).createOrReplaceTempView("identified")
     finishing = local(spark, wanted.select(["txn", "completes_at"]), "txn string, completes_at bigint")
-    if _count(ranges) <= TINY:
-        finishing = beside(finishing, one_task=True)
+    if Sizing(_count(ranges)).is_tiny:
+        finishing = small_side(finishing, single_task=True)
     finishing.createOrReplaceTempView("finishing")
     return result_of(spark, statement("judge/gather"))
 
@@ -128,10 +124,10 @@ def _rows_in(spark: SparkSession, raw: DeltaTable, ranges: pa.Table) -> DataFram
         return driver_rows
     rows_in_files = sum(file.rows for file in files)
     rows, covering = read_parquet(spark, [file.uri for file in files], RAW_COLUMNS), _covering(ranges)
-    if rows_in_files - sum(last - first + 1 for first, last in covering) > _MANY_ROWS:
+    if rows_in_files - sum(last - first + 1 for first, last in covering) > BROADCAST_SEQNOS:
         rows = rows.where(" OR ".join(f"seqno BETWEEN {first} AND {last}" for first, last in covering))
     wanted = _seqnos(spark, ranges)
-    if count < _MANY_ROWS:
+    if count < BROADCAST_SEQNOS:
         wanted = wanted.hint("broadcast")
     return rows.join(wanted, "seqno", "left_semi").where(_BARRIER)
 
@@ -146,7 +142,8 @@ def _driver_rows(spark: SparkSession, raw: DeltaTable, files: list[DataFile], ra
     """
     if not files:
         return local(spark, [], RAW_COLUMNS)
-    if _count(ranges) > TINY or len(files) > _DRIVER_FILES_MOST or sum(file.rows for file in files) > SMALL:
+    rows_in_files = Sizing(sum(file.rows for file in files))
+    if not Sizing(_count(ranges)).is_tiny or len(files) > _DRIVER_FILES_MOST or not rows_in_files.is_small:
         return None
     rows, unpacked = dataset(raw, [file.path for file in files], RAW_SCHEMA), 0
     for fragment in rows.get_fragments():

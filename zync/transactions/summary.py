@@ -122,15 +122,15 @@ class Summary:
         return [decision.settles for decision in dropping if decision.settles]
 
 
-def summarize(spark: SparkSession, rows: DataFrame, config: Config, *, one_task: bool) -> tuple[Summary, int]:
+def summarize(spark: SparkSession, rows: DataFrame, config: Config, *, single_task: bool) -> tuple[Summary, int]:
     """Summarizes judged records (sql/judge/judge.sql).
 
     Args:
         spark: the session.
         rows: the records with their fates.
         config: the config.
-        one_task: whether one task handles all rows. Then one query for counts and lists is quicker. Otherwise the lists
-            get a query of their own, and only where the counts show that there is something to list.
+        single_task: whether one task handles all rows. Then one query for counts and lists is quicker. Otherwise the
+            lists get a query of their own, and only where the counts show that there is something to list.
 
     Returns:
         The summary, and the number of records that must be assembled once more.
@@ -142,9 +142,9 @@ def summarize(spark: SparkSession, rows: DataFrame, config: Config, *, one_task:
     flags = ("truncates", "document") if config.transactions.preset else ("false", "false")
     left_out = f"{LEFT_OUT} IS NOT NULL" if has_envelopes(config) else "false"
     slots = {"listed": listed, "truncating": flags[0], "documents": flags[1], "left_out": left_out}
-    counts = statement("judge/counts", **slots, lists=f",\n{lists}" if one_task else "")
+    counts = statement("judge/counts", **slots, lists=f",\n{lists}" if single_task else "")
     row = _EMPTY_LISTS | _only_row(result_of(spark, counts))
-    if row["listed"] and not one_task:
+    if row["listed"] and not single_task:
         row |= _only_row(result_of(spark, f"SELECT\n{lists}FROM assembled WHERE {listed}"))
     return Summary(
         records=row["records"],

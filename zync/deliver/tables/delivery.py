@@ -28,7 +28,7 @@ from zync.lake.files import data_files
 from zync.lake.lock import owned
 from zync.lake.table import refresh
 from zync.rules.plan import rules_over_nothing
-from zync.spark.tuning import pace
+from zync.spark.sizing import Sizing, tune
 from zync.staging.outputs import columns_by_sync
 from zync.staging.table import SYNC, existing_staging, open_staging
 from zync.transactions.done import understand
@@ -200,7 +200,8 @@ def _deliver_batch(  # noqa: PLR0913
     after = previous.sync if previous else 0
     ahead = max(delivered_syncs.values())
     upto = ahead if ahead > after else newest_sync
-    pace(spark, config.spark, sum(file.rows for file in data_files(staging, "sync", above=after, upto=upto)))
+    row_count = sum(file.rows for file in data_files(staging, "sync", above=after, upto=upto))
+    tune(spark, config.spark, Sizing(row_count))
     after_by_topic = {
         topic: max(sync, after) if topic in snapshot_versions else sync for topic, sync in delivered_syncs.items()
     }

@@ -1,6 +1,7 @@
-"""Spark's settings by the number of records: with few records, planning and compiling take most of the time."""
+"""Decides by the number of records how Spark works: with few records, planning and compiling take most of the time."""
 
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
@@ -14,13 +15,60 @@ In a JVM that has synced for a minute, 60,000 records of the demo's bank take 16
 `java.QUICK`, and 31 s without.
 """
 
-ONE_TASK = 25_000
+SINGLE_TASK = 25_000
 """Up to so many records, a single task does all work after decoding as fast as two tasks that wait for each other, and
 uses a seventh less CPU time. (In a warm JVM both take 0.8 s for 22,000 records; for 55,000 a single task takes 1.42 s
 and two take 1.33 s; for 22,000 records of an open transaction they take 0.79 and 0.95 s.)"""
 
 TINY = 5_000
-"""Up to so many records, interpreting is faster than even looking up code compiled before (1.6 s instead of 1.75 s)."""
+"""Up to so many records, interpreting is faster than even looking up code compiled before (1.6 s instead of 1.75 s).
+So few are also read by the driver in less time than Spark takes to plan it."""
+
+RECORDS_PER_TASK = 250_000
+"""About 200 MB in Spark's memory format, which a task can sort in memory."""
+
+BROADCAST_TRANSACTIONS = 500_000
+"""Positions and turns (two numbers each) of up to this many transactions fit into every task's memory."""
+
+BROADCAST_SEQNOS = 1_000_000
+"""Up to this many seqnos fit into every task's memory. Reading so many rows takes longer than compiling a filter that
+skips them."""
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """How Spark works on a number of records.
+
+    Attributes:
+        records: The number of records.
+    """
+
+    records: int
+
+    def __add__(self, records: int) -> "Sizing":
+        """Returns the sizing for so many records more."""
+        return Sizing(self.records + records)
+
+    @property
+    def is_tiny(self) -> bool:
+        """Whether Spark interprets expressions, and the driver may read the records itself."""
+        return self.records <= TINY
+
+    @property
+    def is_small(self) -> bool:
+        """Whether a single task writes all files, and Spark gets only the bookkeeping of the ids at hand."""
+        return self.records <= SMALL
+
+    @property
+    def is_single_task(self) -> bool:
+        """Whether a single task does everything but the decoding."""
+        return self.is_small and self.records <= SINGLE_TASK
+
+    @property
+    def task_count(self) -> int:
+        """The number of tasks that assemble the records, and so the number of bookkeeping files."""
+        return 1 if self.is_single_task else max(2, self.records // RECORDS_PER_TASK)
+
 
 _EXCLUDED = "spark.sql.optimizer.excludedRules"
 _HASH_COLLECT = "spark.sql.execution.useObjectHashAggregateExec"
@@ -51,15 +99,15 @@ _LARGE = {
 }
 
 
-def pace(spark: SparkSession, configured: dict[str, str], records: int) -> None:
-    """Sets the session's properties that are fastest for a number of records.
+def tune(spark: SparkSession, configured: dict[str, str], sizing: Sizing) -> None:
+    """Sets the session's properties that are fastest for so many records.
 
     Args:
         spark: The session.
         configured: The config's Spark properties, which stay unchanged.
-        records: The number of records that the sync reads.
+        sizing: The number of records to process.
     """
-    settings = _INTERPRETED if records <= TINY else _COMPILED if records <= SMALL else _LARGE
+    settings = _INTERPRETED if sizing.is_tiny else _COMPILED if sizing.is_small else _LARGE
     for key, value in settings.items():
         if key not in configured:
             spark.conf.set(key, value)
