@@ -100,10 +100,21 @@ def sync_from_kafka(
 
     With `until_caught_up` it also ends when raw has all records that were stable in Kafka at the start.
 
+    Args:
+        ingest: What to read, and where to.
+        stop: Ends it when it is set; what was read by then is committed.
+        on_commit: Called after each commit.
+        metrics: The metrics to update.
+
     Raises:
         UsageError: A topic or property does not exist.
         GapError: Kafka deleted offsets before they were read; the message names them.
         ZyncError: Kafka or the table failed. All committed records are in raw, the others are still in Kafka.
+
+    Example:
+        >>> ingest = zync.Ingest("lake/raw", config.kafka, ("order", "menu"), until_caught_up=True)
+        >>> zync.sync_from_kafka(ingest).records
+        4
     """
     check_properties(ingest.kafka)
     if not ingest.topics:

@@ -40,6 +40,11 @@ def cat(
 
     Raises:
         UsageError: the table does not exist, or `kind` is unknown or given for raw.
+
+    Example:
+        >>> for row in zync.cat("lake/staging", kind="output", limit=1):
+        ...     print(row["seqno"], row["value"])
+        3 {"customerID":1,"menuID":200,"qty":2,"total":3.98}
     """
     table = open_table(location)
     if table is None:

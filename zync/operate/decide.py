@@ -49,6 +49,10 @@ def decide(
     Raises:
         UsageError: the reason is empty; or another decision about one of the transactions was appended after `since`,
             up to this very commit. Nothing is appended then.
+
+    Example:
+        >>> zync.decide("lake/raw", ["10001"], "release", why="the order has no menu, says its owner").rows
+        1
     """
     if not why.strip():
         msg = "a decision needs a reason that people can read later: say --reason"
@@ -116,6 +120,11 @@ def undecided(
     Raises:
         UsageError: one of `txns` is in no such state, in flight again, or decided about; or both or neither of `txns`
             and `state` are given.
+
+    Example:
+        >>> undecided = zync.undecided("lake/raw", "lake/staging", ["10001"], state=None)
+        >>> list(undecided.chosen)
+        ['10001']
     """
     if txns and (state or older):
         msg = "name transactions by their ids, or all of a state: not both"

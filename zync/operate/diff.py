@@ -40,6 +40,10 @@ def diff(spark: SparkSession, one: str, other: str, limit: int) -> dict[str, Top
 
     Returns:
         The differences by output topic; topics without differences are left out.
+
+    Example:
+        >>> zync.diff(spark, "lake/staging", "lake/again", limit=10)
+        {}
     """
     for view, location in (("one", one), ("other", other)):
         table = existing_staging(location)

@@ -63,8 +63,17 @@ class Pipeline:
 def explain(spark: SparkSession, config: Config) -> Pipeline:
     """Analyzes the pipeline of this config over no records.
 
+    Args:
+        spark: A session made by `zync.spark_session`, whose temporary views are replaced.
+        config: The config.
+
     Raises:
         UsageError: for the first part of the config that cannot run.
+
+    Example:
+        >>> (rule,) = zync.explain(spark, config).rules
+        >>> rule.columns["total"]
+        'decimal(10,2)'
     """
     tune(spark, config.spark, Sizing(0))
     done = understand(spark, config)

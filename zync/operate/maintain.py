@@ -106,6 +106,11 @@ def maintain(
     Raises:
         UsageError: the location has no table of zync's, or a staging in `trimming` was not made of this raw.
         OwnedError: another process maintains the table. The steps that were committed before stay.
+
+    Example:
+        >>> maintained = zync.maintain("lake/staging", compact=True, vacuum=False)
+        >>> maintained.files, maintained.files_after
+        (4, 1)
     """
     table = open_table(location)
     if table is None:

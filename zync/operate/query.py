@@ -31,8 +31,17 @@ def query(spark: SparkSession, config: Config, text: str) -> DataFrame:
     The tables are `raw` and `staging`; the views are `records` and that of each topic. In the views `seqno` is that of
     the record's transaction if it is settled, and null otherwise; `record_seqno` is the record's own.
 
+    Args:
+        spark: A session made by `zync.spark_session`, whose temporary views are replaced.
+        config: The config, whose lake is read.
+        text: The SELECT.
+
     Raises:
         UsageError: the text is not a single query, or Spark cannot analyze it.
+
+    Example:
+        >>> zync.query(spark, config, "SELECT count(*) AS records FROM raw").collect()
+        [Row(records=3)]
     """
     raw = _bind(spark, "raw", config, RAW_COLUMNS)
     _bind(spark, "staging", config, spark_schema(STAGING_SCHEMA))
@@ -52,9 +61,18 @@ def query(spark: SparkSession, config: Config, text: str) -> DataFrame:
 def query_tables(spark: SparkSession, config: Config, text: str) -> DataFrame:
     """Runs a SELECT over the delivered tables, at the versions in the newest snapshot, and returns its result.
 
+    Args:
+        spark: A session made by `zync.spark_session`, whose temporary views are replaced.
+        config: The config, whose lake is read.
+        text: The SELECT.
+
     Raises:
         UsageError: the text is not a single query, or nothing was delivered yet.
         ZyncError: a table cannot be read at its version.
+
+    Example:
+        >>> zync.query_tables(spark, config, "SELECT customerID FROM `order` ORDER BY 1").collect()
+        [Row(customerID=1)]
     """
     folder = locate(snapshots.FOLDER, config.lake)
     for topic, version in snapshots.at(f"{folder}/{snapshots.NAME}", None).versions.items():

@@ -70,6 +70,20 @@ def replay(
 
     Raises:
         UsageError: `into` exists already.
+
+    Example:
+        >>> replayed = zync.replay(
+        ...     spark,
+        ...     config,
+        ...     "lake/raw",
+        ...     into="lake/again",
+        ...     upto=None,
+        ...     beside="lake/staging",
+        ...     on_sync=lambda outcome: print(outcome.transactions),
+        ... )
+        2
+        >>> replayed.outputs
+        {'order': 1}
     """
     if open_table(into) is not None:
         msg = f"{into} is there already: a replay makes a staging anew, name one that is not there"

@@ -57,7 +57,18 @@ class Status:
 
 
 def status(raw: str, staging: str, config: Config) -> Status:
-    """Reads the status of raw, staging and the deliveries, and raw's lag if `config` names a broker."""
+    """Reads the status of raw, staging and the deliveries, and raw's lag if `config` names a broker.
+
+    Args:
+        raw: The location of raw.
+        staging: The location of staging.
+        config: The config, which names the broker and the delivered tables.
+
+    Example:
+        >>> status = zync.status("lake/raw", "lake/staging", config)
+        >>> status.in_flight["count"]
+        1
+    """
     raw_table, staging_table = open_table(raw), open_table(staging)
     stored = positions(raw_table) if raw_table else None
     bookkeeping = read_known(staging_table, 0)

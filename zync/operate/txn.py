@@ -97,6 +97,10 @@ def transactions(
 
     Raises:
         UsageError: the state is unknown, or a table does not exist.
+
+    Example:
+        >>> [(transaction.id, transaction.state) for transaction in zync.list_transactions("lake/raw", "lake/staging")]
+        [('10001', 'in-flight')]
     """
     if state is not None and state not in STATES:
         msg = f"there is no state {state!r}: states are {', '.join(STATES)}"

@@ -27,6 +27,10 @@ def show(raw: str, staging: str, txn: str, config: Config) -> dict[str, Any]:
 
     Raises:
         UsageError: staging has no transaction of this id.
+
+    Example:
+        >>> zync.show_transaction("lake/raw", "lake/staging", "10001", config)["state"]
+        'in-flight'
     """
     raw_table, table = existing_raw(raw), existing_staging(staging)
     with_id = with_decisions([*read_transactions(table, STATES, txn)], raw_table, staging)

@@ -35,8 +35,16 @@ _SCHEMA_FILES: tuple[tuple[Part, str], ...] = (("key", "key_avro_schema"), ("val
 def load(path: Path) -> Config:
     """Reads and checks the config file at `path`.
 
+    Args:
+        path: The path of `zync.yaml`. The files that it names are read relative to its folder.
+
     Raises:
         UsageError: The config is wrong. The message names `file:line` of the first error.
+
+    Example:
+        >>> config = zync.load_config(Path("zync.yaml"))
+        >>> list(config.topics)
+        ['order', 'menu']
     """
     reader = Reader(path)
     try:

@@ -68,6 +68,10 @@ def load(location: str, files: Iterable[str]) -> Appended:
     Raises:
         UsageError: A line is not a record, its offset is below the partition's next, or its seqno is not raw's next.
             The message names file:line, and nothing was written.
+
+    Example:
+        >>> zync.load_jsonl("lake/raw", ["consume-1.jsonl"]).rows
+        3
     """
     lines = list(_checked_size(line for name in files for line in _read(name)))
     ensure_raw(location)

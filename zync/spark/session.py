@@ -109,6 +109,9 @@ def session(
 
     Raises:
         ZyncError: Spark does not start, or Java or a jar is missing.
+
+    Example:
+        >>> spark = zync.spark_session("local[2]")
     """
     os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
 

@@ -54,6 +54,11 @@ class Syncer:
     Attributes:
         known: Staging's bookkeeping after the last sync; None: it has to be read.
         clock: When the newest record of the last sync was ingested into raw, in microseconds.
+
+    Example:
+        >>> syncer = zync.Syncer(config, "lake/raw", "lake/staging", spark)
+        >>> syncer.sync().transactions
+        1
     """
 
     def __init__(self, config: Config, raw: str, staging: str, spark: SparkSession) -> None:
@@ -194,6 +199,11 @@ def sync_once(config: Config, raw: str, staging: str, master: str | None = None)
 
     Raises:
         OwnedError: Another sync holds the lock of this staging; nothing was changed.
+
+    Example:
+        >>> outcome = zync.sync_once(config, "lake/raw", "lake/staging")
+        >>> outcome.transactions, outcome.in_flight
+        (1, 1)
     """
     head = next_seqno(existing_raw(raw)) - 1
     with owned(staging):
@@ -227,6 +237,14 @@ def follow(
 
     Raises:
         OwnedError: Another sync holds the lock of this staging.
+
+    Example:
+        >>> stop = threading.Event()
+        >>> def print_and_stop(outcome: zync.Outcome) -> None:
+        ...     print(outcome.transactions)
+        ...     stop.set()
+        >>> zync.follow(config, "lake/raw", "lake/staging", stop, on_sync=print_and_stop)
+        2
     """
     with owned(staging):
         if metrics:  # in parallel with Spark's start, which takes longer

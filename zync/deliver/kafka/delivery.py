@@ -110,6 +110,11 @@ def sync_to_kafka(
             of another staging before.
         OwnedError: another deliverer took over.
         ZyncError: Kafka or staging failed. Everything committed is in Kafka exactly once; the rest is in staging.
+
+    Example:
+        >>> delivery = zync.Delivery("lake/staging", config.kafka, config, until_caught_up=True)
+        >>> zync.sync_to_kafka(delivery).rows
+        {'order.whole': 1}
     """
     check_properties(delivery.config.kafka_delivery.properties)
     with not_collecting():

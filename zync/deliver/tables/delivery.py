@@ -93,6 +93,13 @@ def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses eac
         UsageError: the rules do not fit the tables, or the tables are not of this staging.
         OwnedError: another deliverer holds the lock.
         ZyncError: somebody else wrote to a table.
+
+    Example:
+        >>> snapshot = zync.sync_to_tables(
+        ...     spark, config, "lake/staging", "lake/tables", threading.Event(), until_caught_up=True
+        ... )
+        >>> snapshot.versions
+        {'order': 1}
     """
     with owned(folder):
         _, rows_by_rule = rules_over_nothing(spark, config, understand(spark, config))

@@ -26,6 +26,11 @@ def verify(raw: str, staging: str | None, config: Config, *, every_version: bool
         config: the config of the pipeline.
         every_version: also check the earlier versions of staging that can still be read.
         kafka: also compare raw's positions with the brokers'.
+
+    Example:
+        >>> claims = zync.verify("lake/raw", "lake/staging", config, every_version=False, kafka=False)
+        >>> [claim.text for claim in claims if claim.violations]
+        []
     """
     table = existing_raw(raw)
     claims = [*raw_claims(table)]
