@@ -42,9 +42,8 @@ OF_KAFKA = ("load_config", "sync_from_kafka", "follow")
 def shop(demo: Path, broker: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The demo's project with a broker and deliveries, in the working directory."""
     with (demo / "zync.yaml").open("a") as config:
-        config.write(
-            f"kafka: {{bootstrap.servers: '{broker}'}}\ndeliver: {{tables: {{}}, kafka: {{topics: {{order: {{as: order.whole}}}}}}}}\n"
-        )
+        config.write(f"kafka: {{bootstrap.servers: '{broker}'}}\n")
+        config.write("deliver: {tables: {}, kafka: {topics: {order: {as: order.whole}}}}\n")
     monkeypatch.chdir(demo)
     return demo
 
