@@ -4,10 +4,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from zync.lake.paths import table_name
+from zync.lake.ranges import RANGE
 from zync.lake.table import ensure_table, existing_table, of_kind, open_table, refresh
 from zync.lake.types import TIMESTAMP
-
-_RANGE = pa.struct([pa.field("first", pa.int64()), pa.field("last", pa.int64())])
 
 STAGING_SCHEMA = pa.schema(
     [
@@ -24,7 +23,7 @@ STAGING_SCHEMA = pa.schema(
         pa.field("value", pa.string()),
         pa.field("position", pa.int64()),
         pa.field("txn", pa.string()),
-        pa.field("records", pa.list_(_RANGE)),
+        pa.field("records", pa.list_(RANGE)),
         pa.field("count", pa.int64()),
         pa.field("since", TIMESTAMP),
         pa.field("state", pa.string()),

@@ -9,6 +9,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from zync.config.model import Config
+from zync.lake.ranges import SeqnoRanges
 from zync.raw.table import DECISIONS, stored_position
 from zync.spark.frames import Keeper
 from zync.spark.tuning import ONE_TASK, SMALL
@@ -30,7 +31,7 @@ class Sync:
     Attributes:
         bookkeeping: Staging's bookkeeping before this sync; from read on, without `reread_in_flight`.
         head: The largest seqno that this sync reads.
-        trimmed_ranges: Ranges (first, last) of new seqnos whose records raw no longer has.
+        trimmed_ranges: The new seqnos whose records raw no longer has.
         lookup_digests: The digest of each lookup table that this sync reads.
         reread_in_flight: Transactions in flight whose records are read and judged again with the new records.
         identified_records: The new records and those of `reread_in_flight`, decoded, with their transaction ids.
@@ -58,7 +59,7 @@ class Sync:
     staging: DeltaTable
     bookkeeping: Known
     head: int
-    trimmed_ranges: list[tuple[int, int]] = field(default_factory=list)
+    trimmed_ranges: SeqnoRanges = field(default_factory=SeqnoRanges)
     lookup_digests: dict[str, str] = field(default_factory=dict)
     reread_in_flight: pa.Table | None = None
     identified_records: DataFrame | None = None
@@ -84,8 +85,7 @@ class Sync:
     @property
     def new_count(self) -> int:
         """The number of new records."""
-        trimmed = sum(last - first + 1 for first, last in self.trimmed_ranges)
-        return self.head - self.bookkeeping.cursor.head - trimmed
+        return self.head - self.bookkeeping.cursor.head - self.trimmed_ranges.count
 
     @property
     def record_count(self) -> int:
