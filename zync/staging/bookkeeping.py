@@ -43,7 +43,6 @@ class Cursor:
         offsets: The next offset of each output topic.
         raw_id: The table id of the raw that staging is made from.
         raw_version: The version of raw that the sync read.
-        nonce: The random id of the sync's commit, by which its writer recognizes it.
         digests: The digests of the config, the rules and the lookup tables.
         columns: The columns of the outputs as JSON (zync/rules/schema.py).
     """
@@ -55,7 +54,6 @@ class Cursor:
     offsets: dict[str, int] = field(default_factory=dict)
     raw_id: str | None = None
     raw_version: int = -1
-    nonce: str = ""
     digests: dict[str, str] = field(default_factory=dict)
     columns: str | None = None
 
@@ -129,7 +127,6 @@ def read_cursor(table: DeltaTable) -> Cursor:
         offsets=dict(row["offsets"] or []),
         raw_id=row["raw"]["id"],
         raw_version=row["raw"]["version"],
-        nonce=row["nonce"],
         digests=dict(row["digests"] or []),
         columns=row["state"],
     )

@@ -61,7 +61,7 @@ which its transaction's turn came, if that is after its seqno. Output rows are o
 null, and then by seqno.
 offsets: the next offset of each output topic. raw: the table id and version of raw.
 full: the newest sync that wrote a row for each transaction in flight.
-nonce: the random id of the sync's commit. digests: of the config, the rules and the lookup tables.
+nonce: the random id of the sync's commit, as in the log. digests: of the config, the rules and the lookup tables.
 """
 
 SYNC = "zync/sync"
