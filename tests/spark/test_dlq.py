@@ -174,7 +174,7 @@ def test_what_is_set_aside_is_what_nobody_decided_about_by_its_newest_failure(tm
     write_deltalake(tmp_path / "staging", pa.Table.from_pylist(lines, schema=STAGING_SCHEMA))
     found = read_set_aside(DeltaTable(tmp_path / "staging"))
     aside = [
-        (txn, row["seqno"], row["reason"], row["records"])
+        (txn, row["seqno"], row["reason"], row["records"].to_structs())
         for txn in found.quarantined
         for row in found.quarantined[txn]
     ]
@@ -185,7 +185,7 @@ def test_what_is_set_aside_is_what_nobody_decided_about_by_its_newest_failure(tm
         ("", 15, "a second of that id", ranges(15)),
         ("y", 14, "late and bad", ranges(12)),
     ]
-    assert {txn: row["records"] for txn, row in found.late.items()} == {"x": ranges(11)}
+    assert {txn: row["records"].to_structs() for txn, row in found.late.items()} == {"x": ranges(11)}
     few = read_set_aside(DeltaTable(tmp_path / "staging"), {"y", "z"})
     assert ([*few.quarantined], [*few.late]) == (["y"], [])
 

@@ -10,6 +10,7 @@ import pytest
 from deltalake import write_deltalake
 
 from zync.errors import UsageError
+from zync.lake.ranges import SeqnoRanges
 from zync.lake.table import commit_properties
 from zync.operate.decide import IN_FLIGHT, SET_ASIDE, decide, undecided
 from zync.operate.txn import transactions
@@ -84,7 +85,7 @@ def test_a_second_decision_about_what_is_set_aside_is_refused_too(lake: Location
 
 
 def test_who_decides_about_what_came_late_says_which_records(lake: Locations) -> None:
-    assert undecided(*lake, ["late"], None, among=SET_ASIDE).chosen == {"late": [{"first": 4, "last": 4}]}
+    assert undecided(*lake, ["late"], None, among=SET_ASIDE).chosen == {"late": SeqnoRanges.of([(4, 4)])}
 
 
 def test_a_decision_that_somebody_else_made_meanwhile_stops_this_one(lake: Locations) -> None:

@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zync.debezium.completion import TORN
+from zync.lake.ranges import RANGES_DDL, SeqnoRanges
 
 AGAIN = f"""CASE WHEN bool_or({TORN}) THEN
     CAST(arrays_zip(sort_array(collect_list(CASE WHEN NOT member AND opens_range THEN seqno END)),
                     sort_array(collect_list(CASE WHEN NOT member AND closes_range THEN seqno END)))
-         AS array<struct<first: bigint, last: bigint>>) END"""
+         AS {RANGES_DDL}) END"""
 """SQL for the ranges of seqnos, in a transaction in flight, of records that were sent again.
 
 They are the records that are not `member` in sql/apply_rules/in_flight.sql."""
@@ -26,12 +27,11 @@ def has_sent_again(in_flight: pa.Table) -> pa.ChunkedArray:
     return pc.fill_null(pc.match_substring(in_flight["state"], '"again":[{'), False)  # noqa: FBT003 - Arrow's
 
 
-def sent_again(in_flight: pa.Table) -> pa.Table:
-    """Returns the ranges (first, last) of records that were sent again, from the transactions' `state`.
+def sent_again(in_flight: pa.Table) -> SeqnoRanges:
+    """Returns the records that were sent again, from the transactions' `state`.
 
     Without the column `state` the result is empty.
     """
     transactions = in_flight.filter(has_sent_again(in_flight)) if "state" in in_flight.column_names else None
     states = transactions["state"].to_pylist() if transactions else []
-    ranges = [seqno_range for state in states for seqno_range in json.loads(state)["done"]["again"]]
-    return pa.Table.from_pylist(ranges, schema=pa.schema([("first", pa.int64()), ("last", pa.int64())]))
+    return SeqnoRanges.concat(SeqnoRanges.of_structs(json.loads(state)["done"]["again"]) for state in states)

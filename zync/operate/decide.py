@@ -15,13 +15,13 @@ from typing import Any, Literal
 from deltalake import DeltaTable
 
 from zync.errors import UsageError
+from zync.lake.ranges import SeqnoRanges
 from zync.operate.txn import Transaction, find, with_decisions
 from zync.raw.append import Appended, Appender
 from zync.raw.batch import Batch
 from zync.raw.decisions import decisions
 from zync.raw.jsonl import Line, as_batch
 from zync.raw.table import DECISIONS, existing_raw, next_seqno
-from zync.staging.set_aside import Ranges
 
 Action = Literal["release", "discard", "redrive", "drop"]
 IN_FLIGHT = ("in-flight", "expired")
@@ -30,7 +30,7 @@ SET_ASIDE = ("quarantined", "late")
 
 def decide(
     raw: str,
-    txns: Iterable[str] | Mapping[str, Ranges | None],
+    txns: Iterable[str] | Mapping[str, SeqnoRanges | None],
     action: Action,
     why: str,
     who: str | None = None,
@@ -60,7 +60,9 @@ def decide(
     author = who or _user()
     late = txns if isinstance(txns, Mapping) else {}
     values: list[dict[str, Any]] = [{"decision": action, "txn": txn, "who": author, "why": why} for txn in txns]
-    values = [value | {"late": late[value["txn"]]} if late.get(value["txn"]) else value for value in values]
+    for value in values:
+        if ranges := late.get(value["txn"]):
+            value["late"] = ranges.to_structs()
     lines = [Line(f"decision on {value['txn']}", DECISIONS, value=json.dumps(value).encode()) for value in values]
 
     def plan(table: DeltaTable) -> Batch:
@@ -90,7 +92,7 @@ class Undecided:
         head: raw's head before any of this was read.
     """
 
-    chosen: dict[str, Ranges | None]
+    chosen: dict[str, SeqnoRanges | None]
     in_flight_again: list[str]
     decided: list[str]
     head: int
@@ -163,8 +165,8 @@ def undecided(
 
 
 def _select(
-    txns: list[str], available: dict[str, Ranges | None], candidates: list[Transaction], among: tuple[str, ...]
-) -> dict[str, Ranges | None]:
+    txns: list[str], available: dict[str, SeqnoRanges | None], candidates: list[Transaction], among: tuple[str, ...]
+) -> dict[str, SeqnoRanges | None]:
     """Returns the entries of `available` for `txns`; raises UsageError where an id has none."""
     missing = [txn for txn in txns if txn not in available]
     if missing and missing[0] in {transaction.id for transaction in candidates}:
@@ -180,14 +182,14 @@ def _select(
     return {txn: available[txn] for txn in txns}
 
 
-def _late_records(transactions: Iterable[Transaction]) -> dict[str, Ranges | None]:
+def _late_records(transactions: Iterable[Transaction]) -> dict[str, SeqnoRanges | None]:
     """Returns by id the ranges of late records that a decision is about; None where it is about a whole transaction."""
-    late: dict[str, Ranges | None] = {}
+    late: dict[str, SeqnoRanges | None] = {}
     for transaction in transactions:
         if transaction.state != "late":
             late[transaction.id] = None
         else:
-            late.setdefault(transaction.id, [{"first": first, "last": last} for first, last in transaction.records])
+            late.setdefault(transaction.id, SeqnoRanges.of(transaction.records))
     return late
 
 

@@ -9,16 +9,17 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
-from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from zync.errors import CommitRefusedError, OwnedError, UsageError, ZyncError
+from zync.lake.commit import Commit, Landed, change_files
 from zync.lake.files import DataFile, dataset, file_statistics, table_files
-from zync.lake.table import NO_HOOKS, commit_properties, first_line, refresh
+from zync.lake.table import first_line, refresh
 from zync.raw.table import RAW_SCHEMA
 from zync.staging.table import STAGING_SCHEMA
 
@@ -63,6 +64,8 @@ def rewrite(
 
     Raises:
         OwnedError: a file is no longer part of the table, because another process rewrote it.
+        CommitRefusedError: the commit did not land.
+        CommitUnknownError: it is not known whether the commit landed.
     """
     raw = is_raw(table)
     columns = ("seqno",) if raw else ("seqno", "sync")
@@ -127,34 +130,25 @@ def _replace(
 ) -> None:
     """Commits the removal of the group and the added files.
 
-    If another commit came first, this checks that the group is still part of the table, and commits again. The nonce
-    tells whether a commit that returned an error has landed.
+    If another commit came first, this checks that the group is still part of the table, and commits again.
     """
     now = int(time.time() * 1000)
     removes = [RemoveAction(file.logged, data_change, now, file.size, {}) for file in group]
-    nonce = uuid.uuid4().hex
+    actions: list[AddAction | RemoveAction] = [*adds, *removes]
+    failure, name = f"{table.table_uri} cannot be maintained", f"the maintenance of {table.table_uri}"
+    nonce, handle = uuid.uuid4().hex, table
     while True:
-        live = set(pa.table(table.get_add_actions())["path"].to_pylist())
+        live = set(pa.table(handle.get_add_actions())["path"].to_pylist())
         if not live.issuperset(file.logged for file in group):
             msg = f"another maintains {table.table_uri}: its files are not what they were. What was done stays done"
             raise OwnedError(msg)
-        is_raw(table)  # raises if the table's schema or features changed meanwhile
-        version = table.version()
-        try:
-            table.create_write_transaction(
-                [*adds, *removes],
-                mode="append",
-                schema=table.schema(),
-                commit_properties=commit_properties(transactions(table), others=len(adds) + len(removes), nonce=nonce),
-                post_commithook_properties=NO_HOOKS,
-            )
-        except (DeltaError, OSError) as error:
+        is_raw(handle)  # raises if the table's schema or features changed meanwhile
+        commit = Commit(handle, transactions(handle), nonce, failure, name, "the next maintenance", others=len(actions))
+        outcome = commit.attempt(partial(change_files, handle, actions))
+        if isinstance(outcome, Landed):
             refresh(table)
-            new_commits = table.version() - version
-            if not new_commits:
-                msg = f"{table.table_uri} cannot be maintained: {first_line(error)}"
-                raise CommitRefusedError(msg) from error
-            if not any(commit.get("nonce") == nonce for commit in table.history(new_commits)):
-                continue
-        refresh(table)
-        return
+            return
+        if outcome.table is None:
+            msg = f"{failure}: {first_line(outcome.error)}"
+            raise CommitRefusedError(msg) from outcome.error
+        handle = outcome.table

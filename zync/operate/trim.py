@@ -9,12 +9,10 @@ and a staging made anew has the same transactions from there on.
 """
 
 import contextlib
-import json
 from bisect import bisect_left
 from dataclasses import dataclass
 from datetime import datetime
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -24,13 +22,14 @@ from pyarrow.fs import FileSelector
 from zync.errors import UsageError
 from zync.lake.files import DataFile, data_files, dataset, folder_files
 from zync.lake.paths import locate
+from zync.lake.ranges import SeqnoRanges
 from zync.lake.table import open_table
 from zync.operate.rewrite import is_raw, rewrite
 from zync.raw.table import RAW_SCHEMA, START, TRIMMED, next_seqno
 from zync.staging.bookkeeping import IN_FLIGHT_KINDS, read_cursor
-from zync.staging.set_aside import REVISITS
+from zync.staging.set_aside import revisited
 from zync.staging.table import existing_staging
-from zync.transactions.needed import _RANGES, _ranges, _rows
+from zync.transactions.needed import rows_of
 
 _FOLLOW_UPS = ["late", "duplicate", "ignored"]
 """Kinds of rows about a further record of a transaction that was settled before."""
@@ -44,39 +43,27 @@ class Plan:
         start: raw's new start; all records from this seqno on stay.
         files: the files that have records before the start.
         before: the number of records before the start.
-        first: the first seqnos of the ranges of records that stay although they are before the start, sorted.
-        last: for each range the highest last seqno of it and all ranges before it.
+        kept: the records before the start that stay.
     """
 
     start: int
     files: list[DataFile]
     before: int
-    first: np.ndarray
-    last: np.ndarray
+    kept: SeqnoRanges
 
     def touches(self, file: DataFile) -> bool:
         """Returns whether a record of the file may stay."""
-        range_count = np.searchsorted(self.first, file.highest, side="right")  # ranges that begin in the file or before
-        reaches_file = bool(range_count and self.last[range_count - 1] >= file.lowest)
-        return file.highest >= self.start or reaches_file
+        return file.highest >= self.start or self.kept.overlaps(file.lowest, file.highest)
 
     def keep(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Returns the rows that stay."""
         seqnos = rows["seqno"].to_numpy()
-        range_counts = np.searchsorted(self.first, seqnos, side="right")  # ranges that begin at each seqno or before
-        is_in_range = np.concatenate([[-1], self.last])[range_counts] >= seqnos
-        return rows.filter(pa.array(is_in_range | (seqnos >= self.start)))
-
-    @property
-    def kept(self) -> int:
-        """Number of records before the start that stay."""
-        first = np.maximum(self.first, np.concatenate([[0], self.last[:-1] + 1]))
-        return int(np.maximum(np.minimum(self.last, self.start - 1) - first + 1, 0).sum())
+        return rows.filter(pa.array(self.kept.contains(seqnos) | (seqnos >= self.start)))
 
     @property
     def trimmed(self) -> int:
         """Number of records that are removed."""
-        return self.before - self.kept
+        return self.before - self.kept.count
 
     @property
     def files_after(self) -> int:
@@ -117,9 +104,8 @@ def plan(raw: DeltaTable, made_of_raw: list[DeltaTable], start: int) -> Plan:
     """
     files = [file for file in data_files(raw, "seqno") if file.lowest < start]
     count = sum(file.rows if file.highest < start else _count_before(raw, file, start) for file in files)
-    kept = pa.concat_tables([_crossing_ranges(staging, start) for staging in made_of_raw]).sort_by("first")
-    last = np.maximum.accumulate(kept["last"].to_numpy())
-    return Plan(start, files, count, kept["first"].to_numpy(), last)
+    kept = SeqnoRanges.concat(_crossing_ranges(staging, start) for staging in made_of_raw)
+    return Plan(start, files, count, kept.merged)
 
 
 def trim(raw: DeltaTable, planned: Plan) -> int:
@@ -144,22 +130,21 @@ def first_since(raw: DeltaTable, moment: datetime) -> int:
     return int(_column(raw, files[index], "seqno")[bisect_left(ingested, moment)].as_py())
 
 
-def _crossing_ranges(staging: DeltaTable, start: int) -> pa.Table:
-    """Returns the ranges (first, last) before `start` of transactions that also have records from `start` on.
+def _crossing_ranges(staging: DeltaTable, start: int) -> SeqnoRanges:
+    """Returns the records before `start` of transactions that also have records from `start` on.
 
     That includes transactions of which a record came late or again, and those set aside before and decided about since.
     """
-    tables, ids = [_RANGES.empty_table()], set[str]()
-    for rows in _rows(staging, ds.field("seqno") >= start, start - 1):
-        tables.append(_ranges(rows))
+    parts, ids = list[SeqnoRanges](), set[str]()
+    for rows in rows_of(staging, ds.field("seqno") >= start, start - 1):
+        parts.append(SeqnoRanges.of_column(rows["records"]))
         for row in rows.filter(_is_follow_up(rows)).to_pylist():
-            tables.append(pa.Table.from_pylist(json.loads(row["state"] or "{}").get(REVISITS, []), _RANGES))
+            parts.append(revisited(row["state"]))
             ids.add(row["txn"])
     if ids:
         earlier = (ds.field("seqno") < start) & ds.field("txn").isin(pa.array(ids, pa.string()))
-        tables += map(_ranges, _rows(staging, earlier, 0))
-    ranges = pa.concat_tables(tables)
-    return ranges.filter(pc.less(ranges["first"], start))
+        parts += [SeqnoRanges.of_column(rows["records"]) for rows in rows_of(staging, earlier, 0)]
+    return SeqnoRanges.concat(parts).between(0, start - 1)
 
 
 def _is_follow_up(rows: pa.RecordBatch) -> pa.Array:

@@ -17,11 +17,12 @@ from deltalake import DeltaTable
 
 from zync.errors import UsageError
 from zync.lake.files import data_files, dataset
+from zync.lake.ranges import SeqnoRanges
 from zync.raw.decisions import decisions
 from zync.raw.table import RAW_SCHEMA, existing_raw
 from zync.staging.bookkeeping import read_cursor, read_known
 from zync.staging.held import waited_for
-from zync.staging.set_aside import REVISITS, id_of, read_set_aside
+from zync.staging.set_aside import id_of, read_set_aside, revisited
 from zync.staging.table import STAGING_SCHEMA, existing_staging
 
 STATES = {
@@ -144,6 +145,7 @@ def read_transactions(table: DeltaTable, states: Collection[str], txn: str | Non
         in_flight, settled = in_flight.filter(pc.equal(in_flight["txn"], txn)), settled & _has_id(txn)
     for row in [*in_flight.to_pylist(), *_rows(table, settled)]:
         if row["kind"] in kinds | settled_kinds:
+            row["records"] = SeqnoRanges.of_structs(row["records"])
             transaction = _transaction(row, state_names.get(row["kind"], row["kind"]))
             yield replace(transaction, waits_for=waits_for) if transaction.held else transaction
     if kinds & {"quarantined", "late"}:
@@ -173,13 +175,13 @@ def _rows(table: DeltaTable, condition: ds.Expression) -> list[dict[str, Any]]:
 
 
 def _transaction(row: dict[str, Any], state: str) -> Transaction:
+    """Returns the transaction of a row whose `records` are SeqnoRanges."""
     row_state = json.loads(row["state"] or "{}")
-    ranges = {(range_["first"], range_["last"]) for range_ in [*row["records"], *row_state.get(REVISITS, [])]}
     return Transaction(
         id_of(row),
         state,
         row["seqno"],
-        tuple(sorted(ranges)),
+        tuple(sorted({*row["records"], *revisited(row["state"])})),
         row["count"],
         row["since"],
         row["reason"],
@@ -191,11 +193,9 @@ def _transaction(row: dict[str, Any], state: str) -> Transaction:
 
 def with_topics(transaction_list: list[Transaction], raw: DeltaTable) -> list[Transaction]:
     """Adds to transactions what raw has of their records: the topics, and when the first was ingested."""
-    lengths = [sum(last - first + 1 for first, last in transaction.records) for transaction in transaction_list]
-    owners = np.repeat(np.arange(len(transaction_list)), lengths)  # for each seqno the index of its transaction
-    seqnos = np.fromiter(
-        (seqno for transaction in transaction_list for seqno in _seqnos(transaction.records)), np.int64, len(owners)
-    )
+    ranges = [SeqnoRanges.of(transaction.records) for transaction in transaction_list]
+    owners = np.repeat(np.arange(len(ranges)), [part.count for part in ranges])  # each seqno's index in the list
+    seqnos = SeqnoRanges.concat(ranges).seqnos
     topics: list[Counter[str]] = [Counter() for _ in transaction_list]
     since = [transaction.since for transaction in transaction_list]
     for file in data_files(raw, "seqno", above=int(seqnos.min()) - 1, upto=int(seqnos.max())) if len(seqnos) else ():
@@ -235,18 +235,13 @@ def with_decisions(transaction_list: list[Transaction], raw: DeltaTable, staging
     return decided
 
 
-def raw_rows(raw: DeltaTable, ranges: tuple[Range, ...], columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
+def raw_rows(raw: DeltaTable, records: tuple[Range, ...], columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
     """Yields raw's rows in ranges of seqnos, in order. Only files that can hold such rows are read."""
-    for file in data_files(raw, "seqno", above=min(ranges)[0] - 1, upto=max(ranges)[1]) if ranges else ():
-        in_file = tuple((first, last) for first, last in ranges if first <= file.highest and last >= file.lowest)
+    ranges = SeqnoRanges.of(records)
+    for file in data_files(raw, "seqno", above=(ranges.lowest or 0) - 1, upto=ranges.highest or 0):
+        in_file = ranges.between(file.lowest, file.highest)
         if in_file:
-            seqnos = pa.array(list(_seqnos(in_file)), pa.int64())
             rows = dataset(raw, [file.path], RAW_SCHEMA).to_table(
-                columns=columns, filter=(ds.field("seqno") >= in_file[0][0]) & (ds.field("seqno") <= in_file[-1][1])
+                columns=columns, filter=(ds.field("seqno") >= in_file.lowest) & (ds.field("seqno") <= in_file.highest)
             )
-            yield from rows.filter(pc.is_in(rows["seqno"], seqnos)).sort_by("seqno").to_pylist()
-
-
-def _seqnos(ranges: tuple[Range, ...]) -> Iterator[int]:
-    for first, last in ranges:
-        yield from range(first, last + 1)
+            yield from rows.filter(pa.array(in_file.contains(rows["seqno"].to_numpy()))).sort_by("seqno").to_pylist()

@@ -14,14 +14,15 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from deltalake import ColumnProperties, DeltaTable, WriterProperties, write_deltalake
+from deltalake import ColumnProperties, CommitProperties, DeltaTable, WriterProperties, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from zync.errors import CommitRefusedError, ZyncError
+from zync.errors import ZyncError
 from zync.kafka.partition import Source
+from zync.lake.commit import Commit, Landed, Refused, change_files
 from zync.lake.lock import locked
 from zync.lake.paths import is_local
-from zync.lake.table import CHECKPOINT_EVERY, NO_HOOKS, commit_properties, existing_table, first_line, refresh
+from zync.lake.table import CHECKPOINT_EVERY, NO_HOOKS, existing_table, first_line, refresh
 from zync.lake.types import TIMESTAMP
 from zync.raw.batch import Batch
 from zync.raw.table import (
@@ -110,7 +111,8 @@ class Appender:
         """Commits the slices of a batch that begin at raw's positions. Removes the others from `batch` as refused.
 
         Raises:
-            ZyncError: The table cannot be written. The slices that are still in `batch` are not in raw.
+            CommitRefusedError: The table cannot be written. The slices that are still in `batch` are not in raw.
+            CommitUnknownError: The table can be neither written nor read. Whether they are in raw is not known.
         """
         refused: dict[Source, int | None] = {}
 
@@ -137,6 +139,7 @@ class Appender:
 
         Raises:
             CommitRefusedError: The table cannot be written. Nothing was committed.
+            CommitUnknownError: The table can be neither written nor read. Whether the batch was committed is not known.
         """
         appended, nonce = Appended(), uuid.uuid4().hex
         while True:
@@ -145,22 +148,14 @@ class Appender:
                 batch = plan(table)
                 if not batch.slices:
                     return appended
-                first, version = next_seqno(table), table.version()
-                try:
-                    self._commit(table, batch, first, nonce)
-                except (DeltaError, OSError, pa.ArrowException) as error:
-                    # The commit may have succeeded despite the error: its nonce in the table's history shows it.
-                    table = self._table = self._open()
-                    new_versions = table.version() - version
-                    if not new_versions:
-                        msg = f"raw at {self.location} cannot be written: {first_line(error)}"
-                        raise CommitRefusedError(msg) from error
-                    if not any(commit.get("nonce") == nonce for commit in table.history(new_versions)):
-                        appended.retries += 1
-                        continue
+                first = next_seqno(table)
+                outcome = self._attempt(table, batch, first, nonce)
+            if isinstance(outcome, Refused):
+                appended.retries += 1
+                continue
             appended.rows, appended.num_bytes, appended.first_seqno = batch.num_rows, batch.num_bytes, first
             appended.committed = {source: part.next for source, part in batch.slices.items()}
-            self._checkpoint(table)
+            self._checkpoint(outcome.table)
             return appended
 
     def _current(self) -> _Handle:
@@ -175,8 +170,8 @@ class Appender:
         existing_table(self.location, made_by(self.location))
         return _Handle(self.location)
 
-    def _commit(self, table: _Handle, batch: Batch, first: int, nonce: str) -> None:
-        """Tries to commit once, on the handle whose positions were compared."""
+    def _attempt(self, table: _Handle, batch: Batch, first: int, nonce: str) -> Landed | Refused:
+        """Attempts the commit once, on the handle whose positions were compared. Keeps only a handle that worked."""
         now = max(time.time_ns() // 1000, table.transaction_version(INGESTED) or 0)
         transactions = {SEQNO: first + batch.num_rows, INGESTED: now}
         for source, part in batch.slices.items():
@@ -186,8 +181,11 @@ class Appender:
             transactions |= last_record_transactions(source, part)
             if part.gap:
                 transactions[f"{position_name(source)}/gap/{part.gap[0]}/{first}"] = part.gap[1]
-        properties = commit_properties(transactions, nonce=nonce)
-        if batch.num_rows:
+
+        def write(properties: CommitProperties) -> None:
+            if not batch.num_rows:
+                change_files(table, [], properties)
+                return
             write_deltalake(
                 table,
                 _numbered(batch, first, now),
@@ -196,15 +194,14 @@ class Appender:
                 post_commithook_properties=NO_HOOKS,
                 writer_properties=_WRITER,
             )
-        else:
-            table.create_write_transaction(
-                [],
-                mode="append",
-                schema=table.schema(),
-                commit_properties=properties,
-                post_commithook_properties=NO_HOOKS,
-            )
-        table.committed(transactions)
+
+        self._table = None
+        failure, name = f"raw at {self.location} cannot be written", f"the append to raw at {self.location}"
+        outcome = Commit(table, transactions, nonce, failure, name, "the next append").attempt(write)
+        if outcome.table is table:
+            table.committed(transactions)
+            self._table = table
+        return outcome
 
     @contextmanager
     def _writer_lock(self) -> Iterator[None]:

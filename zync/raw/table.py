@@ -26,6 +26,7 @@ from zync.errors import ZyncError
 from zync.kafka.partition import LastRecord, Source
 from zync.lake.files import data_files, dataset
 from zync.lake.paths import table_name
+from zync.lake.ranges import SeqnoRanges
 from zync.lake.table import app_transactions, ensure_table, existing_table, of_kind
 from zync.lake.types import TIMESTAMP
 from zync.raw.batch import RECORD_SCHEMA, Slice, last_offsets
@@ -89,18 +90,18 @@ def first_seqno(table: DeltaTable) -> int:
     return table.transaction_version(START) or 1
 
 
-def trimmed(table: DeltaTable, above: int, upto: int) -> list[tuple[int, int]]:
-    """Returns the ranges (first, last) of seqnos in `above` < seqno <= `upto` whose records `zync maintain` removed."""
+def trimmed(table: DeltaTable, above: int, upto: int) -> SeqnoRanges:
+    """Returns the seqnos in `above` < seqno <= `upto` whose records `zync maintain` removed."""
     end = min(upto + 1, first_seqno(table))
     if above + 1 >= end:
-        return []
+        return SeqnoRanges()
     paths = [file.path for file in data_files(table, "seqno", above=above, upto=end - 1)]
     seqnos = np.empty(0, np.int64)
     if paths:
         seqnos = np.sort(dataset(table, paths, RAW_SCHEMA).to_table(columns=["seqno"])["seqno"].to_numpy())
     seqnos = np.concatenate([[above], seqnos[(seqnos > above) & (seqnos < end)], [end]])
     holes = np.flatnonzero(np.diff(seqnos) > 1)
-    return list(zip((seqnos[holes] + 1).tolist(), (seqnos[holes + 1] - 1).tolist(), strict=True))
+    return SeqnoRanges(seqnos[holes] + 1, seqnos[holes + 1] - 1)
 
 
 def stored_position(table: DeltaTable, source: Source) -> int | None:

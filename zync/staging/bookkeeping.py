@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 from zync.config.model import Config
 from zync.errors import ZyncError
 from zync.lake.files import data_files, dataset
+from zync.lake.ranges import RANGES_DDL, SeqnoRanges
 from zync.staging.table import STAGING_SCHEMA, SYNC
 
 SETTLED_KINDS = ("done", "quarantined", "released", "discarded")
@@ -24,8 +25,8 @@ _SETTLED_RECORDS = pa.schema(
 )
 
 IN_FLIGHT_COLUMNS = (
-    "kind string, txn string, seqno bigint, records array<struct<first: bigint, last: bigint>>, count bigint, "
-    "since timestamp, state string, reason string"
+    f"kind string, txn string, seqno bigint, records {RANGES_DDL}, count bigint, since timestamp, state string, "
+    "reason string"
 )
 """The columns of `Known.in_flight` as a Spark schema."""
 
@@ -42,7 +43,6 @@ class Cursor:
         offsets: The next offset of each output topic.
         raw_id: The table id of the raw that staging is made from.
         raw_version: The version of raw that the sync read.
-        nonce: The random id of the sync's commit, by which its writer recognizes it.
         digests: The digests of the config, the rules and the lookup tables.
         columns: The columns of the outputs as JSON (zync/rules/schema.py).
     """
@@ -54,7 +54,6 @@ class Cursor:
     offsets: dict[str, int] = field(default_factory=dict)
     raw_id: str | None = None
     raw_version: int = -1
-    nonce: str = ""
     digests: dict[str, str] = field(default_factory=dict)
     columns: str | None = None
 
@@ -128,7 +127,6 @@ def read_cursor(table: DeltaTable) -> Cursor:
         offsets=dict(row["offsets"] or []),
         raw_id=row["raw"]["id"],
         raw_version=row["raw"]["version"],
-        nonce=row["nonce"],
         digests=dict(row["digests"] or []),
         columns=row["state"],
     )
@@ -164,10 +162,9 @@ def read_settled(table: DeltaTable, settled: pa.Table) -> pa.Table:
         return _SETTLED_RECORDS.empty_table()
     files = data_files(table, "seqno", above=pc.min(seqnos).as_py() - 1, upto=pc.max(seqnos).as_py())
     row_filter = ds.field("seqno").isin(seqnos.combine_chunks()) & ds.field("kind").isin(list(SETTLED_KINDS))
-    rows = _scan(table, [file.path for file in files], row_filter & ds.field("txn").is_valid(), columns).to_pylist()
-    transactions = {row["txn"]: {"completes_at": row["seqno"], "records": row["records"]} for row in rows}
-    first_seqno = min(transaction["records"][0]["first"] for transaction in transactions.values())
-    files = data_files(table, "seqno", above=first_seqno - 1)
+    rows = _scan(table, [file.path for file in files], row_filter & ds.field("txn").is_valid(), columns)
+    transactions = {row["txn"]: {"completes_at": row["seqno"], "records": row["records"]} for row in rows.to_pylist()}
+    files = data_files(table, "seqno", above=(SeqnoRanges.of_column(rows["records"]).lowest or 0) - 1)
     row_filter = ds.field("kind").isin(["late", "duplicate"]) & ds.field("txn").isin(list(transactions))
     for row in _scan(table, [file.path for file in files], row_filter, columns).to_pylist():
         transactions[row["txn"]]["records"] += row["records"]

@@ -16,18 +16,19 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import DeltaError
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake.transaction import AddAction
 from pyarrow.fs import FileInfo, FileSelector, FileSystem
 from pyspark.sql import DataFrame
 
-from zync.errors import CommitRefusedError, CommitUnknownError, OwnedError, ZyncError
+from zync.errors import CommitRefusedError, OwnedError, ZyncError
+from zync.lake.commit import Commit, Landed, Refused, change_files
 from zync.lake.files import dataset, file_statistics, table_files
 from zync.lake.paths import for_spark, is_local, locate
-from zync.lake.table import CHECKPOINT_EVERY, NO_HOOKS, commit_properties, first_line, open_table, refresh
+from zync.lake.table import CHECKPOINT_EVERY, first_line, refresh
 from zync.spark.frames import select, spark_schema
-from zync.staging.bookkeeping import read_cursor
+from zync.staging.bookkeeping import Cursor, read_cursor
 from zync.staging.table import STAGING_SCHEMA, STATISTICS, SYNC
 
 
@@ -162,53 +163,38 @@ def commit_files(table: DeltaTable, folder: str, number: int, nonce: str, *, row
         CommitUnknownError: it is not known whether it landed.
         OwnedError: another writer committed a sync first; this one did not land.
     """
-    actions: list[AddAction | RemoveAction] = []
-    handle: DeltaTable | None = table
-    while handle:
-        try:
-            actions = actions or list(_add_actions(handle, folder, rows))
-            handle.create_write_transaction(
-                actions,
-                mode="append",
-                schema=handle.schema(),
-                commit_properties=commit_properties({SYNC: number}, userMetadata=nonce),
-                post_commithook_properties=NO_HOOKS,
-            )
-        except (DeltaError, OSError) as error:
-            handle = _resolve_failed_commit(handle, number, nonce, error)
-        else:
+    name = f"the commit of sync {number} to {table.table_uri}"
+    failure, handle = f"{name} did not land", table
+    while True:
+
+        def write(properties: CommitProperties, handle: DeltaTable = handle) -> None:
+            change_files(handle, list(_add_actions(handle, folder, rows)), properties)
+
+        commit = Commit(handle, {SYNC: number}, nonce, failure, name, "the next sync", metadata={"userMetadata": nonce})
+        outcome = commit.attempt(write)
+        if isinstance(outcome, Landed):
             return
+        cursor = _read_cursor(outcome, failure)
+        if cursor.sync >= number:
+            msg = f"another writer committed sync {cursor.sync} to {table.table_uri}; this one did not land"
+            raise OwnedError(msg) from outcome.error
+        if outcome.table is None or cursor.sync != number - 1:
+            msg = f"{failure}: {first_line(outcome.error)}"
+            raise CommitRefusedError(msg) from outcome.error
+        handle = outcome.table
 
 
-def _resolve_failed_commit(table: DeltaTable, number: int, nonce: str, error: Exception) -> DeltaTable | None:
-    """Looks in the table whether a failed commit landed.
-
-    Returns:
-        None if the commit landed; the table at its newest version if it was only maintained since, so that the commit
-        can be tried again.
+def _read_cursor(refused: Refused, failure: str) -> Cursor:
+    """Reads the cursor of the table that refused a commit; an all-zero cursor if there is no table.
 
     Raises:
-        CommitRefusedError, CommitUnknownError, OwnedError: as `commit_files`.
+        CommitRefusedError: it cannot be read.
     """
-    location = table.table_uri
     try:
-        newest = open_table(location)
-        cursor = read_cursor(newest) if newest else None
+        return read_cursor(refused.table) if refused.table else Cursor()
     except (ZyncError, DeltaError, OSError) as read_error:
-        msg = (
-            f"the commit of sync {number} to {location} failed ({first_line(error)}) and the table cannot be read "
-            f"({first_line(read_error)}): whether it landed is not known; the next sync will see"
-        )
-        raise CommitUnknownError(msg) from error
-    if cursor and cursor.sync == number and cursor.nonce == nonce:
-        return None
-    if cursor and cursor.sync >= number:
-        msg = f"another writer committed sync {cursor.sync} to {location}; this one did not land"
-        raise OwnedError(msg) from error
-    if newest and cursor and cursor.sync == number - 1 and newest.version() > table.version():
-        return newest
-    msg = f"the commit of sync {number} to {location} did not land: {first_line(error)}"
-    raise CommitRefusedError(msg) from error
+        msg = f"{failure}: {first_line(refused.error)}, and the table cannot be read ({first_line(read_error)})"
+        raise CommitRefusedError(msg) from refused.error
 
 
 def checkpoint(table: DeltaTable) -> None:

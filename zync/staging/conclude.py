@@ -71,7 +71,6 @@ def conclude(  # noqa: PLR0913 - each is a result of an earlier stage
         offsets=cursor["offsets"],
         raw_id=cursor["raw"]["id"],
         raw_version=cursor["raw"]["version"],
-        nonce=cursor["nonce"],
         digests=cursor["digests"],
         columns=cursor["state"],
     )

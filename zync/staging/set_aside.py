@@ -10,13 +10,13 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from zync.lake.files import data_files, dataset
+from zync.lake.ranges import SeqnoRanges
 from zync.staging.table import STAGING_SCHEMA
 
 REVISITS = "revisits"
 """The key in the state of a row that a redrive or a drop wrote: the ranges of records that the decision was about."""
 
 Row = dict[str, Any]
-Ranges = list[dict[str, int]]
 
 _COLUMNS = ["kind", "seqno", "txn", "kafka", "records", "count", "since", "state", "reason", "rule"]
 
@@ -24,6 +24,8 @@ _COLUMNS = ["kind", "seqno", "txn", "kafka", "records", "count", "since", "state
 @dataclass(frozen=True)
 class SetAside:
     """Staging's rows of what is set aside, by `id_of`, without those that an operator decided about.
+
+    `records` of each row are SeqnoRanges.
 
     Attributes:
         quarantined: The rows of each id in order of seqno; a decision is about the first. A transaction that was
@@ -56,12 +58,11 @@ def read_set_aside(table: DeltaTable, wanted: Collection[str] | None = None) -> 
         row_id = id_of(row)
         if wanted is not None and row_id not in wanted:
             continue
+        row["records"] = SeqnoRanges.of_structs(row["records"]) if row["state"] is None else revisited(row["state"])
         if row["state"] is not None:  # A redrive or a drop: its records are no longer set aside
-            row["records"] = json.loads(row["state"])[REVISITS]
-            revisited = seqnos(row["records"])
             for rows_by_id in (quarantined, late):
                 rows_by_id[row_id] = [
-                    earlier for earlier in rows_by_id.get(row_id, []) if not seqnos(earlier["records"]) <= revisited
+                    earlier for earlier in rows_by_id.get(row_id, []) if not row["records"].covers(earlier["records"])
                 ]
         if row["kind"] in ("quarantined", "late"):
             (quarantined if row["kind"] == "quarantined" else late).setdefault(row_id, []).append(row)
@@ -72,11 +73,11 @@ def read_set_aside(table: DeltaTable, wanted: Collection[str] | None = None) -> 
     return SetAside(dict(by_first_seqno), late_by_id)
 
 
-def seqnos(ranges: Ranges) -> set[int]:
-    """Returns all seqnos in the ranges."""
-    return {seqno for range_ in ranges for seqno in range(range_["first"], range_["last"] + 1)}
+def revisited(state: str | None) -> SeqnoRanges:
+    """Returns the records that a redrive or a drop was about, by the `state` of its row; of other rows no ranges."""
+    return SeqnoRanges.of_structs(json.loads(state or "{}").get(REVISITS, []))
 
 
 def _joined(rows: list[Row]) -> Row:
     """Joins rows into the first of them, with the records of all."""
-    return {**rows[0], "records": [range_ for row in rows for range_ in row["records"]], "count": len(rows)}
+    return {**rows[0], "records": SeqnoRanges.concat(row["records"] for row in rows), "count": len(rows)}

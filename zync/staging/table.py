@@ -4,10 +4,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from zync.lake.paths import table_name
+from zync.lake.ranges import RANGE
 from zync.lake.table import ensure_table, existing_table, of_kind, open_table, refresh
 from zync.lake.types import TIMESTAMP
-
-_RANGE = pa.struct([pa.field("first", pa.int64()), pa.field("last", pa.int64())])
 
 STAGING_SCHEMA = pa.schema(
     [
@@ -24,7 +23,7 @@ STAGING_SCHEMA = pa.schema(
         pa.field("value", pa.string()),
         pa.field("position", pa.int64()),
         pa.field("txn", pa.string()),
-        pa.field("records", pa.list_(_RANGE)),
+        pa.field("records", pa.list_(RANGE)),
         pa.field("count", pa.int64()),
         pa.field("since", TIMESTAMP),
         pa.field("state", pa.string()),
@@ -62,7 +61,7 @@ which its transaction's turn came, if that is after its seqno. Output rows are o
 null, and then by seqno.
 offsets: the next offset of each output topic. raw: the table id and version of raw.
 full: the newest sync that wrote a row for each transaction in flight.
-nonce: the random id of the sync's commit. digests: of the config, the rules and the lookup tables.
+nonce: the random id of the sync's commit, as in the log. digests: of the config, the rules and the lookup tables.
 """
 
 SYNC = "zync/sync"

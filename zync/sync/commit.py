@@ -56,7 +56,6 @@ def commit(applied: Applied) -> Committed:
 
 def _trimmed_row(sync: Sync) -> pa.Table:
     """Returns staging's row of the new seqnos whose records raw no longer has; an empty table if raw has them all."""
-    ranges = [{"first": first, "last": last} for first, last in sync.trimmed_ranges]
-    count = sum(last - first + 1 for first, last in sync.trimmed_ranges)
-    row = {"kind": "trimmed", "sync": sync.number, "records": ranges, "count": count}
-    return pa.Table.from_pylist([{**row, "seqno": sync.trimmed_ranges[-1][1]}] if ranges else [], STAGING_SCHEMA)
+    ranges = sync.trimmed_ranges
+    row = {"kind": "trimmed", "sync": sync.number, "records": ranges.to_structs(), "count": ranges.count}
+    return pa.Table.from_pylist([{**row, "seqno": ranges.highest}] if ranges else [], STAGING_SCHEMA)

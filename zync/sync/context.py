@@ -7,6 +7,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from zync.config.model import Config
+from zync.lake.ranges import SeqnoRanges
 from zync.raw.table import DECISIONS, stored_position
 from zync.spark.frames import Keeper
 from zync.staging.bookkeeping import Known
@@ -22,7 +23,7 @@ class Sync:
     Attributes:
         bookkeeping: Staging's bookkeeping before this sync.
         head: The largest seqno that this sync reads.
-        trimmed_ranges: Ranges (first, last) of new seqnos whose records raw no longer has.
+        trimmed_ranges: The new seqnos whose records raw no longer has.
     """
 
     spark: SparkSession
@@ -34,7 +35,7 @@ class Sync:
     staging: DeltaTable
     bookkeeping: Known
     head: int
-    trimmed_ranges: list[tuple[int, int]]
+    trimmed_ranges: SeqnoRanges
 
     @property
     def number(self) -> int:
@@ -44,8 +45,7 @@ class Sync:
     @property
     def new_count(self) -> int:
         """The number of new records."""
-        trimmed = sum(last - first + 1 for first, last in self.trimmed_ranges)
-        return self.head - self.bookkeeping.cursor.head - trimmed
+        return self.head - self.bookkeeping.cursor.head - self.trimmed_ranges.count
 
     @property
     def keeps_state(self) -> bool:

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 
 from zync.debezium.unavailable import LEFT_OUT, has_envelopes
 from zync.errors import UsageError, ZyncError
+from zync.lake.ranges import RANGES_DDL, SeqnoRanges
 from zync.spark.causes import is_of_surroundings
 from zync.spark.errors import message_of, spark_errors
 from zync.spark.frames import local, select
@@ -200,14 +201,10 @@ def _hold_back(recalled: Recalled, assembled: Assembled) -> Assembled:
 def _rows_of_held(sync: Sync, held_rows: pa.Table) -> DataFrame:
     """Returns a row for each held transaction that goes out now, which stands for its earlier records."""
     # sql/apply_rules/whole.sql appends the decision's own record again, so it must not be among these.
-    by_decision = {decision.seqno for decision in decided(held_rows)}
+    by_decision = SeqnoRanges.of((decision.seqno, decision.seqno) for decision in decided(held_rows))
     records = [
-        [
-            seqno_range
-            for seqno_range in ranges
-            if seqno_range["first"] not in by_decision or seqno_range["first"] < seqno_range["last"]
-        ]
-        for ranges in held_rows["records"].to_pylist()
+        SeqnoRanges.of_structs(structs).without(by_decision).to_structs()
+        for structs in held_rows["records"].to_pylist()
     ]
     rows = pa.table(
         {
@@ -218,10 +215,7 @@ def _rows_of_held(sync: Sync, held_rows: pa.Table) -> DataFrame:
             "earlier_count": held_rows["count"],
         }
     )
-    columns = (
-        "txn string, seqno bigint, completes_at bigint, "
-        "earlier array<struct<first: bigint, last: bigint>>, earlier_count bigint"
-    )
+    columns = f"txn string, seqno bigint, completes_at bigint, earlier {RANGES_DDL}, earlier_count bigint"
     return select(local(sync.spark, rows, columns), "*", "'whole' AS fate", "true AS carried", "false AS alone")
 
 

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
+from zync.lake.ranges import SeqnoRanges
 from zync.spark.frames import local, select
-from zync.staging.set_aside import read_set_aside, seqnos
+from zync.staging.set_aside import read_set_aside
 from zync.sync.context import Sync
 from zync.sync.recall import Recalled
 from zync.text import amount
@@ -41,20 +42,19 @@ def revisit(recalled: Recalled, assembled: Assembled) -> tuple[Assembled, DataFr
         if decision.records is None:  # then it is about the first row that no other decision of this sync has taken
             quarantined = set_aside.quarantined.get(decision.txn, ())
             row = next((candidate for candidate in quarantined if candidate["records"]), None)
-        row_ranges = row["records"] if row else []
+        row_ranges = row["records"] if row else SeqnoRanges()
         ranges = row_ranges if decision.records is None else decision.records
-        if row and ranges and seqnos(ranges) <= seqnos(row_ranges):
-            row["records"] = [seqno_range for seqno_range in row_ranges if seqno_range not in ranges]
+        if row and ranges and row_ranges.covers(ranges):
+            row["records"] = row_ranges.without(ranges)
             acting[decision.seqno] = replace(decision, acts=True, settles=decision.seqno, records=ranges)
             if row["txn"] is None:
                 about_single_records.add(decision.seqno)
-    redriven_ranges = [
-        (decision.txn, decision.seqno, seqno_range["first"], seqno_range["last"])
+    redriven = [
+        (decision.txn, decision.seqno, decision.records)
         for decision in acting.values()
-        if decision.action == "redrive"
-        for seqno_range in decision.records or ()
+        if decision.action == "redrive" and decision.records
     ]
-    records = sync.keeper.keep(regather(sync.spark, sync.raw, redriven_ranges, sync.decoder))
+    records = sync.keeper.keep(regather(sync.spark, sync.raw, redriven, sync.decoder))
     refused: dict[int, Decision] = {}
     for seqno, txn in sorted(_incomplete(recalled, assembled, records, about_single_records).items()):
         why = f"it is of transaction {txn} by now, and not all of it: `zync replay` makes a staging with that whole"

@@ -23,7 +23,7 @@ from zync.spark.session import session
 from zync.spark.sizing import Sizing
 from zync.staging.bookkeeping import Known, read_cursor, read_known
 from zync.staging.commit import checkpoint, reclaim
-from zync.staging.set_aside import SetAside, read_set_aside, seqnos
+from zync.staging.set_aside import SetAside, read_set_aside
 from zync.staging.table import ensure_staging, open_staging
 from zync.sync.apply_rules import apply_rules
 from zync.sync.commit import Committed, commit
@@ -281,6 +281,6 @@ def _report_bookkeeping(metrics: "SyncMetrics", location: str) -> None:
     with suppress(ZyncError, OSError, pa.ArrowException, DeltaError):  # the sync meets the same error and raises it
         table = open_staging(location)
         set_aside = read_set_aside(table) if table else SetAside()
-        late = sum(len(seqnos(row["records"])) for row in set_aside.late.values())
+        late = sum(row["records"].merged.count for row in set_aside.late.values())
         undecided = {"quarantined": sum(map(len, set_aside.quarantined.values())), "late": late}
         metrics.found(**_in_flight_counts(read_known(table, 0)), undecided=undecided)

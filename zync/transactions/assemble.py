@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from zync.config.model import Config
+from zync.lake.ranges import RANGES_DDL
 from zync.spark.expressions import try_eval
 from zync.spark.frames import Keeper, co_partition, local, result_of, select
 from zync.sql import literal, statement
@@ -78,7 +79,7 @@ def without_state(identified: DataFrame) -> DataFrame:
     return select(
         identified,
         "*",
-        "CAST(NULL AS array<struct<first: bigint, last: bigint>>) AS earlier",
+        f"CAST(NULL AS {RANGES_DDL}) AS earlier",
         "CAST(NULL AS BIGINT) AS earlier_count",
     )
 

@@ -1,6 +1,5 @@
 """Gathers the earlier records of transactions that were in flight: reads them, and little else, again from raw."""
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
@@ -9,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from zync.debezium.runs import has_sent_again, sent_again
 from zync.errors import ZyncError
 from zync.lake.files import DataFile, data_files, dataset
+from zync.lake.ranges import SeqnoRanges
 from zync.lake.table import first_line
 from zync.raw.table import RAW_SCHEMA
 from zync.spark.frames import local, read_parquet, result_of, select, small_side
@@ -40,12 +40,12 @@ def gather(spark: SparkSession, raw: DeltaTable, wanted: pa.Table, decoder: Deco
     that `state` names as sent again are read, too, and marked as `judged`.
     """
     repeats = sent_again(wanted)
-    ranges = pa.concat_tables([_flat(wanted["records"]), repeats])
+    ranges = SeqnoRanges.concat([SeqnoRanges.of_column(wanted["records"]), repeats])
     _seqnos(spark, repeats).createOrReplaceTempView("sent_again")
     rows = _rows_in(spark, raw, ranges)
     decoder.decode(rows).createOrReplaceTempView("identified")
     finishing = local(spark, wanted.select(["txn", "completes_at"]), "txn string, completes_at bigint")
-    if Sizing(_count(ranges)).is_tiny:
+    if Sizing(ranges.count).is_tiny:
         finishing = small_side(finishing, single_task=True)
     finishing.createOrReplaceTempView("finishing")
     return result_of(spark, statement("judge/gather"))
@@ -62,7 +62,7 @@ def recent(in_flight: pa.Table, head: int) -> pa.Array:
 
 def places_in(in_flight: pa.Table) -> int:
     """Returns the number of records of raw that these transactions have, including decisions about them."""
-    return _count(_flat(in_flight["records"]))
+    return SeqnoRanges.of_column(in_flight["records"]).count
 
 
 def read_with(spark: SparkSession, raw: DeltaTable, in_flight: pa.Table, head: int, upto: int) -> DataFrame:
@@ -70,8 +70,8 @@ def read_with(spark: SparkSession, raw: DeltaTable, in_flight: pa.Table, head: i
 
     The latter come whatever transaction they belong to by the present config.
     """
-    in_flight_ranges, new_range = _flat(in_flight["records"]), pa.table({"first": [head + 1], "last": [upto]})
-    ranges = pa.concat_tables([in_flight_ranges, new_range])
+    in_flight_ranges = SeqnoRanges.of_column(in_flight["records"])
+    ranges = SeqnoRanges.concat([in_flight_ranges, SeqnoRanges([head + 1], [upto])])
     driver_rows = _driver_rows(spark, raw, _files(raw, ranges), ranges)
     if driver_rows is not None:
         return driver_rows
@@ -83,16 +83,24 @@ def read_with(spark: SparkSession, raw: DeltaTable, in_flight: pa.Table, head: i
 
 
 def regather(
-    spark: SparkSession, raw: DeltaTable, ranges: list[tuple[str, int, int, int]], decoder: Decoder
+    spark: SparkSession, raw: DeltaTable, redriven: list[tuple[str, int, SeqnoRanges]], decoder: Decoder
 ) -> DataFrame:
-    """Returns the records in `ranges`, decoded, as whole transactions; decisions among them are left out.
+    """Returns the records of redriven transactions, decoded, as whole transactions; decisions among them are left out.
 
-    Each range is (txn, completes_at, first, last): the transaction that its records go out with, the seqno at which it
-    completes, and the first and last seqno of the range. In the result `bad` is what is wrong with a record by the
-    present config, null if nothing is, and `own` the transaction id that it has by it, null where it has none.
+    Args:
+        spark: the session.
+        raw: the raw table.
+        redriven: for each transaction (txn, completes_at, ranges): its id, the seqno at which it completes, and its
+            records.
+        decoder: decodes the records.
+
+    Returns:
+        The records. `bad` is what is wrong with a record by the present config, null if nothing is, and `own` the
+        transaction id that it has by it, null where it has none.
     """
-    wanted = local(spark, ranges, "redriven string, completes_at bigint, first bigint, last bigint").hint("broadcast")
-    seqno_ranges = pa.table({"first": [first for _, _, first, _ in ranges], "last": [last for _, _, _, last in ranges]})
+    rows = [(txn, completes_at, *bounds) for txn, completes_at, ranges in redriven for bounds in ranges]
+    wanted = local(spark, rows, "redriven string, completes_at bigint, first bigint, last bigint").hint("broadcast")
+    seqno_ranges = SeqnoRanges.concat(ranges for _, _, ranges in redriven)
     records = decoder.decode(_rows_in(spark, raw, seqno_ranges)).where("decision IS NULL")
     in_range = (records["seqno"] >= wanted["first"]) & (records["seqno"] <= wanted["last"])
     joined = records.join(wanted, in_range).drop("first", "last")
@@ -111,28 +119,23 @@ def regather(
     )
 
 
-def _flat(records: pa.ChunkedArray) -> pa.Table:
-    """Returns all ranges of a column of lists of ranges as a table (first, last)."""
-    return pa.Table.from_struct_array(records.combine_chunks().flatten())
-
-
-def _rows_in(spark: SparkSession, raw: DeltaTable, ranges: pa.Table) -> DataFrame:
+def _rows_in(spark: SparkSession, raw: DeltaTable, ranges: SeqnoRanges) -> DataFrame:
     """Returns the rows of raw with seqnos in `ranges`."""
-    files, count = _files(raw, ranges), _count(ranges)
+    files = _files(raw, ranges)
     driver_rows = _driver_rows(spark, raw, files, ranges)
     if driver_rows is not None:
         return driver_rows
     rows_in_files = sum(file.rows for file in files)
-    rows, covering = read_parquet(spark, [file.uri for file in files], RAW_COLUMNS), _covering(ranges)
-    if rows_in_files - sum(last - first + 1 for first, last in covering) > BROADCAST_SEQNOS:
+    rows, covering = read_parquet(spark, [file.uri for file in files], RAW_COLUMNS), ranges.covering(_GAPS_MOST)
+    if rows_in_files - covering.count > BROADCAST_SEQNOS:
         rows = rows.where(" OR ".join(f"seqno BETWEEN {first} AND {last}" for first, last in covering))
     wanted = _seqnos(spark, ranges)
-    if count < BROADCAST_SEQNOS:
+    if ranges.count < BROADCAST_SEQNOS:
         wanted = wanted.hint("broadcast")
     return rows.join(wanted, "seqno", "left_semi").where(_BARRIER)
 
 
-def _driver_rows(spark: SparkSession, raw: DeltaTable, files: list[DataFile], ranges: pa.Table) -> DataFrame | None:
+def _driver_rows(spark: SparkSession, raw: DeltaTable, files: list[DataFile], ranges: SeqnoRanges) -> DataFrame | None:
     """Returns the rows of `_rows_in`, read from `files` by the driver; None where they are too many.
 
     The driver reads a few rows in less time than Spark takes to plan it.
@@ -143,7 +146,7 @@ def _driver_rows(spark: SparkSession, raw: DeltaTable, files: list[DataFile], ra
     if not files:
         return local(spark, [], RAW_COLUMNS)
     rows_in_files = Sizing(sum(file.rows for file in files))
-    if not Sizing(_count(ranges)).is_tiny or len(files) > _DRIVER_FILES_MOST or not rows_in_files.is_small:
+    if not Sizing(ranges.count).is_tiny or len(files) > _DRIVER_FILES_MOST or not rows_in_files.is_small:
         return None
     rows, unpacked = dataset(raw, [file.path for file in files], RAW_SCHEMA), 0
     for fragment in rows.get_fragments():
@@ -154,38 +157,19 @@ def _driver_rows(spark: SparkSession, raw: DeltaTable, files: list[DataFile], ra
             raise ZyncError(msg) from error
     if unpacked > _DRIVER_BYTES_MOST:
         return None
-    bounds = zip(ranges["first"].to_pylist(), ranges["last"].to_pylist(), strict=True)
-    seqnos = np.concatenate([np.arange(first, last + 1) for first, last in bounds])
-    return local(spark, rows.to_table(filter=pc.field("seqno").isin(pa.array(seqnos))), RAW_COLUMNS).coalesce(1)
+    wanted = pc.field("seqno").isin(pa.array(ranges.seqnos))
+    return local(spark, rows.to_table(filter=wanted), RAW_COLUMNS).coalesce(1)
 
 
-def _seqnos(spark: SparkSession, ranges: pa.Table) -> DataFrame:
-    return select(local(spark, ranges, "first bigint, last bigint"), "explode(sequence(first, last)) AS seqno")
+def _seqnos(spark: SparkSession, ranges: SeqnoRanges) -> DataFrame:
+    rows = local(spark, ranges.to_table(), "first bigint, last bigint")
+    return select(rows, "explode(sequence(first, last)) AS seqno")
 
 
-def _count(ranges: pa.Table) -> int:
-    """Returns the number of seqnos in `ranges`."""
-    return int(ranges.num_rows) + int(pc.sum(pc.subtract(ranges["last"], ranges["first"])).as_py() or 0)
-
-
-def _covering(ranges: pa.Table) -> list[tuple[int, int]]:
-    """Returns ranges that cover `ranges` and leave out its `_GAPS_MOST` largest gaps."""
-    ranges = ranges.sort_by("first")
-    first, last = ranges["first"].to_numpy(), np.maximum.accumulate(ranges["last"].to_numpy())
-    gaps = first[1:] - last[:-1]
-    cuts = np.sort(np.argsort(gaps)[-_GAPS_MOST:]) if len(gaps) else np.empty(0, int)
-    return list(zip(first[[0, *(cuts + 1)]].tolist(), last[[*cuts, -1]].tolist(), strict=True))
-
-
-def _files(raw: DeltaTable, ranges: pa.Table) -> list[DataFile]:
+def _files(raw: DeltaTable, ranges: SeqnoRanges) -> list[DataFile]:
     """Returns the files of raw that hold seqnos in `ranges`."""
-    if not ranges.num_rows:
+    lowest, highest = ranges.lowest, ranges.highest
+    if lowest is None or highest is None:
         return []
-    ranges = ranges.sort_by("first")
-    first, last = ranges["first"].to_numpy(), np.maximum.accumulate(ranges["last"].to_numpy())
-    overlapping = []
-    for file in data_files(raw, "seqno", above=int(first[0]) - 1, upto=int(last[-1])):
-        started = np.searchsorted(first, file.highest, side="right")  # so many ranges begin before the file ends
-        if started and last[started - 1] >= file.lowest:
-            overlapping.append(file)
-    return overlapping
+    files = data_files(raw, "seqno", above=lowest - 1, upto=highest)
+    return [file for file in files if ranges.overlaps(file.lowest, file.highest)]

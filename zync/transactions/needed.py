@@ -1,23 +1,21 @@
 """The oldest record of raw that a staging still needs."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import chain
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from zync.errors import UsageError
 from zync.lake.files import data_files, dataset
+from zync.lake.ranges import SeqnoRanges
 from zync.raw.table import TRIMMED, first_seqno
 from zync.staging.bookkeeping import Cursor, read_known
 from zync.staging.set_aside import read_set_aside
 from zync.staging.table import STAGING_SCHEMA
 from zync.text import amount
 
-_RANGES = pa.schema([("first", pa.int64()), ("last", pa.int64())])
 _COLUMNS = ["kind", "seqno", "txn", "records", "state"]
 
 
@@ -30,20 +28,18 @@ def needed_from(staging: DeltaTable, remember: int) -> tuple[int, str]:
             needed, too; 0 for none.
     """
     bookkeeping, set_aside = read_known(staging, 0), read_set_aside(staging)
-    needed = [(bookkeeping.cursor.seqno + 1, "not settled yet")]
-    needed += _firsts(bookkeeping.in_flight.to_pylist(), "in flight or expired: zync txn list")
     undecided = chain(*set_aside.quarantined.values(), set_aside.late.values())
-    needed += _firsts(undecided, "set aside, undecided: zync dlq list")
+    reasons = {
+        "in flight or expired: zync txn list": SeqnoRanges.of_column(bookkeeping.in_flight["records"]),
+        "set aside, undecided: zync dlq list": SeqnoRanges.concat(row["records"] for row in undecided),
+    }
     if remember:
         oldest = bookkeeping.cursor.head - remember
-        recent = _rows(staging, ds.field("seqno") > oldest, oldest)
-        firsts = filter(None, (pc.min(_ranges(rows)["first"]).as_py() for rows in recent))
-        needed += [(first, f"within the last {amount(remember, 'record')}: transactions.remember") for first in firsts]
-    return min(needed)
-
-
-def _firsts(rows: Iterable[dict[str, Any]], reason: str) -> list[tuple[int, str]]:
-    return [(seqno_range["first"], reason) for row in rows for seqno_range in row["records"]]
+        reasons[f"within the last {amount(remember, 'record')}: transactions.remember"] = SeqnoRanges.concat(
+            SeqnoRanges.of_column(rows["records"]) for rows in rows_of(staging, ds.field("seqno") > oldest, oldest)
+        )
+    needed = [(ranges.lowest, reason) for reason, ranges in reasons.items() if ranges.lowest]
+    return min([(bookkeeping.cursor.seqno + 1, "not settled yet"), *needed])
 
 
 def check_start(raw: DeltaTable, staging: DeltaTable, cursor: Cursor) -> None:
@@ -62,7 +58,7 @@ def check_start(raw: DeltaTable, staging: DeltaTable, cursor: Cursor) -> None:
         raise UsageError(msg)
 
 
-def _rows(staging: DeltaTable, wanted: ds.Expression, above: int) -> Iterator[pa.RecordBatch]:
+def rows_of(staging: DeltaTable, wanted: ds.Expression, above: int) -> Iterator[pa.RecordBatch]:
     """Yields the rows about transactions that match the filter `wanted`, from files with seqnos over `above`."""
     paths = [file.path for file in data_files(staging, "seqno", above=above)]
     kind, txn = ds.field("kind"), ds.field("txn")
@@ -71,8 +67,3 @@ def _rows(staging: DeltaTable, wanted: ds.Expression, above: int) -> Iterator[pa
         yield from dataset(staging, paths, STAGING_SCHEMA).to_batches(
             columns=_COLUMNS, filter=wanted & ~of_no_transaction
         )
-
-
-def _ranges(rows: pa.RecordBatch) -> pa.Table:
-    """Returns the seqno ranges of all the rows as a table (first, last)."""
-    return pa.Table.from_struct_array(rows["records"].flatten()).cast(_RANGES)

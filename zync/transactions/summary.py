@@ -8,9 +8,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from zync.config.model import Config
 from zync.debezium.unavailable import LEFT_OUT, has_envelopes
+from zync.lake.ranges import SeqnoRanges
 from zync.spark.frames import result_of
 from zync.sql import statement
-from zync.staging.set_aside import REVISITS, Ranges
+from zync.staging.set_aside import REVISITS
 
 _LISTED = "fate IN ('decision', 'void') OR carried OR bad IS NOT NULL OR torn"
 """The rows that sql/judge/lists.sql lists; with `order: commit` it lists completing transactions, too."""
@@ -59,13 +60,13 @@ class Decision:
     action: str
     who: str
     why: str
-    records: Ranges | None = None
+    records: SeqnoRanges | None = None
     refused: str | None = None
 
     @property
     def revisits(self) -> str | None:
         """`records` as JSON, for the column `state` of staging."""
-        return None if self.records is None else json.dumps({REVISITS: self.records})
+        return None if self.records is None else json.dumps({REVISITS: self.records.to_structs()})
 
 
 @dataclass(frozen=True)
@@ -163,10 +164,16 @@ def summarize(spark: SparkSession, rows: DataFrame, config: Config, *, single_ta
         torn=tuple(row["torn"]),
         open=row["open"],
         turns=tuple(row["turns"]),
-        decisions=tuple(Decision(**decision) for decision in row["decisions"]),
+        decisions=tuple(map(_decision, row["decisions"])),
         documents=row["documents"],
         left_out=row["left_out"],
     ), row["again"]
+
+
+def _decision(fields: dict[str, Any]) -> Decision:
+    """Returns a decision as sql/judge/lists.sql lists it."""
+    records = None if fields["records"] is None else SeqnoRanges.of_structs(fields["records"])
+    return Decision(**{**fields, "records": records})
 
 
 def _only_row(frame: DataFrame) -> dict[str, Any]:

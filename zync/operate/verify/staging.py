@@ -1,6 +1,5 @@
 """Claims about staging: each version by itself, and compared with raw."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -13,11 +12,12 @@ from deltalake import DeltaTable
 from zync.config.model import Config
 from zync.errors import ZyncError
 from zync.lake.files import data_files
+from zync.lake.ranges import SeqnoRanges
 from zync.lake.table import first_line
 from zync.operate.verify.claim import Claim, check_file, files_claim, read_file
 from zync.raw.table import next_seqno
 from zync.staging.bookkeeping import IN_FLIGHT_KINDS, SETTLED_KINDS, Known, advance, read_cursor
-from zync.staging.set_aside import REVISITS, seqnos
+from zync.staging.set_aside import revisited
 from zync.staging.table import STAGING_SCHEMA, SYNC
 
 _COLUMNS = ["kind", "seqno", "sync", "kafka", "txn", "records", "state", "head"]
@@ -95,12 +95,8 @@ def _check_in_flight_rows(rows: pa.Table) -> Claim:
 def _check_records(settled: pa.Table, in_flight: pa.Table, head: int) -> Claim:
     """Checks that every record up to head belongs to exactly one row: a settled one, or one in flight."""
     claim = Claim("each record up to head is settled once, or in flight", head)
-    steps = np.zeros(head + 2, dtype=np.int32)  # +1 where a range begins, -1 after its end; the sum is the row count
-    for records in (settled["records"], in_flight["records"]):
-        ranges = records.combine_chunks().flatten()
-        np.add.at(steps, ranges.field("first").to_numpy(), 1)
-        np.add.at(steps, ranges.field("last").to_numpy() + 1, -1)
-    counts = np.cumsum(steps)[: head + 1]
+    ranges = SeqnoRanges.concat(SeqnoRanges.of_column(rows["records"]) for rows in (settled, in_flight))
+    counts = ranges.multiplicity(head)
     for seqno in np.flatnonzero(counts[1:] != 1) + 1:
         claim.add_violation(f"seqno {seqno} is settled or in flight {counts[seqno]} times")
     return claim
@@ -126,14 +122,15 @@ def _check_revisits(rows: pa.Table) -> Claim:
     is_set_aside = pc.is_in(rows["kind"], pa.array(["quarantined", "late"]))
     is_decided = pc.and_(pc.is_in(rows["kind"], pa.array(["done", "discarded"])), pc.is_valid(rows["state"]))
     for row in rows.filter(pc.or_(is_set_aside, is_decided)).sort_by("seqno").to_pylist():
-        revisits = json.loads(row["state"])[REVISITS] if row["state"] else None
-        claim.count += revisits is not None
-        if revisits is not None and any(set_aside_counts[seqno] != 1 for seqno in seqnos(revisits)):
+        if not row["state"]:
+            set_aside_counts.update(SeqnoRanges.of_structs(row["records"]).seqnos.tolist())
+            continue
+        claim.count += 1
+        seqnos = revisited(row["state"]).seqnos.tolist()
+        if any(set_aside_counts[seqno] != 1 for seqno in seqnos):
             claim.add_violation(f"seqno {row['seqno']} is about records that were not set aside")
-        if revisits is not None and row["kind"] != "quarantined":
-            set_aside_counts.subtract(seqnos(revisits))
-        elif revisits is None:
-            set_aside_counts.update(seqnos(row["records"]))
+        if row["kind"] != "quarantined":
+            set_aside_counts.subtract(seqnos)
     return claim
 
 
