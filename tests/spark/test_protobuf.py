@@ -14,7 +14,7 @@ from pyspark import cloudpickle
 
 from tests.registry import RunningRegistry, classes, framed
 from tests.spark.conftest import Pipeline
-from tests.spark.test_formats import JSON_SCHEMA, put, reasons
+from tests.spark.formats import JSON_SCHEMA, put, reasons
 from tests.spark.test_fuzz import SEED, TIMES, mutated
 from zync.config.model import Formats, RegistryAccess, Topic
 from zync.errors import UsageError
