@@ -13,8 +13,11 @@ import pytest
 from tests.conftest import rows
 from zync.config.model import Config, OutputRule, Topic, Transactions
 from zync.raw.jsonl import load
+from zync.spark import tuning
+from zync.sync import context
 from zync.sync.outcome import Outcome
 from zync.sync.syncer import Syncer
+from zync.transactions import gather as gathering
 
 COUNTED = "count(*) = max(value:n::int)"
 
@@ -113,3 +116,18 @@ def pipeline(tmp_path: Path, spark: Any) -> Pipeline:
 def txn() -> Callable[..., dict[str, Any]]:
     """A record's value: transaction, how many records it has, and anything else."""
     return lambda txn, n=1, **more: {"txn": txn, "n": n, **more}
+
+
+def as_large(patch: pytest.MonkeyPatch) -> None:
+    """Has every sync done as a large one is."""
+    for module in (context, tuning, gathering):
+        patch.setattr(module, "SMALL", 0)
+    for module in (tuning, gathering):
+        patch.setattr(module, "TINY", 0)
+    patch.setattr(gathering, "RECENT", 0)
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every sync is done as a large one is."""
+    as_large(monkeypatch)

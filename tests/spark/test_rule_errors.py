@@ -14,16 +14,13 @@ from deltalake import write_deltalake
 from tests.cdc.test_captures import pipeline as debezium
 from tests.cdc.test_hostile import row as envelope
 from tests.conftest import rows
-from tests.spark.conftest import COUNTED, Pipeline
+from tests.spark.conftest import COUNTED, Pipeline, as_large
 from zync.config.model import Limits, Lookup, OutputRule, Topic, Transactions
 from zync.errors import DataError, UsageError, ZyncError
 from zync.operate.decide import decide
 from zync.raw.jsonl import load
-from zync.spark import tuning
-from zync.sync import context
 from zync.sync.outcome import Outcome
 from zync.sync.syncer import Syncer
-from zync.transactions import gather as gathering
 
 EXPRESSIONS: dict[str, tuple[str, Any, Any, str]] = {
     "parse_json": ("parse_json(value:x::string)", '{"a":1}', "no JSON", "MALFORMED_RECORD_IN_PARSING"),
@@ -64,13 +61,7 @@ def pace(request: pytest.FixtureRequest) -> Iterator[str]:
     """How Spark is to work: interpreting, as in small syncs, or compiling, as in large ones."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "many":
-            for module, names in (
-                (context, ["SMALL"]),
-                (tuning, ["SMALL", "TINY"]),
-                (gathering, ["SMALL", "TINY", "RECENT"]),
-            ):
-                for name in names:
-                    patch.setattr(module, name, 0)
+            as_large(patch)
         yield str(request.param)
 
 
