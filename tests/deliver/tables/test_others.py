@@ -28,6 +28,14 @@ def test_one_deliverer_at_a_time(lake: Lake) -> None:
         lake.deliver()
 
 
+def test_the_second_deliverer_starts_no_spark(lake: Lake, warm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`zync run` starts it again and again, while the first, of a run that was killed, ends its batch."""
+    monkeypatch.setattr("zync.spark.session.session", lambda *_, **__: pytest.fail("Spark was started"))
+    with owned(str(lake.folder)):
+        second = warm("sync-to", "tables", "staging", cwd=lake.staging.folder, check=False)
+    assert (second.returncode, "one at a time may" in second.stderr) == (3, True)
+
+
 def test_what_others_did_to_a_table_is_recognised(lake: Lake) -> None:
     lake.staging.sync(transfers(3, 0))
     lake.deliver()
