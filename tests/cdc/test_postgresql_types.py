@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from tests.cdc.conftest import running_postgres
-from tests.cdc.postgresql_types import ASIDE, NOT_SENT, NULL, TYPES, Seen, expected
+from tests.cdc.postgresql_types import TYPES
+from tests.cdc.postgresql_values import ASIDE, NOT_SENT, NULL, Seen, expected
 from tests.conftest import rows, zync
 from tests.registry import RunningRegistry
 from zync import java

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import rows
+from tests.sizes import as_large
 from zync.config.model import Config, OutputRule, Topic, Transactions
 from zync.raw.jsonl import load
 from zync.sync.outcome import Outcome
@@ -113,3 +114,9 @@ def pipeline(tmp_path: Path, spark: Any) -> Pipeline:
 def txn() -> Callable[..., dict[str, Any]]:
     """A record's value: transaction, how many records it has, and anything else."""
     return lambda txn, n=1, **more: {"txn": txn, "n": n, **more}
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every sync is done as a large one is."""
+    as_large(monkeypatch)

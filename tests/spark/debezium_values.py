@@ -4,7 +4,7 @@ import base64
 from decimal import Decimal
 from typing import Any
 
-from tests.spark.test_formats import connect, logical, struct
+from tests.spark.formats import connect, logical, struct
 
 NTZ, BINARY = "TIMESTAMP_NTZ", "BINARY"
 INFINITE, MINUS_INFINITE = 9223372036825200000, -9223372036832400000

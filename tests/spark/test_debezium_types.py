@@ -12,7 +12,7 @@ import pytest
 from tests.registry import RunningRegistry, avro, framed
 from tests.spark.conftest import Pipeline
 from tests.spark.debezium_values import INFINITE, OVERFLOWED, SEEN, TOO_MANY_DIGITS, unscaled
-from tests.spark.test_formats import connect, of_connect, put, reasons, struct
+from tests.spark.formats import connect, of_connect, put, reasons, struct
 from zync.config.model import Config, DebeziumModes, Formats, OutputRule, RegistryAccess, Topic, Transactions
 from zync.debezium.preset import expand
 

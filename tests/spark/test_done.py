@@ -1,10 +1,13 @@
-"""`done` is taken apart as Spark's own parser reads it: the parts say what the whole says."""
+"""`done`: taken apart as Spark's own parser reads it, and another one judges anew what is in flight."""
 
 from typing import Any
 
 import pytest
 
+from tests.spark.conftest import Pipeline
+from zync.config.model import Transactions
 from zync.errors import UsageError
+from zync.operate.verify import verify
 from zync.transactions.done import take_apart
 
 ROWS = [("a\\", 1, "x"), ("a\\", 2, None), ("b", None, "(y)"), ("c", 4, ",")]
@@ -82,3 +85,51 @@ def test_the_parts_say_what_the_whole_says(spark: Any, text: str, arguments: int
 def test_what_is_no_aggregate_of_one_value_is_refused_with_the_reason(spark: Any, text: str, expected: str) -> None:
     with pytest.raises(UsageError, match=f"transactions.done: .*{expected}"):
         take_apart(spark, text)
+
+
+def test_a_sum_that_is_too_large_says_what_to_do(pipeline: Pipeline, txn: Any) -> None:
+    most = 2**63 - 1
+    pipeline.change(transactions=Transactions(done="sum(value:n::bigint) = 3"))
+    pipeline.load(("a", txn(1, most)), ("b", txn(1, most)), ("a", txn(2, 1, x=1)), ("a", txn(2, 2, x=2)))
+    with pytest.raises(UsageError, match=r"^transactions.done: 'sum.* together: .*OVERFLOW.*try_sum for sum"):
+        pipeline.sync()
+    pipeline.change(transactions=Transactions(done="try_sum(value:n::bigint) = 3"))
+    outcome = pipeline.sync()
+    assert (outcome.transactions, outcome.in_flight) == (1, 1)
+    pipeline.load(("a", txn(1, 3)))
+    assert pipeline.sync().in_flight == 1
+
+
+@pytest.mark.parametrize("function", ["first", "any_value", "last"])
+def test_done_may_use_aggregates_that_have_a_grammar_of_their_own(pipeline: Pipeline, txn: Any, function: str) -> None:
+    pipeline.change(transactions=Transactions(done=f"count(*) = {function}(value:n::int)"))
+    pipeline.load(("a", txn(1, 2)), ("a", txn(2)))
+    assert pipeline.sync().transactions == 1
+    pipeline.load(("a", txn(1, 2)))
+    assert pipeline.sync().transactions == 1
+
+
+def test_another_done_condition_judges_what_is_in_flight_anew(pipeline: Pipeline, txn: Any) -> None:
+    pipeline.load(("a", txn(1, 3, x=1)), ("b", txn(2, 3, x=2)), ("a", txn(1, 3, x=3)), ("a", txn(3, 9, x=4)))
+    pipeline.sync()
+    pipeline.change(transactions=Transactions(done="count(*) >= 2"))
+    pipeline.load(("b", txn(2, 3, x=5)))
+    outcome = pipeline.sync()
+    assert [(row["seqno"], row["txn"]) for row in pipeline.of("done")] == [(3, "1"), (5, "2")]
+    assert (outcome.in_flight, outcome.cursor) == (1, 3)
+    pipeline.load(("b", txn(3, 9, x=6)))
+    assert pipeline.sync().in_flight == 0
+    assert pipeline.values() == [{"x": one} for one in (1, 3, 2, 5, 4, 6)]
+
+
+def test_another_done_condition_needs_no_new_record_to_have_an_effect(pipeline: Pipeline, txn: Any) -> None:
+    pipeline.load(("a", txn(1, 3, x=1)), ("b", txn(2, 3, x=2)), ("a", txn(1, 3, x=3)))
+    pipeline.sync()
+    pipeline.change(transactions=Transactions(done="count(*) >= 2"))
+    outcome = pipeline.sync()
+    assert (outcome.sync, outcome.records, outcome.transactions, outcome.in_flight) == (2, 0, 1, 1)
+    assert (outcome.cursor, outcome.head) == (1, 3)
+    assert pipeline.sync().seconds == {}
+    assert pipeline.values() == [{"x": 1}, {"x": 3}]
+    claims = verify(pipeline.raw, str(pipeline.staging), pipeline.config, every_version=True, kafka=False)
+    assert not [one for one in claims if one.violations]

@@ -1,4 +1,4 @@
-"""Lookup tables are pinned: a sync sees one content, the one whose digest it commits."""
+"""Lookup tables: rules join them, and each is pinned to one content, the one whose digest the sync commits."""
 
 import hashlib
 from datetime import date
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.spark.conftest import Pipeline
 from zync.config.model import Lookup
 from zync.errors import UsageError
 from zync.rules import lookups
@@ -98,3 +99,43 @@ def test_a_line_that_is_none_makes_a_lookup_that_cannot_be_read(
     file.write_text(content)
     with pytest.raises(UsageError, match=f"lookup 'broken' cannot be read: .*{says}"):
         bind(spark, "broken", Lookup(**{kind: file}))
+
+
+@pytest.fixture
+def names(pipeline: Pipeline, txn: Any) -> Path:
+    """The file of a lookup table that the rule joins; there was a sync with it."""
+    file = pipeline.folder / "names.csv"
+    file.write_text("x,name\n1,one\n2,two\n")
+    pipeline.change(lookups={"names": Lookup(csv=file)})
+    pipeline.rules(out="SELECT seqno, n.name FROM records r JOIN names n ON n.x = r.value:x::int")
+    pipeline.load(("a", txn(1, x=2)))
+    pipeline.sync()
+    return file
+
+
+def test_lookups_are_joined_and_a_missing_one_stops_the_sync(pipeline: Pipeline, txn: Any, names: Path) -> None:
+    assert pipeline.values() == [{"name": "two"}]
+    names.unlink()
+    pipeline.load(("a", txn(2, x=1)))
+    with pytest.raises(UsageError, match="lookup 'names' cannot be read"):
+        pipeline.sync()
+    assert len(pipeline.of("cursor")) == 1
+
+
+def test_where_nothing_goes_out_no_rule_runs_and_what_is_on_record_stays(
+    pipeline: Pipeline, txn: Any, names: Path
+) -> None:
+    names.rename(pipeline.folder / "away.csv")  # who asked for it would fail
+    pipeline.load(("a", txn(2, 2, x=1)))
+    assert pipeline.sync().in_flight == 1
+    first, second = sorted(pipeline.of("cursor"), key=lambda row: row["sync"])
+    assert first["digests"] == second["digests"]
+    assert first["state"] == second["state"] != '{"columns":{}}'
+    (pipeline.folder / "away.csv").rename(names)
+    pipeline.load(("a", txn(2, 2, x=2)))
+    pipeline.sync()
+    assert sorted(one["name"] for one in pipeline.values()) == ["one", "two", "two"]
+    pipeline.rules(out="SELECT seqno, no_such FROM records")
+    pipeline.load(("a", txn(3, 2, x=1)))
+    with pytest.raises(UsageError, match="no_such"):  # a changed rule is looked at all the same
+        pipeline.sync()

@@ -58,7 +58,7 @@ IN_RULES = {**EXPRESSIONS, "a stack": STACK}
 
 
 @pytest.fixture(scope="module", params=["few", "many"])
-def pace(request: pytest.FixtureRequest) -> Iterator[str]:
+def size(request: pytest.FixtureRequest) -> Iterator[str]:
     """How Spark is to work: interpreting, as in small syncs, or compiling, as in large ones."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "many":
@@ -92,7 +92,7 @@ def bad_and_good(expressions: dict[str, tuple[str, Any, Any, str]], txn: Any) ->
 
 @pytest.fixture(scope="module")
 def failing(
-    pace: str,  # noqa: ARG001 - it is set, then
+    size: str,  # noqa: ARG001 - it is set, then
     tmp_path_factory: pytest.TempPathFactory,
     txn: Any,
     spark: Any,
@@ -128,7 +128,7 @@ NOTHING = f"left({of_record(IN_CONFIG)}, 0)"
 
 @pytest.fixture(scope="module")
 def by_topic(
-    pace: str,  # noqa: ARG001 - it is set, then
+    size: str,  # noqa: ARG001 - it is set, then
     tmp_path_factory: pytest.TempPathFactory,
     txn: Any,
     spark: Any,
@@ -148,7 +148,7 @@ def by_topic(
 
 @pytest.fixture(scope="module")
 def by_done(
-    pace: str,  # noqa: ARG001 - it is set, then
+    size: str,  # noqa: ARG001 - it is set, then
     tmp_path_factory: pytest.TempPathFactory,
     txn: Any,
     spark: Any,
@@ -302,7 +302,7 @@ def test_what_is_wrong_with_a_rule_is_told_with_its_line(
         pipeline.sync()
 
 
-@pytest.mark.usefixtures("pace")
+@pytest.mark.usefixtures("size")
 def test_the_time_of_a_debezium_record_is_null_where_it_is_none(tmp_path: Path, spark: Any) -> None:
     times = [0, 1_700_000_000_123, 2**63 - 1, -(2**63), "soon", None]
     lines = [json.dumps({"topic": "p.public.t", "value": envelope(None, transaction=None, ts_ms=ts)}) for ts in times]

@@ -1,9 +1,14 @@
-"""What the session is made with."""
+"""What the session is made with, and what it keeps."""
 
 import json
 import os
 import subprocess
 import sys
+import time
+from typing import Any
+
+from tests.spark.conftest import Pipeline
+from zync.spark.frames import Keeper
 
 CODE = """
 import json, os, subprocess
@@ -29,3 +34,37 @@ def test_secrets_are_in_no_command_line() -> None:
     environment = {**os.environ, "WORD": "zhush-hush"}
     done = subprocess.run([sys.executable, "-c", CODE], env=environment, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout.splitlines()[-1]) == [False, True, True]
+
+
+def test_a_session_keeps_nothing_of_the_syncs_it_made(pipeline: Pipeline, txn: Any) -> None:
+    context = pipeline.spark.sparkContext._jsc  # noqa: SLF001
+
+    def kept() -> set[int]:
+        """All but what Delta itself keeps of tables."""
+        return {
+            n for n, one in context.getPersistentRDDs().items() if not str(one.name()).startswith("Delta Table State")
+        }
+
+    before = kept()
+    pipeline.load(("a", txn(1, 2)), ("a", txn(2, 1)))
+    pipeline.sync()
+    pipeline.load(("b", txn(1, 2)))
+    assert pipeline.sync().transactions == 1
+    until, since = time.monotonic() + 60, kept() - before
+    while since & kept():  # what other workers' syncs keep goes when they end
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    views = pipeline.spark.sql("SHOW VIEWS").collect()
+    assert views == []  # a view holds the rows kept under it, and what is kept next comes with a copy of the views
+
+
+def test_kept_rows_that_are_lost_are_made_anew(spark: Any) -> None:
+    jvm = spark._jvm  # noqa: SLF001
+    with Keeper(spark) as keeper:
+        kept = keeper.keep(spark.range(10).selectExpr("id", "id % 3 AS three").repartition(2, "three"))
+        before = sorted(kept.collect())
+        (rows_kept,) = keeper._kept  # noqa: SLF001
+        for part in range(2):  # as where the executor that had them is gone
+            block = jvm.org.apache.spark.storage.RDDBlockId(rows_kept.id(), part)
+            jvm.org.apache.spark.SparkEnv.get().blockManager().removeBlock(block, True)
+        assert sorted(kept.collect()) == before

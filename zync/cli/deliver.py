@@ -97,6 +97,7 @@ def _to_tables(  # noqa: PLR0913 - the command's options
     settings: "Config", out: Output, staging: str, master: str | None, metrics: str | None, *, until_caught_up: bool
 ) -> None:
     from zync.deliver.tables import delivery, snapshots
+    from zync.lake.lock import owned
     from zync.spark.session import session
 
     def print_batch(batch: delivery.Batch) -> None:
@@ -106,6 +107,8 @@ def _to_tables(  # noqa: PLR0913 - the command's options
 
     stop = stop_on_signals()
     folder = locate(snapshots.FOLDER, settings.lake)
+    with owned(folder):  # raises before Spark starts, whose start would slow down the deliverer that holds the lock
+        pass
     with measuring("zync.deliver.metrics:DeliveryMetrics", metrics, out) as collector:
         spark = session(master, settings.spark, brief=until_caught_up)
         newest = delivery.sync_to_tables(

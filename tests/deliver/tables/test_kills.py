@@ -1,0 +1,111 @@
+"""Deliveries that are killed at any moment lose and repeat nothing, and no snapshot is half there."""
+
+import os
+import random
+import signal
+import time
+from typing import Any
+
+import pytest
+
+from tests.conftest import BRISK, start
+from tests.deliver.tables.conftest import Lake, account, assert_together, transfers, version_of
+from tests.kafka.conftest import wait_until
+from zync.deliver.tables import delivery, snapshots
+
+
+@pytest.mark.parametrize("after", ["the first table", "all tables"])
+def test_who_was_killed_in_between_goes_on_and_no_snapshot_is_half(
+    lake: Lake, after: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.staging.sync(transfers(4, 0))
+    lake.deliver()
+
+    class KilledError(Exception):
+        pass
+
+    with monkeypatch.context() as patch:
+        if after == "all tables":
+            patch.setattr(snapshots, "take", lambda *_: (_ for _ in ()).throw(KilledError()))
+        else:
+            real = delivery.deliver
+
+            def once(spark: Any, target: Any, *rest: Any, **more: Any) -> int:
+                if target.topic == "history":
+                    raise KilledError
+                return real(spark, target, *rest, **more)
+
+            patch.setattr(delivery, "deliver", once)
+        lake.staging.sync(transfers(4, 4))
+        with pytest.raises(KilledError):
+            lake.deliver()
+    assert len(lake.versions()) == 1
+    lake.staging.sync(transfers(4, 8))
+    snapshot = lake.deliver()
+    assert [one.sync for one in lake.versions()] == [1, 2, 3]
+    assert snapshot.sync == 3
+    assert_together(lake)
+    assert len(lake.rows("history")) == 12
+
+
+@pytest.mark.timeout(300)
+def test_kill_9_of_the_real_process(lake: Lake) -> None:
+    lake.config(BRISK)
+    lake.staging.sync(transfers(6, 0))
+    process = start("sync-to", "tables", "staging", cwd=lake.staging.folder, start_new_session=True)
+    try:
+        wait_until(lambda: version_of(lake, "accounts") > 0, 120)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert not (lake.staging.folder / "spark-warehouse").exists()  # Spark's own would be left where the user works
+    lake.deliver()
+    assert_together(lake)
+    assert len(lake.rows("history")) == 6
+
+
+@pytest.mark.timeout(600)
+def test_kill_9_at_random_moments_loses_and_repeats_nothing_and_no_snapshot_is_half(lake: Lake) -> None:
+    """In or between two tables' commits, or before their snapshot; one of them keeps all versions of its rows."""
+    lake.config(f"deliver: {{tables: {{accounts: {{apply: history}}}}}}\n{BRISK}")
+    chance, count, kills = random.Random(11), 0, 4
+
+    def more() -> None:
+        nonlocal count
+        lake.staging.sync(transfers(6, count))
+        count += 6
+
+    for _ in range(kills):
+        more()
+        before = version_of(lake, "accounts")
+        process = start("sync-to", "tables", "staging", cwd=lake.staging.folder, start_new_session=True)
+        try:
+            wait_until(lambda before=before: version_of(lake, "accounts") > max(before, 0), 120)
+            until = time.monotonic() + chance.uniform(0, 5)
+            while time.monotonic() < until:
+                more()
+                time.sleep(0.1)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    lake.deliver()
+    assert len(lake.versions()) > kills
+    assert_together(lake)
+    assert [row["id"] for row in lake.rows("history")] == list(range(count))
+    assert len({row["_seqno"] for row in lake.rows("accounts")}) == len(lake.rows("accounts")) == count
+
+
+@pytest.mark.timeout(300)
+def test_kill_9_when_a_delete_is_on_record_and_not_done(lake: Lake) -> None:
+    lake.staging.sync([[account(1, "1"), account(2, "2")]])
+    lake.deliver()
+    lake.staging.sync([[account(2, None)]])
+    lake.config(BRISK)
+    process = start("sync-to", "tables", "staging", cwd=lake.staging.folder, start_new_session=True)
+    try:
+        wait_until(lambda: version_of(lake, "_deleted/accounts") > 0, 120)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    lake.deliver()
+    assert [one["id"] for one in lake.rows("accounts")] == [1]
