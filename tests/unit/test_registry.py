@@ -1,84 +1,72 @@
 """A schema registry that fails for a moment, and one that fails for good."""
 
-import json
-import threading
-from collections.abc import Callable, Iterator
+import time
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from tests.failing_registry import Answer, after, closes, gives, resets, serving, status, stops_halfway
 from zync.config.model import RegistryAccess
 from zync.errors import ZyncError
 from zync.formats import registry as transport
-from zync.formats.registry import Registry
+from zync.formats.registry import Registry, RegistryAwayError
 
-Answer = Callable[[BaseHTTPRequestHandler], None]
-Serve = Callable[[list[Answer]], Registry]
-
-
-def schema(request: BaseHTTPRequestHandler) -> None:
-    body = json.dumps({"schema": '"string"'}).encode()
-    request.send_response(200)
-    request.send_header("Content-Length", str(len(body)))
-    request.end_headers()
-    request.wfile.write(body)
-
-
-def reset(request: BaseHTTPRequestHandler) -> None:
-    request.connection.close()
-
-
-def overloaded(request: BaseHTTPRequestHandler) -> None:
-    request.send_error(503)
-
-
-def broken(request: BaseHTTPRequestHandler) -> None:
-    request.send_error(500)
+STRING = '"string"'
 
 
 @pytest.fixture
-def serve() -> Iterator[Serve]:
-    """A registry that gives those answers, one after the other, and then the last one again and again."""
-    servers: list[ThreadingHTTPServer] = []
-
-    def start(answers: list[Answer]) -> Registry:
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                (answers.pop(0) if len(answers) > 1 else answers[0])(self)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        server = ThreadingHTTPServer(("localhost", 0), Handler)
-        servers.append(server)
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        return Registry(RegistryAccess(f"http://localhost:{server.server_port}", timeout=timedelta(seconds=5)))
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has attempts follow each other without a pause."""
+    monkeypatch.setattr(transport, "_RETRY_AFTER", (0.0, 0.0))
 
 
-@pytest.mark.parametrize("failure", [reset, overloaded])
-def test_a_failure_that_passes_is_not_noticed(serve: Serve, failure: Answer) -> None:
-    found = serve([failure, failure, schema]).schema(1)
-    assert found is not None
-    assert found.text == '"string"'
+def text_of(url: str, seconds: float = 5) -> str:
+    schema = Registry(RegistryAccess(url, basic_auth="me:secret", timeout=timedelta(seconds=seconds))).schema(1)
+    assert schema is not None
+    return schema.text
 
 
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("failure", [closes, resets, stops_halfway, *map(status, (408, 429, 500, 502, 503, 504))])
+def test_a_failure_that_passes_is_not_noticed(failure: Answer) -> None:
+    with serving([failure, failure, gives(STRING)]) as (url, asked):
+        assert text_of(url) == STRING
+    assert asked == ["/schemas/ids/1"] * 3
+
+
+@pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize(
-    ("failure", "gist"), [(reset, "does not answer .*try again"), (overloaded, "answers 503"), (broken, "answers 500")]
+    ("failure", "gist"),
+    [
+        (closes, "does not answer .*nothing was changed; try again"),
+        (resets, "does not answer .*reset by peer.*try again"),
+        (stops_halfway, "does not answer .*IncompleteRead.*try again"),
+        (status(503), "answers 503 Service Unavailable to schemas/ids/1"),
+        (status(500), "answers 500 Internal Server Error to schemas/ids/1"),
+    ],
 )
-def test_a_failure_that_lasts_is_told(
-    serve: Serve, failure: Answer, gist: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transport, "_RETRY_AFTER", (0.01, 0.01))
-    with pytest.raises(ZyncError, match=gist):
-        serve([failure]).schema(1)
+def test_a_failure_that_lasts_is_told(failure: Answer, gist: str) -> None:
+    with serving([failure]) as (url, asked), pytest.raises(RegistryAwayError, match=gist) as raised:
+        text_of(url)
+    assert len(asked) == 3
+    assert "secret" not in str(raised.value)
 
 
-def test_an_answer_that_no_repeating_would_change_is_asked_for_once(serve: Serve) -> None:
-    with pytest.raises(ZyncError, match="answers 500"):
-        serve([broken, schema]).schema(1)
+def test_a_slow_registry_has_as_long_as_the_config_says() -> None:
+    with serving([after(0.5, gives(STRING))]) as (url, _):
+        assert text_of(url) == STRING
+
+
+def test_all_attempts_together_take_no_longer_than_the_config_says() -> None:
+    with serving([resets, after(0.3, status(503)), after(3, gives(STRING))]) as (url, asked):
+        start = time.monotonic()
+        with pytest.raises(RegistryAwayError, match="does not answer"):
+            text_of(url, seconds=1)
+        assert time.monotonic() - start < 2
+    assert len(asked) == 3
+
+
+def test_an_answer_that_no_repeating_would_change_is_asked_for_once() -> None:
+    with serving([status(401), gives(STRING)]) as (url, asked), pytest.raises(ZyncError, match="answers 401"):
+        text_of(url)
+    assert len(asked) == 1

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from zync.cli.options import AsJson
+from zync.cli.common import AsJson
 from zync.cli.output import Output
 
 app = typer.Typer(no_args_is_help=True, help="A real single-node Kafka, for development and tests only.")

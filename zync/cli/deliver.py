@@ -6,18 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from zync.cli.common import Common, common_options
 from zync.cli.completion import tables
-from zync.cli.options import (
-    AsJson,
-    ConfigFile,
-    Debug,
-    Lake,
-    LogFormat,
-    Metrics,
-    measuring,
-    read_config,
-    stop_on_signals,
-)
+from zync.cli.options import Metrics, measuring, stop_on_signals
 from zync.cli.output import Output
 from zync.lake.paths import locate
 from zync.text import amount
@@ -30,7 +21,9 @@ if TYPE_CHECKING:
 _GROUP_ROWS = 50_000
 
 
+@common_options(log_format=True)
 def sync_to(
+    common: Common,
     target: Annotated[Literal["kafka", "tables"], typer.Argument(help="Where to.")],
     table: Annotated[str, typer.Argument(help="The table to deliver, usually staging.", autocompletion=tables)],
     until_caught_up: Annotated[bool, typer.Option(help="End when all is there that is in staging now.")] = False,
@@ -42,11 +35,6 @@ def sync_to(
     bootstrap_servers: Annotated[str | None, typer.Option(help="Over the config's.")] = None,
     master: Annotated[str | None, typer.Option(help="Spark's master (tables).")] = None,
     metrics: Metrics = None,
-    log_format: LogFormat = "text",
-    lake: Lake = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Send staging's rows on, in whole transactions, exactly once. Goes on until stopped.
 
@@ -58,7 +46,7 @@ def sync_to(
     if one_by_one and group_rows:
         msg = "it is for all transactions but --one-by-one: give one of the two"
         raise typer.BadParameter(msg, param_hint="--group-rows")
-    settings, out = read_config(config, lake, needed=target == "tables"), Output(as_json=as_json)
+    settings, out = common.read_config(needed=target == "tables"), common.out
     if target == "tables":
         for option, value in (
             *(("--group-rows", group_rows), ("--one-by-one", one_by_one)),
@@ -117,13 +105,11 @@ def _to_tables(  # noqa: PLR0913 - the command's options
     out.result(asdict(newest) if newest else {}, _snapshot_text(newest) if newest else "nothing was delivered yet")
 
 
+@common_options()
 def snapshot(
+    common: Common,
     at: Annotated[str | None, typer.Option(metavar="SYNC|TIME", help="The newest that is not after it.")] = None,
     as_views: Annotated[bool, typer.Option("--sql", help="As statements that make views of those versions.")] = False,
-    lake: Lake = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Name the versions of delivered tables that belong together. At them no transaction is partly there.
 
@@ -133,11 +119,11 @@ def snapshot(
     """
     from zync.deliver.tables import snapshots
 
-    folder = locate(snapshots.FOLDER, read_config(config, lake).lake)
+    folder = locate(snapshots.FOLDER, common.read_config().lake)
     selected = snapshots.at(f"{folder}/{snapshots.NAME}", None if at is None else _moment(at))
     statements = snapshots.views(selected, folder) if as_views else []
     values = {**asdict(selected), **({"sql": statements} if as_views else {})}
-    Output(as_json=as_json).result(values, "\n".join(statements) if as_views else _snapshot_text(selected))
+    common.out.result(values, "\n".join(statements) if as_views else _snapshot_text(selected))
 
 
 def _moment(text: str) -> "int | datetime":

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from zync.cli.common import Common, common_options
 from zync.cli.completion import kinds, tables, topics
-from zync.cli.options import AsJson, ConfigFile, Debug, Lake, read_config, stop_on_signals
-from zync.cli.output import Output
+from zync.cli.options import stop_on_signals
 from zync.errors import UsageError
 from zync.lake.paths import locate
 from zync.text import Verbatim
@@ -16,16 +16,14 @@ from zync.text import Verbatim
 _WATCH_SECONDS = 2
 
 
+@common_options()
 def cat(
+    common: Common,
     table: Annotated[str, typer.Argument(help="raw or staging.", autocompletion=tables)],
     kind: Annotated[str | None, typer.Option(help="Only rows of that kind (staging).", autocompletion=kinds)] = None,
     topic: Annotated[str | None, typer.Option(help="Only rows of that topic.", autocompletion=topics)] = None,
     since: Annotated[int, typer.Option(help="From that seqno on.", metavar="SEQNO")] = 0,
     limit: Annotated[int | None, typer.Option(min=0, help="At most so many rows.")] = None,
-    lake: Lake = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Show a table's rows as JSON Lines, in order of seqno. Without starting Spark.
 
@@ -35,19 +33,17 @@ def cat(
     """
     from zync.operate.cat import cat as read
 
-    location = locate(table, read_config(config, lake).lake)
-    Output(as_json=as_json).rows(read(location, kind=kind, topic=topic, since=since, limit=limit))
+    location = locate(table, common.read_config().lake)
+    common.out.rows(read(location, kind=kind, topic=topic, since=since, limit=limit))
 
 
+@common_options()
 def query(
+    common: Common,
     text: Annotated[str, typer.Argument(metavar="SELECT", help="One Spark SQL query.")],
     consistent: Annotated[
         bool, typer.Option("--consistent", help="Over the delivered tables, at versions that belong together.")
     ] = False,
-    lake: Lake = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Run Spark SQL over raw, staging and the views that rules see. Or over the delivered tables.
 
@@ -59,21 +55,19 @@ def query(
     from zync.operate.query import query_tables, rows_of, table_of
     from zync.spark.session import session
 
-    settings, out = read_config(config, lake), Output(as_json=as_json)
+    settings, out = common.read_config(), common.out
     run_query = query_tables if consistent else query_staging
     result = run_query(session(None, settings.spark, brief=True), settings, text)
-    if as_json:
+    if common.as_json:
         out.rows(Verbatim(row) for row in rows_of(result))
     else:
         out.result({}, table_of(result))
 
 
+@common_options()
 def status(
+    common: Common,
     watch: Annotated[bool, typer.Option("--watch", help="Show it again every two seconds, until stopped.")] = False,
-    lake: Lake = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Show how far raw and staging are, and the lag behind Kafka. And what is in flight, and set aside.
 
@@ -84,7 +78,7 @@ def status(
     from zync.operate.status import as_dict, describe
     from zync.operate.status import status as read_status
 
-    settings, out = read_config(config, lake), Output(as_json=as_json)
+    settings, out = common.read_config(), common.out
     stop = stop_on_signals() if watch else None
     while True:
         current = read_status(locate("raw", settings.lake), locate("staging", settings.lake), settings)
@@ -95,7 +89,8 @@ def status(
             return
 
 
-def explain(config: ConfigFile = None, as_json: AsJson = False, debug: Debug = False) -> None:
+@common_options(lake=False)
+def explain(common: Common) -> None:
     """Show what the config means. Topics, ids, done, and each rule with its output's columns and types.
 
     \b
@@ -108,19 +103,17 @@ def explain(config: ConfigFile = None, as_json: AsJson = False, debug: Debug = F
     from zync.operate.explain import explain as explained
     from zync.spark.session import session
 
-    settings = read_config(config, None, needed=True)
+    settings = common.read_config(needed=True)
     pipeline = explained(session(None, settings.spark, brief=True), settings)
-    Output(as_json=as_json).result(asdict(pipeline), describe(pipeline))
+    common.out.result(asdict(pipeline), describe(pipeline))
 
 
+@common_options()
 def check(
+    common: Common,
     data: Annotated[
         str | None, typer.Option(metavar="TABLE", help="Also sync this raw in different cuts.", autocompletion=tables)
     ] = None,
-    lake: Lake = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Check the config and its rules without touching data.
 
@@ -135,7 +128,7 @@ def check(
     from zync.operate.surroundings import warnings as warnings_of
     from zync.spark.session import session
 
-    settings, out = read_config(config, lake, needed=True), Output(as_json=as_json)
+    settings, out = common.read_config(needed=True), common.out
     with ThreadPoolExecutor(1) as executor:  # runs while Spark starts, which takes longer
         surroundings = executor.submit(warnings_of, settings)
         spark = session(None, settings.spark, brief=True)
@@ -159,15 +152,14 @@ def check(
     sys.exit(1 if difference else 0)
 
 
+@common_options(lake=False)
 def doctor(
+    common: Common,
     connect: Annotated[str | None, typer.Option(metavar="URL", help="Kafka Connect's REST API.")] = None,
     connector: Annotated[str | None, typer.Option(metavar="NAME", help="The connector there.")] = None,
     connector_config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The connector's config, as .json or .properties.")
     ] = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Say what will hurt, in a connector's config and in the topics. Exit code 1 if something will.
 
@@ -186,7 +178,7 @@ def doctor(
     if connect and connector_config:
         msg = "--connect and --connector-config both name a connector's config: give one of them"
         raise UsageError(msg)
-    settings = read_config(config, None)
+    settings = common.read_config()
     connector_settings = read.from_file(connector_config) if connector_config else None
     if connect and connector:
         connector_settings = read.from_connect(connect, connector)
@@ -208,5 +200,5 @@ def doctor(
         *(["the topics"] if topics is not None else []),
     ]
     findings = diagnose(connector_settings, topics, settings)
-    Output(as_json=as_json).result(as_dict(findings), describe(findings, " and ".join(subjects)))
+    common.out.result(as_dict(findings), describe(findings, " and ".join(subjects)))
     sys.exit(1 if hurts(findings) else 0)

@@ -5,14 +5,16 @@ from typing import Annotated
 
 import typer
 
+from zync.cli.common import Common, common_options
 from zync.cli.completion import tables
-from zync.cli.options import AsJson, ConfigFile, Debug, Lake, Retain, read_config
-from zync.cli.output import Output
+from zync.cli.options import Retain
 from zync.lake.paths import locate
 from zync.text import amount
 
 
+@common_options()
 def replay(
+    common: Common,
     table: Annotated[str, typer.Argument(help="raw.", autocompletion=tables)],
     into: Annotated[str, typer.Option(help="The staging to make.", metavar="TABLE", autocompletion=tables)],
     to_seqno: Annotated[int | None, typer.Option(min=1, help="Up to that seqno.", metavar="N")] = None,
@@ -20,10 +22,6 @@ def replay(
         str, typer.Option(help="The staging whose rules to compare.", metavar="TABLE", autocompletion=tables)
     ] = "staging",
     master: Annotated[str | None, typer.Option(help="Spark's master.")] = None,
-    lake: Lake = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Make a staging anew from raw, decisions included. The same rules give the same rows and offsets.
 
@@ -37,7 +35,7 @@ def replay(
     from zync.spark.session import session
     from zync.sync.outcome import describe
 
-    settings, out = read_config(config, lake, needed=True), Output(as_json=as_json)
+    settings, out = common.read_config(needed=True), common.out
     raw, target, other = (locate(name, settings.lake) for name in (table, into, beside))
     spark = session(master, settings.spark)
     result = make(spark, settings, raw, target, to_seqno, other, lambda outcome: out.progress(describe(outcome)))
@@ -48,14 +46,12 @@ def replay(
     out.result(asdict(result), text)
 
 
+@common_options()
 def diff(
+    common: Common,
     one: Annotated[str, typer.Argument(help="A staging.", autocompletion=tables)],
     other: Annotated[str, typer.Argument(help="Another.", autocompletion=tables)],
     limit: Annotated[int, typer.Option(min=0, help="Examples shown of each topic.")] = 20,
-    lake: Lake = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Show how output rows of two stagings differ, by topic and key. Exit 1 when they do.
 
@@ -68,15 +64,17 @@ def diff(
     from zync.operate.diff import diff as compare
     from zync.spark.session import session
 
-    settings = read_config(config, lake)
+    settings = common.read_config()
     spark = session(None, settings.spark, brief=True)
     differences = compare(spark, locate(one, settings.lake), locate(other, settings.lake), limit)
     topics = {topic: asdict(difference) for topic, difference in differences.items()}
-    Output(as_json=as_json).result({"same": not differences, "topics": topics}, describe_diff(differences))
+    common.out.result({"same": not differences, "topics": topics}, describe_diff(differences))
     sys.exit(1 if differences else 0)
 
 
+@common_options()
 def verify(
+    common: Common,
     raw: Annotated[str, typer.Argument(help="The raw table.", autocompletion=tables)] = "raw",
     staging: Annotated[
         str | None,
@@ -84,10 +82,6 @@ def verify(
     ] = None,
     every_version: Annotated[bool, typer.Option("--every-version", help="Staging as it ever was, too.")] = False,
     kafka: Annotated[bool, typer.Option("--kafka", help="Raw's positions against the broker, too.")] = False,
-    lake: Lake = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Prove that raw and staging are as they must be. Exit 1 with each place where they are not.
 
@@ -101,7 +95,7 @@ def verify(
     from zync.operate.verify import describe
     from zync.operate.verify import verify as prove
 
-    settings = read_config(config, lake)
+    settings = common.read_config()
     staging_location = locate(staging or "staging", settings.lake)
     with_staging = staging is not None or (raw == "raw" and open_table(staging_location) is not None)
     claims = prove(
@@ -112,11 +106,13 @@ def verify(
         kafka=kafka,
     )
     holds = not any(claim.violations for claim in claims)
-    Output(as_json=as_json).result({"ok": holds, "claims": [asdict(claim) for claim in claims]}, describe(claims))
+    common.out.result({"ok": holds, "claims": [asdict(claim) for claim in claims]}, describe(claims))
     sys.exit(0 if holds else 1)
 
 
+@common_options()
 def maintain(
+    common: Common,
     table: Annotated[str, typer.Argument(help="raw or staging.", autocompletion=tables)],
     compact: Annotated[bool, typer.Option("--compact", help="Small files into large ones.")] = False,
     vacuum: Annotated[bool, typer.Option("--vacuum", help="Delete files that are no part of it any more.")] = False,
@@ -126,10 +122,6 @@ def maintain(
         typer.Option(metavar="TABLE", help="Made of raw, and not in its folder; repeatable.", autocompletion=tables),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
-    lake: Lake = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Keep a table tidy while others write and read it. Compacts, vacuums (without either: both), shortens its log.
 
@@ -147,7 +139,7 @@ def maintain(
     from zync.operate.maintain import RETAIN, Trimming, describe
     from zync.operate.maintain import maintain as tidy
 
-    settings, out = read_config(config, lake), Output(as_json=as_json)
+    settings, out = common.read_config(), common.out
     both = not (compact or vacuum)
     others = tuple(locate(name, settings.lake) for name in staging or ())
     trimming = None

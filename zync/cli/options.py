@@ -24,7 +24,8 @@ from zync.log import LogFormatter
 T = TypeVar("T")
 
 
-def _log_format(value: str) -> str:
+def log_format_option(value: str) -> str:
+    """Has log lines in the format that the option `--log-format` names."""
     os.environ["ZYNC_LOG_FORMAT"] = value
     return value
 
@@ -57,12 +58,6 @@ def _positive_size(text: str) -> int:
     return num_bytes
 
 
-Lake = Annotated[str | None, typer.Option("--lake", envvar="ZYNC_LAKE", help="Folder or URI of the tables.")]
-ConfigFile = Annotated[Path | None, typer.Option("--config", envvar="ZYNC_CONFIG", help="Default zync.yaml.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Results as JSON, for programs.")]
-Debug = Annotated[
-    bool, typer.Option("--debug", help="Tracebacks and details on errors.", callback=lambda on: _debug(on=on))
-]
 CommitEvery = Annotated[timedelta, _parsed_option(duration, "TIME", show_default="5s")]
 CommitBytes = Annotated[int | None, _parsed_option(_positive_size, "SIZE", help="Default: as --max-memory allows.")]
 MaxMemory = Annotated[
@@ -72,10 +67,6 @@ Retain = Annotated[timedelta | None, _parsed_option(duration, "TIME", help="Keep
 Older = Annotated[timedelta | None, _parsed_option(duration, "TIME", help="Begun at least so long ago, like 1h or 7d.")]
 Metrics = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="Answer there: /metrics for Prometheus, /healthz, /readyz.")
-]
-LogFormat = Annotated[
-    Literal["text", "json"],
-    typer.Option(help="Of the lines on standard error.", callback=_log_format),
 ]
 
 
@@ -106,7 +97,8 @@ def partition_offset(text: str) -> tuple[tuple[str, int], int]:
     return (match[1], int(match[2])), int(match[3])
 
 
-def _debug(*, on: bool) -> bool:
+def debug_option(*, on: bool) -> bool:
+    """Sets up logging as the option `--debug` says."""
     if on:
         os.environ["ZYNC_DEBUG"] = "1"
     handler = logging.StreamHandler()

@@ -7,25 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from zync.cli.common import Common, common_options
 from zync.cli.completion import input_topics, tables
 from zync.cli.options import (
-    AsJson,
     CommitBytes,
     CommitEvery,
-    ConfigFile,
-    Debug,
-    Lake,
-    LogFormat,
     MaxMemory,
     Metrics,
     measuring,
     parsed,
     partition_offset,
-    read_config,
     starting_point,
     stop_on_signals,
 )
-from zync.cli.output import Output
 from zync.config.units import duration
 from zync.errors import UsageError
 from zync.ingest import memory
@@ -40,7 +34,9 @@ if TYPE_CHECKING:
     from zync.raw.append import Appended
 
 
+@common_options(log_format=True)
 def sync_from(
+    common: Common,
     source: Annotated[Literal["kafka"], typer.Argument(help="Where from.")],
     table: Annotated[str, typer.Argument(help="The table to append to, usually raw.", autocompletion=tables)],
     topic: Annotated[
@@ -65,11 +61,6 @@ def sync_from(
         str | None, typer.Option(envvar="ZYNC_INSTANCE", help="This process's own name: started again, it goes on.")
     ] = None,
     metrics: Metrics = None,
-    log_format: LogFormat = "text",
-    lake: Lake = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Append Kafka records to raw, exactly once, until stopped.
 
@@ -91,7 +82,7 @@ def sync_from(
             msg = "{}:{} is to begin at two offsets".format(*source_partition)
             raise typer.BadParameter(msg, param_hint="--from-offset")
 
-    settings, out = read_config(config, lake), Output(as_json=as_json)
+    settings, out = common.read_config(), common.out
     settings = settings.with_kafka(bootstrap_servers=bootstrap_servers, group_instance_id=instance)
     ingest = Ingest(
         location=locate(table, settings.lake),
@@ -131,13 +122,11 @@ def sync_from(
     )
 
 
+@common_options()
 def load(
+    common: Common,
     table: Annotated[str, typer.Argument(help="The table to append to, usually raw.", autocompletion=tables)],
     files: Annotated[list[str], typer.Argument(help="JSON Lines; .gz too; - is standard input.")],
-    lake: Lake = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Append records from JSON Lines to raw, as one commit.
 
@@ -147,26 +136,23 @@ def load(
     """
     from zync.raw.jsonl import load as load_files
 
-    appended = load_files(locate(table, read_config(config, lake).lake), files)
+    appended = load_files(locate(table, common.read_config().lake), files)
     last = (appended.first_seqno or 1) + appended.rows - 1
     seqnos = f", seqno {appended.first_seqno} to {last}" if appended.rows else ""
-    Output(as_json=as_json).result(
+    common.out.result(
         {"records": appended.rows, "bytes": appended.num_bytes, "first_seqno": appended.first_seqno},
         f"loaded {amount(appended.rows, 'record')}{seqnos}",
     )
 
 
+@common_options(log_format=True)
 def sync(
+    common: Common,
     raw: Annotated[str, typer.Argument(help="The table to read, usually raw.", autocompletion=tables)],
     staging: Annotated[str, typer.Argument(help="The table to write, usually staging.", autocompletion=tables)],
     follow: Annotated[bool, typer.Option("--follow", help="Go on whenever there is something new.")] = False,
     master: Annotated[str | None, typer.Option(help="Spark's master; default the config's, or local[2].")] = None,
     metrics: Metrics = None,
-    log_format: LogFormat = "text",
-    lake: Lake = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Commit to staging those of raw's transactions that are whole. Once, or whenever there is something new.
 
@@ -179,7 +165,7 @@ def sync(
     from zync.sync.syncer import sync_once
 
     check_tables_of_sync(raw, staging)
-    settings, out = read_config(config, lake, needed=True), Output(as_json=as_json)
+    settings, out = common.read_config(needed=True), common.out
     locations = locate(raw, settings.lake), locate(staging, settings.lake)
     if not follow:
         if metrics:
@@ -191,7 +177,7 @@ def sync(
     stop = stop_on_signals()
 
     def print_outcome(outcome: Outcome) -> None:
-        if logs_as_json() and not as_json:
+        if logs_as_json() and not common.as_json:
             out.progress(describe(outcome), event="sync", **vars(outcome))
         else:
             out.result(vars(outcome), describe(outcome))
@@ -215,14 +201,12 @@ def check_tables_of_sync(raw: str, staging: str) -> None:
         raise UsageError(msg)
 
 
+@common_options(log_format=True, as_json=False)
 def run(
+    common: Common,
     commit_every: Annotated[str | None, typer.Option(metavar="TIME", help="Of sync-from; default 5s.")] = None,
     bootstrap_servers: Annotated[str | None, typer.Option(help="Over the config's.")] = None,
     metrics: Metrics = None,
-    log_format: LogFormat = "text",
-    lake: Lake = None,
-    config: ConfigFile = None,
-    debug: Debug = False,
 ) -> None:
     """Run all that the config says, each part a process. Those are sync-from, sync --follow, and what `deliver` names.
 
@@ -238,9 +222,9 @@ def run(
 
     if commit_every is not None:
         parsed(duration, commit_every)  # a wrong value would make the part fail at each restart
-    settings, out = read_config(config, lake, needed=True), Output()
+    settings, out = common.read_config(needed=True), common.out
     values = {
-        "--config": str(config.absolute()) if config else None,
+        "--config": str(common.config.absolute()) if common.config else None,
         "--bootstrap-servers": bootstrap_servers,
         "--commit-every": commit_every,
     }

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from zync.cli.options import AsJson, Debug
+from zync.cli.common import AsJson, Debug
 from zync.cli.output import Output
 
 

@@ -1,14 +1,13 @@
 """The commands `zync txn` and `zync dlq`: list transactions that are not simply done, and decide about them."""
 
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from zync.cli import completion
-from zync.cli.options import AsJson, ConfigFile, Debug, Lake, Older, read_config
-from zync.cli.output import Output
+from zync.cli.common import Common, common_options
+from zync.cli.options import Older
 from zync.errors import UsageError
 from zync.lake.paths import locate
 from zync.text import amount
@@ -35,17 +34,15 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
 @txn.command("list")
+@common_options()
 def list_(
+    common: Common,
     state: State = None,
     older: Older = None,
     topic: Annotated[
         str | None, typer.Option(help="With a record in that topic.", autocompletion=completion.input_topics)
     ] = None,
     limit: Annotated[int | None, typer.Option(min=0)] = None,
-    lake: Lake = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """List transactions that are not simply done, oldest first, without starting Spark.
 
@@ -57,10 +54,10 @@ def list_(
 
     from zync.operate.txn import transactions
 
-    settings, out = read_config(config, lake), Output(as_json=as_json)
+    settings, out = common.read_config(), common.out
     raw, staging = locate("raw", settings.lake), locate("staging", settings.lake)
     listed = transactions(raw, staging, state=state, older=older, topic=topic, limit=limit)
-    if as_json:
+    if common.as_json:
         rows = [{name: value for name, value in asdict(item).items() if name != "so_far"} for item in listed]
         out.rows({"txn": row.pop("id"), **row} for row in rows)
         return
@@ -76,43 +73,43 @@ def list_(
 
 
 @txn.command()
+@common_options()
 def show(
+    common: Common,
     txn_id: Annotated[
         str, typer.Argument(metavar="ID", help="The transaction's id.", autocompletion=completion.transactions)
     ],
-    lake: Lake = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Show one transaction: its records in order, what has come and what is missing.
 
     \b
     zync txn show 15023
     """
+    _show(common, txn_id)
+
+
+def _show(common: Common, txn_id: str) -> None:
     from zync.operate import txn_show
 
-    settings = read_config(config, lake)
+    settings = common.read_config()
     transaction = txn_show.show(locate("raw", settings.lake), locate("staging", settings.lake), txn_id, settings)
-    Output(as_json=as_json).result(transaction, txn_show.describe(transaction))
+    common.out.result(transaction, txn_show.describe(transaction))
 
 
 def _add_txn_command(action: "Action", text: str) -> None:
     """Adds the command `zync txn <action>`, with `text` as its help."""
 
     @txn.command(action, help=text)
+    @common_options()
     def command(
+        common: Common,
         reason: Reason,
         txn_ids: InFlight = None,
         state: State = None,
         older: Older = None,
         yes: Yes = False,
-        lake: Lake = None,
-        config: ConfigFile = None,
-        as_json: AsJson = False,
-        debug: Debug = False,
     ) -> None:
-        _decide(action, txn_ids or [], reason, state, older, yes, lake, config, as_json)
+        _decide(common, action, txn_ids or [], reason, state=state, older=older, yes=yes)
 
 
 _add_txn_command(
@@ -135,19 +132,18 @@ _add_txn_command(
 
 
 def _decide(
+    common: Common,
     action: "Action",
     txn_ids: list[str],
     reason: str,
+    *,
     state: str | None,
     older: timedelta | None,
     yes: bool,
-    lake: str | None,
-    config: Path | None,
-    as_json: bool,
 ) -> None:
     from zync.operate.decide import IN_FLIGHT, SET_ASIDE, decide, undecided
 
-    settings, out = read_config(config, lake), Output(as_json=as_json)
+    settings, out = common.read_config(), common.out
     raw, staging = locate("raw", settings.lake), locate("staging", settings.lake)
     states = IN_FLIGHT if action in ("release", "discard") else SET_ASIDE
     candidates = undecided(raw, staging, txn_ids, state, older, states)
@@ -169,7 +165,8 @@ def _decide(
 
 
 @dlq.command("list")
-def dlq_list(lake: Lake = None, config: ConfigFile = None, as_json: AsJson = False, debug: Debug = False) -> None:
+@common_options()
+def dlq_list(common: Common) -> None:
     """List what is set aside, by error: what does not decode, what a rule failed on, and what came late.
 
     \b
@@ -177,9 +174,9 @@ def dlq_list(lake: Lake = None, config: ConfigFile = None, as_json: AsJson = Fal
     """
     from zync.operate.dlq import describe, groups
 
-    settings, out = read_config(config, lake), Output(as_json=as_json)
+    settings, out = common.read_config(), common.out
     errors = groups(locate("raw", settings.lake), locate("staging", settings.lake))
-    if as_json:
+    if common.as_json:
         out.rows(errors)
         return
     for group in errors:
@@ -189,7 +186,9 @@ def dlq_list(lake: Lake = None, config: ConfigFile = None, as_json: AsJson = Fal
 
 
 @dlq.command("show")
+@common_options()
 def dlq_show(
+    common: Common,
     txn_id: Annotated[
         str,
         typer.Argument(
@@ -198,39 +197,33 @@ def dlq_show(
             autocompletion=completion.set_aside,
         ),
     ],
-    lake: Lake = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Show one transaction or record that is set aside: the error, the rule, its records and their places in Kafka.
 
     \b
     zync dlq show order/0/17
     """
-    show(txn_id, lake, config, as_json, debug)
+    _show(common, txn_id)
 
 
 def _add_dlq_command(action: "Action", text: str) -> None:
     """Adds the command `zync dlq <action>`, with `text` as its help."""
 
     @dlq.command(action, help=text)
+    @common_options()
     def command(
+        common: Common,
         reason: Reason,
         txn_ids: SetAside = None,
         everything: All = False,
         late: Late = False,
         yes: Yes = False,
-        lake: Lake = None,
-        config: ConfigFile = None,
-        as_json: AsJson = False,
-        debug: Debug = False,
     ) -> None:
         if everything and late:
             msg = "--all is what is in quarantine, --late what came late: say one of them"
             raise UsageError(msg)
         state = "quarantined" if everything else "late" if late else None
-        _decide(action, txn_ids or [], reason, state, None, yes, lake, config, as_json)
+        _decide(common, action, txn_ids or [], reason, state=state, older=None, yes=yes)
 
 
 _add_dlq_command(
