@@ -13,7 +13,7 @@ from bench.pipeline import Raw, config
 from zync.lake.files import data_files
 from zync.lake.table import existing_table
 from zync.rules.transform import transform
-from zync.spark.frames import Keeper, read_parquet
+from zync.spark.frames import RowCache, read_parquet
 from zync.spark.session import session
 from zync.spark.sizing import Sizing
 from zync.staging.commit import commit_files, write
@@ -49,7 +49,7 @@ def run(folder: Path) -> list[Result]:
         decoded = decoded.where("fault IS NULL AND bad IS NULL").selectExpr(  # or Spark would leave out decode's checks
             "CAST(txn AS BIGINT) AS seqno", "seqno AS record_seqno", "txn", "topic", "kafka", "key", "value", "headers"
         )
-        with Keeper(spark) as keeper:
+        with RowCache(spark) as row_cache:
             out, _ = transform(
                 spark,
                 decoded,
@@ -57,7 +57,7 @@ def run(folder: Path) -> list[Result]:
                 {},
                 (),
                 None,
-                keeper=keeper,
+                row_cache=row_cache,
                 some_left_out=False,
                 sizing=Sizing(sum(file.rows for file in files)),
                 documents=False,

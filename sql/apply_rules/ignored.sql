@@ -1,9 +1,9 @@
--- In: `settling`. Out: the records of topics that the config does not name, as ranges, some thousand records a row.
+-- In: `judged`. Out: the records of topics that the config does not name, as ranges, some thousand records a row.
 WITH marked AS (
   SELECT kafka.topic AS topic, seqno, seqno DIV 10000 AS block,
     coalesce(lag(seqno) OVER one <> seqno - 1, true) AS opens_range,
     coalesce(lead(seqno) OVER one <> seqno + 1, true) AS closes_range
-  FROM settling WHERE fault = 'ignored'
+  FROM judged WHERE fault = 'ignored'
   WINDOW one AS (PARTITION BY kafka.topic, seqno DIV 10000 ORDER BY seqno)
 )
 SELECT 'ignored' AS kind, max(seqno) AS seqno,

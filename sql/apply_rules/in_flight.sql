@@ -1,23 +1,23 @@
--- In: `settling` and `decided`, as sql/apply_rules/whole.sql.
+-- In: `judged` and `decided`, as sql/apply_rules/whole.sql.
 -- Out: of each transaction in flight that records, or a decision, came of after seqno `known`, its row in staging.
 -- What was sent again of a transaction in flight is no member of it, but may be part of a run that completes it.
-WITH flying AS (
-  SELECT *, fate <> 'duplicate' AS member FROM settling
+WITH in_flight AS (
+  SELECT *, fate <> 'duplicate' AS member FROM judged
   WHERE fate IN ('pending', 'held') OR fate = 'duplicate' AND settled_at IS NULL
 ),
 in_flight AS (
   SELECT txn, min(CASE WHEN member THEN seqno END) AS first,
-    bool_and((carried OR seqno <= {{known}}) AND (fate <> 'held' OR settled_at <= {{known}})) AS untouched,
+    bool_and((from_state OR seqno <= {{known}}) AND (fate <> 'held' OR settled_at <= {{known}})) AS untouched,
     min_by(ingested, seqno) FILTER (WHERE member) AS since,
-    count_if(member AND NOT carried) + coalesce(sum(earlier_count), 0) AS count,
+    count_if(member AND NOT from_state) + coalesce(sum(earlier_count), 0) AS count,
     concat(flatten(collect_list(earlier)),
-      CAST(arrays_zip(sort_array(collect_list(CASE WHEN member AND NOT carried AND opens_range THEN seqno END)),
-                      sort_array(collect_list(CASE WHEN member AND NOT carried AND closes_range THEN seqno END)))
+      CAST(arrays_zip(sort_array(collect_list(CASE WHEN member AND NOT from_state AND opens_range THEN seqno END)),
+                      sort_array(collect_list(CASE WHEN member AND NOT from_state AND closes_range THEN seqno END)))
            AS array<struct<first: bigint, last: bigint>>)) AS records,
     {{state}} AS state, min(place) AS place, CASE WHEN bool_or(fate = 'held') THEN true END AS held,
     min(CASE WHEN fate = 'held' THEN settled_as END) AS held_as,
     min_by(bad, seqno) FILTER (WHERE bad IS NOT NULL) AS bad
-  FROM flying GROUP BY txn
+  FROM in_flight GROUP BY txn
 )
 SELECT CASE WHEN since <= {{expired}} THEN 'expired' ELSE 'pending' END AS kind, first AS seqno, in_flight.txn,
   concat(records, CASE WHEN d.seqno IS NULL THEN array()

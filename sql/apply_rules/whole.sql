@@ -1,15 +1,15 @@
--- In: `settling`: every new record with its fate, and what is known of the earlier ones of their transactions, a row
---     each (`carried`); `set_aside`: transactions (by seqno) that go to quarantine instead of out; `decided`:
+-- In: `judged`: every new record with its fate, and what is known of the earlier ones of their transactions, a row
+--     each (`from_state`); `set_aside`: transactions (by seqno) that go to quarantine instead of out; `decided`:
 --     operators' decisions, the seqno of the transaction that each `settles`, and what a redrive `revisits`
 --     (zync.staging.set_aside), as JSON.
 -- Out: of each transaction that is settled now its row in staging.
 WITH whole AS (
-  SELECT txn, completes_at, count_if(NOT carried) + coalesce(sum(earlier_count), 0) AS count,
+  SELECT txn, completes_at, count_if(NOT from_state) + coalesce(sum(earlier_count), 0) AS count,
     concat(flatten(collect_list(earlier)),
-      CAST(arrays_zip(sort_array(collect_list(CASE WHEN NOT carried AND opens_range THEN seqno END)),
-                      sort_array(collect_list(CASE WHEN NOT carried AND closes_range THEN seqno END)))
+      CAST(arrays_zip(sort_array(collect_list(CASE WHEN NOT from_state AND opens_range THEN seqno END)),
+                      sort_array(collect_list(CASE WHEN NOT from_state AND closes_range THEN seqno END)))
            AS array<struct<first: bigint, last: bigint>>)) AS records
-  FROM settling WHERE fate = 'whole' GROUP BY txn, completes_at
+  FROM judged WHERE fate = 'whole' GROUP BY txn, completes_at
 )
 SELECT CASE WHEN q.seqno IS NOT NULL THEN 'quarantined'
             WHEN d.action = 'discard' THEN 'discarded'

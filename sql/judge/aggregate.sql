@@ -1,5 +1,5 @@
 -- In: `identified`: records with their transaction (`txn`), those of one in one task, and what they bring to `done`
---     (`p0`, `p1`, …); transactions in flight come as one row each (`carried`), which brings their state. `settled`:
+--     (`p0`, `p1`, …); transactions in flight come as one row each (`from_state`), which has their state. `settled`:
 --     transactions settled lately.
 -- Out: every row with its lane, and `done`'s aggregates so far in it. Only rows of lane txn can complete a transaction.
 WITH met AS (
@@ -16,7 +16,7 @@ laned AS (
   FROM met
 )
 SELECT *, {{aggregates}}
-  lag(CASE WHEN NOT carried THEN seqno END) OVER (PARTITION BY txn, lane ORDER BY seqno) AS previous,
+  lag(CASE WHEN NOT from_state THEN seqno END) OVER (PARTITION BY txn, lane ORDER BY seqno) AS previous,
   lead(seqno) OVER (PARTITION BY txn, lane ORDER BY seqno) AS following
 FROM laned
 WINDOW so_far AS (PARTITION BY txn, lane ORDER BY seqno ROWS UNBOUNDED PRECEDING)

@@ -1,15 +1,15 @@
 -- In: `assembled`. Out: one row that counts its records by what becomes of them, and those that are `listed`, which
 --     sql/judge/lists.sql looks at, here (`lists`) or by itself; times are in microseconds.
 SELECT
-  count_if(NOT carried AND fate <> 'again') AS records,
-  count_if(fate = 'again') AS again,
-  count_if(fate IN ('pending', 'held')) AS flying,
-  count_if(fate IN ('alone', 'late', 'duplicate', 'said', 'void')) AS single,
+  count_if(NOT from_state AND fate <> 'reassemble') AS records,
+  count_if(fate = 'reassemble') AS again,
+  count_if(fate IN ('pending', 'held')) AS in_flight,
+  count_if(fate IN ('alone', 'late', 'duplicate', 'repeated_marker', 'no_effect')) AS single,
   count_if(fate = 'late') AS late,
-  count_if(fate = 'late' AND settled_at IS NULL) AS late_before,
+  count_if(fate = 'late' AND settled_at IS NULL) AS late_to_earlier,
   count_if(fate = 'duplicate' AND NOT judged) AS duplicate,
-  count_if(fate IN ('said', 'void') OR fate = 'alone' AND fault = 'ignored') AS ignored,
-  count_if(fate = 'alone' AND fault <> 'ignored') AS faulty,
+  count_if(fate IN ('repeated_marker', 'no_effect') OR fate = 'alone' AND fault = 'ignored') AS ignored,
+  count_if(fate = 'alone' AND fault <> 'ignored') AS bad_records,
   count_if(completing AND fault IS NULL) AS completed,
   count_if({{truncating}}) AS truncating,
   count_if({{listed}}) AS listed,

@@ -1,12 +1,12 @@
 -- In: `aggregated`, with `done`: whether the transaction is done with that row; `known`: what the row is should its
---     transaction be settled already and the row say nothing new of it (duplicate, said), or null; `torn`: the
---     transaction has rows of several runs up to there, and sql/judge/runs.sql is to say instead; `place`: where it stands in
---     the order of commit, as far as that counts and is known by then.
+--     transaction be settled already and the row say nothing new of it (duplicate, repeated_marker), or null;
+--     `multi_run`: the transaction has rows of several runs up to there, so sql/judge/runs.sql decides; `place`: where it
+--     stands in the order of commit, as far as that counts and is known by then.
 -- Out: every row with its fate: whole (its transaction is settled, as that of seqno `completes_at`, by itself or by a
---     decision), pending, late, duplicate, said (a BEGIN or END of what was settled before), alone (a transaction or a
---     bad record by itself), decision (it settles its transaction) or void (there was none in flight), or again: later
---     than its id is remembered, so the first of a new transaction of that id. `flying`, of a decision: its id is in
---     flight.
+--     decision), pending, late, duplicate, repeated_marker (a BEGIN or END of what was settled before), alone (a
+--     transaction or a bad record by itself), decision (it settles its transaction) or no_effect (there was none in
+--     flight), or reassemble: later than its id is remembered, so the first of a new transaction of that id.
+--     `in_flight`, of a decision: its id is in flight.
 WITH begun AS (
   SELECT * EXCEPT (place), {{began}} AS began,
     {{place}} AS place
@@ -22,12 +22,12 @@ placed AS (
   SELECT * EXCEPT (place), CASE WHEN place <= settled_at THEN place ELSE settled_at END AS settled_as, place FROM ended
 )
 SELECT * EXCEPT (lane, done, previous, following, began),
-  seqno > began AND (settled_at IS NULL OR seqno < settled_at) AS flying,
+  seqno > began AND (settled_at IS NULL OR seqno < settled_at) AS in_flight,
   CASE WHEN lane = 'alone' THEN seqno WHEN lane = 'txn' AND seqno <= settled_at THEN settled_as END AS completes_at,
-  CASE WHEN lane = 'late' AND known = 'said' THEN known
+  CASE WHEN lane = 'late' AND known = 'repeated_marker' THEN known
        WHEN lane IN ('alone', 'late') THEN lane
-       WHEN seqno > settled_at AND seqno > settled_as + {{remember}} THEN 'again'
-       WHEN lane = 'decision' THEN CASE WHEN seqno = settled_at THEN 'decision' ELSE 'void' END
+       WHEN seqno > settled_at AND seqno > settled_as + {{remember}} THEN 'reassemble'
+       WHEN lane = 'decision' THEN CASE WHEN seqno = settled_at THEN 'decision' ELSE 'no_effect' END
        WHEN seqno > settled_at THEN coalesce(known, 'late')
        WHEN lane = 'duplicate' THEN lane
        WHEN settled_at IS NOT NULL THEN 'whole'

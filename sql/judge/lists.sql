@@ -3,12 +3,12 @@
 --     commit the whole ones stand.
 -- Only of tiny syncs together with sql/judge/counts.sql, for Spark takes each row through slower code where there is a list
 -- to collect; of large ones by themselves, where there is something to list.
-  collect_list(CASE WHEN fate IN ('decision', 'void') THEN named_struct(
-    'acts', fate = 'decision', 'flying', flying, 'settles', settled_as, 'txn', txn, 'seqno', seqno,
+  collect_list(CASE WHEN fate IN ('decision', 'no_effect') THEN named_struct(
+    'acts', fate = 'decision', 'in_flight', in_flight, 'settles', settled_as, 'txn', txn, 'seqno', seqno,
     'action', decision.action, 'who', decision.who, 'why', decision.why, 'records', decision.late) END) AS decisions,
-  collect_list(CASE WHEN carried AND fate = 'whole' THEN named_struct(
+  collect_list(CASE WHEN from_state AND fate = 'whole' THEN named_struct(
     'txn', txn, 'first', seqno, 'completes_at', completes_at) END) AS finishing,
   collect_set(CASE WHEN bad IS NOT NULL AND fate = 'whole' THEN named_struct(
-    'seqno', completes_at, 'error', bad) END) AS tainted,
-  collect_set(CASE WHEN torn THEN txn END) AS torn,
+    'seqno', completes_at, 'error', bad) END) AS bad_transactions,
+  collect_set(CASE WHEN multi_run THEN txn END) AS multi_run,
   collect_list(CASE WHEN {{in_order}} AND completing AND fate <> 'alone' THEN settled_as END) AS turns

@@ -2,7 +2,7 @@
 --     or that a run sent twice.
 --     Of each row of a table (which has a p0) its `run`, `total_order` and `collection` (a number for its table, null for
 --     what the config does not count), whether it is `numbered` for good, and what it has in `common` with all of its
---     transaction, where that is known; of an END what it `said`: the `count` of rows, and the `total` of their tables'
+--     transaction, where that is known; of an END its `end_counts`: the `count` of rows, and the `total` of their tables'
 --     numbers, null where it names no tables.
 -- Out: as sql/judge/aggregate.sql, and `done`: with this record every END seen so far is satisfied, each either by one run
 --     that has exactly the rows 1 to count, or by all runs' different rows; in both cases with its counts by table.
@@ -47,7 +47,7 @@ running AS (
     lead(seqno) OVER (PARTITION BY txn, base, is_row, run ORDER BY seqno) AS run_until,
     count(collection) OVER in_lane AS count, sum(collection) OVER in_lane AS total,
     lead(seqno) OVER (PARTITION BY txn, lane, is_row ORDER BY seqno) AS until,
-    collect_list(said) OVER whole AS ends,
+    collect_list(end_counts) OVER whole AS ends,
     coalesce(first_value(common, true) OVER so_far <> common, false)
       OR numbered AND first_value(record_id) OVER of_number <> record_id AS clashing,
     -1L AS a2  -- so it is judged here, whatever comes of it
@@ -79,14 +79,14 @@ unsatisfied AS (
       s.count = e.count AND (e.total IS NULL OR s.total <=> e.total) AND s.since <= seqno AND (s.until IS NULL OR seqno < s.until))) AS open
   FROM spans
 )
-SELECT * EXCEPT (base, repeated, nth, numbered, common, is_row, total_order, run, collection, said, run_count,
+SELECT * EXCEPT (base, repeated, nth, numbered, common, is_row, total_order, run, collection, end_counts, run_count,
                  run_last, run_total, run_until, count, total, until, by_run, by_rows, ends, first_end, spans, open),
   base = 'txn' AND exists(ends, e -> e.seqno <= seqno) AND size(open) = 0 AS done,
   CASE WHEN lane = 'duplicate' THEN lane
-       WHEN begins OR said.count = 0 THEN 'said'
-       WHEN base = 'txn' AND said IS NOT NULL AND seqno <> first_end AND NOT exists(open, e -> e.seqno = seqno)
-         THEN 'said' END AS known,
-  false AS torn, first_end AS place,
+       WHEN begins OR end_counts.count = 0 THEN 'repeated_marker'
+       WHEN base = 'txn' AND end_counts IS NOT NULL AND seqno <> first_end AND NOT exists(open, e -> e.seqno = seqno)
+         THEN 'repeated_marker' END AS known,
+  false AS multi_run, first_end AS place,
   lag(seqno) OVER (PARTITION BY txn, lane ORDER BY seqno) AS previous,
   lead(seqno) OVER (PARTITION BY txn, lane ORDER BY seqno) AS following
 FROM unsatisfied

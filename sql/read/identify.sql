@@ -1,8 +1,9 @@
--- In: `decoded`, with what the config's expressions found (`found`, null where an expression failed; so `brings`).
+-- In: `decoded`, with what the config's expressions found (`found`, null where an expression failed; so are
+--     `contributions`).
 --     `reserved`: whether it is an operator's decision.
 -- Out: each record with its transaction. `alone`: it is in none, or one by itself; `fault`: why it cannot even be that;
---     `bad`: what is wrong with a record that does belong to a transaction. `carried` and `judged` are for what is known
---     of earlier syncs: a transaction's state, and its records read again.
+--     `bad`: what is wrong with a record that does belong to a transaction. `from_state` and `judged` are for what is
+--     known of earlier syncs: a transaction's state, and its records read again.
 WITH checked AS (
   SELECT *, coalesce({{configured}}, false) AS configured, {{reserved}} AS ours,
     coalesce(bad, {{unfit}}, {{no_envelope}}) AS wrong
@@ -20,10 +21,10 @@ SELECT seqno, kafka, topic, ingested, headers, key, value,
        WHEN NOT ({{single}}) THEN 'no transaction id'
   END AS fault,
   CASE WHEN found.id IS NOT NULL AND NOT ours
-    THEN coalesce(wrong, CASE WHEN brings IS NULL THEN 'the done condition fails on it' END) END AS bad,
+    THEN coalesce(wrong, CASE WHEN contributions IS NULL THEN 'the done condition fails on it' END) END AS bad,
   CASE WHEN ours AND found.id IS NOT NULL THEN named_struct('action', try_variant_get(value, '$.decision', 'string'),
     'who', try_variant_get(value, '$.who', 'string'), 'why', try_variant_get(value, '$.why', 'string'),
     'late', try_variant_get(value, '$.late', 'array<struct<first: bigint, last: bigint>>')) END AS decision,
   {{record_id}} AS record_id,
-  false AS carried, false AS judged{{parts}}{{structs}}
+  false AS from_state, false AS judged{{parts}}{{structs}}
 FROM checked

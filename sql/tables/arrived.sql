@@ -4,6 +4,6 @@
 --     (What is in a key is in the value, too, where there is one, and not parsed twice.)
 SELECT key, value, from_json(value, {{value_type}}, {{options}}) AS v,
   CASE WHEN value IS NULL THEN from_json(key, {{key_type}}, {{options}}) END AS k,
-  value IS NULL AS deleted, {{said}}.left_out AS left_out, {{said}}.old_key AS old_key,
+  value IS NULL AS deleted, {{state}}.left_out AS left_out, {{state}}.old_key AS old_key,
   named_struct('position', coalesce(position, 0L), 'seqno', seqno, 'offset', kafka.offset) AS place
 FROM staged

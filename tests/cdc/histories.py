@@ -267,8 +267,8 @@ class Together:
 
     def in_flight(self, name: str) -> dict[str, list[int]]:
         """The numbers of the records of each transaction that is in flight in the end."""
-        assert self.syncer.known is not None
-        found = self.syncer.known.in_flight.to_pylist()
+        assert self.syncer.bookkeeping is not None
+        found = self.syncer.bookkeeping.in_flight.to_pylist()
         return {self._own(one["txn"]): self._members(one) for one in found if self._place[one["seqno"]][0] == name}
 
     def _take(self, name: str, step: Step) -> None:

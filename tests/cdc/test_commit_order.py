@@ -46,8 +46,8 @@ def test_in_order_of_commit_what_is_whole_waits_for_what_was_committed_before(tm
     staging = rows(tmp_path / "staging")
     sent = {row["txn"]: (row["seqno"], members(row)) for row in staging if row["kind"] in ("done", "quarantined")}
     assert sent == {txn: (ends[txn], mine) for txn, mine in whole.items() if ends[txn] < first_open}
-    assert syncer.known is not None
-    in_flight = {one["txn"]: members(one) for one in syncer.known.in_flight.to_pylist()}
+    assert syncer.bookkeeping is not None
+    in_flight = {one["txn"]: members(one) for one in syncer.bookkeeping.in_flight.to_pylist()}
     held = {txn: mine for txn, mine in whole.items() if txn not in sent}
     assert in_flight.keys() == flying.keys() | held.keys()
     assert all(is_of(in_flight[txn], one) for txn, one in flying.items())

@@ -194,8 +194,8 @@ def test_of_several_connectors_with_the_same_ids_spark_completes_what_the_rule_s
     (tmp_path / "zync.yaml").write_text(several)
     config = read_config(tmp_path / "zync.yaml")
     syncer = sync_small_files(tmp_path, records, some_cuts(chance, records), spark, config=config)
-    assert syncer.known is not None
-    in_flight = {one["txn"]: members(one) for one in syncer.known.in_flight.to_pylist()}
+    assert syncer.bookkeeping is not None
+    in_flight = {one["txn"]: members(one) for one in syncer.bookkeeping.in_flight.to_pylist()}
     staging = [one | {"members": members(one)} for one in rows(tmp_path / "staging") if one["records"]]
     check(staging, in_flight, expected(records, version, several=True))
 

@@ -15,7 +15,7 @@ from tests.certificates import PASSWORD
 from tests.conftest import TopicMaker, produce, zync
 from tests.kafka.conftest import Lake
 from zync.deliver.kafka.delivery import Delivery, _Run
-from zync.deliver.kafka.producer import AgainError
+from zync.deliver.kafka.producer import TransactionAbortedError
 from zync.errors import ZyncError
 from zync.kafka import dev_broker
 from zync.kafka.dev_broker import DevKafka, free_port
@@ -164,7 +164,7 @@ def test_a_delivery_whose_password_is_refused_while_it_runs_ends(lake: Lake, mon
     delivery = Delivery(table.table_uri, config.kafka_to_deliver_to, config)
     run = _Run(delivery, threading.Event(), lambda _: None, None)
     with pytest.raises(ZyncError, match=r"does not let us in: .*uthentication") as raised:
-        run.again(AgainError("timed out"), table)
+        run.again(TransactionAbortedError("timed out"), table)
     assert "guessed" not in str(raised.value)
 
 

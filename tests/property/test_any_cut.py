@@ -202,7 +202,7 @@ def test_staging_is_what_one_pass_over_raw_says(
                 assert outcome.in_flight == len(state.in_flight)
                 staging = rows(folder / "staging")
                 assert found(staging) == expected(state)
-                flying = {one["txn"]: one["seqno"] for one in syncer.known.in_flight.to_pylist()}
+                flying = {one["txn"]: one["seqno"] for one in syncer.bookkeeping.in_flight.to_pylist()}
                 assert flying == {txn: one.records[0].seqno for txn, one in state.in_flight.items()}
 
     check()

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from tests.spark.conftest import Pipeline
-from zync.spark.frames import Keeper
+from zync.spark.frames import RowCache
 
 CODE = """
 import json, os, subprocess
@@ -60,10 +60,10 @@ def test_a_session_keeps_nothing_of_the_syncs_it_made(pipeline: Pipeline, txn: A
 
 def test_kept_rows_that_are_lost_are_made_anew(spark: Any) -> None:
     jvm = spark._jvm  # noqa: SLF001
-    with Keeper(spark) as keeper:
-        kept = keeper.keep(spark.range(10).selectExpr("id", "id % 3 AS three").repartition(2, "three"))
+    with RowCache(spark) as row_cache:
+        kept = row_cache.keep(spark.range(10).selectExpr("id", "id % 3 AS three").repartition(2, "three"))
         before = sorted(kept.collect())
-        (rows_kept,) = keeper._kept  # noqa: SLF001
+        (rows_kept,) = row_cache._kept  # noqa: SLF001
         for part in range(2):  # as where the executor that had them is gone
             block = jvm.org.apache.spark.storage.RDDBlockId(rows_kept.id(), part)
             jvm.org.apache.spark.SparkEnv.get().blockManager().removeBlock(block, True)

@@ -17,7 +17,7 @@ from zync.operate.query import query
 from zync.project.load import load as read_config
 from zync.raw.jsonl import load
 from zync.staging import conclude as cursor_stage
-from zync.staging.bookkeeping import Known
+from zync.staging.bookkeeping import Bookkeeping
 from zync.staging.table import STAGING_SCHEMA
 from zync.sync import judge as judging
 from zync.sync.metrics import SyncMetrics
@@ -217,7 +217,7 @@ def test_what_is_in_flight_survives_full_sets_and_restarts(
 def test_what_is_in_flight_is_found_wherever_in_a_file_it_is(pipeline: Pipeline, txn: Any) -> None:
     """Its file has several row groups, most of them without any of it."""
     pipeline.load(*[("a", txn(one, 2 if one > 8900 else 1, x=one)) for one in range(1, 9001)])
-    new = gathering.read_with(pipeline.spark, DeltaTable(pipeline.raw), Known().in_flight, 0, 9000)
+    new = gathering.read_with(pipeline.spark, DeltaTable(pipeline.raw), Bookkeeping().in_flight, 0, 9000)
     assert new.selectExpr("spark_partition_id()").distinct().count() == 2  # each core has some
     assert pipeline.sync().in_flight == 100
     pipeline.load(*[("b", txn(one, 2, x=one + 100)) for one in range(8901, 9001)])

@@ -24,7 +24,7 @@ from zync.lake.paths import is_local, locate
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from zync.staging.bookkeeping import Known
+    from zync.staging.bookkeeping import Bookkeeping
 
 _VARIABLE = "_ZYNC_COMPLETE"
 """The variable that the script of `zync --show-completion` sets: `complete_bash`, `complete_zsh`, …."""
@@ -108,9 +108,9 @@ def states(ctx: typer.Context) -> Candidates:
 def transactions(ctx: typer.Context) -> Candidates:
     """Yields the transactions of a small staging: in flight, set aside, then settled, the newest first."""
     if table := _small_staging(ctx):
-        from zync.staging.bookkeeping import read_known
+        from zync.staging.bookkeeping import read_bookkeeping
 
-        bookkeeping = read_known(table, _ALL_RECORDS)
+        bookkeeping = read_bookkeeping(table, _ALL_RECORDS)
         yield from _in_flight(bookkeeping)
         yield from _set_aside(table)
         yield from (
@@ -122,9 +122,9 @@ def transactions(ctx: typer.Context) -> Candidates:
 def in_flight(ctx: typer.Context) -> Candidates:
     """Yields transactions that may be released or discarded, without those on the command line."""
     if table := _small_staging(ctx):
-        from zync.staging.bookkeeping import read_known
+        from zync.staging.bookkeeping import read_bookkeeping
 
-        yield from _without_named(ctx, _in_flight(read_known(table, 0)))
+        yield from _without_named(ctx, _in_flight(read_bookkeeping(table, 0)))
 
 
 @_completer
@@ -134,7 +134,7 @@ def set_aside(ctx: typer.Context) -> Candidates:
         yield from _without_named(ctx, _set_aside(table))
 
 
-def _in_flight(bookkeeping: "Known") -> Candidates:
+def _in_flight(bookkeeping: "Bookkeeping") -> Candidates:
     for row in bookkeeping.in_flight.select(["txn", "kind"]).to_pylist():
         yield row["txn"], "in flight" if row["kind"] == "pending" else row["kind"]
 

@@ -146,7 +146,9 @@ def brought(config: Config) -> dict[str, str]:
     counts = f"coalesce({rows}, raise_error('END does not count'))"
     end = f"named_struct('count', {counts}, 'says', {end_bits}, 'seqno', seqno)"
     uncounted_case = ""
-    if config.transactions.uncounted:  # the counted rows' numbers then have gaps: sql/judge/runs.sql decides (TORN)
+    if (
+        config.transactions.uncounted
+    ):  # the counted rows' numbers then have gaps: sql/judge/runs.sql decides (MULTI_RUN)
         zero_row = f"named_struct('one', 0L, 'number', 0L, 'run', {_ALL_BITS})"
         uncounted_case = f"WHEN {is_uncounted(config, _ROWS_TABLE)} THEN {zero_row} "
     return {
@@ -158,7 +160,9 @@ def brought(config: Config) -> dict[str, str]:
 
 
 def aggregated(config: Config) -> list[tuple[str, str]]:
-    """Returns the aggregates over `brought`, as pairs (input, aggregate); they are a0, a1, … in DONE, TORN and KNOWN.
+    """Returns the aggregates over `brought`, as pairs (input, aggregate).
+
+    They are a0, a1, … in DONE, MULTI_RUN and KNOWN.
 
     Of rows: a0 their count, a1 the sum of their numbers, a2 the bits of their runs. Of ENDs: a3 the smallest number of
     rows that an END counts, a4 the bits of their counts, and with order: commit a5 the seqno of the first END.
@@ -185,7 +189,7 @@ _ROW_BITS = _count_bits("a0", "a1")
 DONE = f"a3 = 0 AND bit_count(a4) = {_EQUAL_BITS} OR a3 = a0 AND a4 = {_ROW_BITS}"
 """SQL: whether a transaction with rows of a single run is done, that is, every END so far counts exactly its rows."""
 
-TORN = (
+MULTI_RUN = (
     f"bit_count(a2) <> {_EQUAL_BITS} OR bit_count(a4) <> {_EQUAL_BITS} OR decision.action IN ('release', 'discard') "
     f"OR a3 BETWEEN 1 AND a0 AND a4 <> {_ROW_BITS}"
 )
@@ -212,11 +216,11 @@ LATE_END = (
 PLACE_IN_ORDER = "a5"
 """The aggregate with a transaction's place in the order of commit: the seqno of its first END."""
 
-KNOWN = f"CASE WHEN begins OR p3 = 0 OR lane = 'txn' AND p3 = a0 AND p4 = {_ROW_BITS} THEN 'said' END"
+KNOWN = f"CASE WHEN begins OR p3 = 0 OR lane = 'txn' AND p3 = a0 AND p4 = {_ROW_BITS} THEN 'repeated_marker' END"
 """SQL for the fate of a BEGIN or END that adds nothing to a transaction that is done; null for other records."""
 
 
-def beside(config: Config) -> dict[str, str]:
+def more_contributions(config: Config) -> dict[str, str]:
     """Returns further columns of each record.
 
     `begins`: whether it is a BEGIN. `truncates`: whether it is a TRUNCATE. `position`: the position of the

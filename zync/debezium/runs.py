@@ -10,10 +10,10 @@ import json
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zync.debezium.completion import TORN
+from zync.debezium.completion import MULTI_RUN
 from zync.lake.ranges import RANGES_DDL, SeqnoRanges
 
-AGAIN = f"""CASE WHEN bool_or({TORN}) THEN
+KEPT_STATE = f"""CASE WHEN bool_or({MULTI_RUN}) THEN
     CAST(arrays_zip(sort_array(collect_list(CASE WHEN NOT member AND opens_range THEN seqno END)),
                     sort_array(collect_list(CASE WHEN NOT member AND closes_range THEN seqno END)))
          AS {RANGES_DDL}) END"""

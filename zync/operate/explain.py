@@ -17,8 +17,8 @@ from zync.lake.table import open_table
 from zync.rules.left_out import DELETE
 from zync.rules.plan import rules_over_nothing
 from zync.rules.schema import Made, columns_by_topic
-from zync.rules.transform import made_alike
-from zync.spark.frames import local
+from zync.rules.transform import union_by_order_type
+from zync.spark.frames import from_rows
 from zync.spark.sizing import Sizing, tune
 from zync.transactions.assemble import state_types
 from zync.transactions.done import Done, understand
@@ -78,7 +78,7 @@ def explain(spark: SparkSession, config: Config) -> Pipeline:
     tune(spark, config.spark, Sizing(0))
     done = understand(spark, config)
     records, rule_outputs = rules_over_nothing(spark, config, done)
-    made_alike(rule_outputs, spark)
+    union_by_order_type(rule_outputs, spark)
     _check_formats(config, rule_outputs)
     if config.deliver.tables is not None:
         _check_tables(spark, config, rule_outputs)
@@ -176,7 +176,7 @@ def _condition_warnings(spark: SparkSession, records: DataFrame, done: Done) -> 
     if not types:
         return []
     columns = ", ".join(f"a{number} {type_}" for number, type_ in enumerate(types.values()))
-    return _determinism_warnings("done", local(spark, [], columns).selectExpr(done.condition))
+    return _determinism_warnings("done", from_rows(spark, [], columns).selectExpr(done.condition))
 
 
 def _order_warnings(config: Config) -> list[str]:

@@ -17,8 +17,8 @@ from zync.lake.files import data_files, dataset
 from zync.lake.paths import locate
 from zync.lake.table import open_table
 from zync.raw.table import Positions, first_seqno, next_seqno, positions
-from zync.staging.bookkeeping import Known, read_known
-from zync.staging.held import held, waited_for
+from zync.staging.bookkeeping import Bookkeeping, read_bookkeeping
+from zync.staging.held import awaits_turn, waited_for
 from zync.staging.set_aside import read_set_aside
 from zync.staging.table import STAGING_SCHEMA
 from zync.text import amount
@@ -71,7 +71,7 @@ def status(raw: str, staging: str, config: Config) -> Status:
     """
     raw_table, staging_table = open_table(raw), open_table(staging)
     stored = positions(raw_table) if raw_table else None
-    bookkeeping = read_known(staging_table, 0)
+    bookkeeping = read_bookkeeping(staging_table, 0)
     set_aside = _count_set_aside(staging_table) if staging_table else {}
     lag, lag_error = _lag(stored, config) if stored else (None, None)
     # If the input's broker did not answer, the same broker is not asked again for the delivery's progress.
@@ -109,7 +109,7 @@ def _tables_progress(config: Config) -> int | None:
     return snapshot.sync if snapshot else None
 
 
-def _kafka_progress(bookkeeping: Known, config: Config) -> tuple[int | None, str | None]:
+def _kafka_progress(bookkeeping: Bookkeeping, config: Config) -> tuple[int | None, str | None]:
     """Returns the newest sync of which at least a part was delivered to Kafka; or the error's text."""
     delivery, properties = config.deliver.kafka, config.kafka_to_deliver_to
     if delivery is None or not properties.get("bootstrap.servers"):
@@ -126,7 +126,7 @@ def _kafka_progress(bookkeeping: Known, config: Config) -> tuple[int | None, str
     return (progress.sync if progress else None), None
 
 
-def _staging(bookkeeping: Known, raw_head: int | None) -> dict[str, Any]:
+def _staging(bookkeeping: Bookkeeping, raw_head: int | None) -> dict[str, Any]:
     cursor = bookkeeping.cursor
     return {
         "sync": cursor.sync,
@@ -137,7 +137,7 @@ def _staging(bookkeeping: Known, raw_head: int | None) -> dict[str, Any]:
     }
 
 
-def _in_flight(bookkeeping: Known) -> dict[str, Any]:
+def _in_flight(bookkeeping: Bookkeeping) -> dict[str, Any]:
     in_flight = bookkeeping.in_flight
     summary: dict[str, Any] = {
         "count": pc.sum(pc.equal(in_flight["kind"], "pending")).as_py() or 0,
@@ -146,7 +146,7 @@ def _in_flight(bookkeeping: Known) -> dict[str, Any]:
     if in_flight.num_rows:
         (row,) = in_flight.sort_by("seqno").slice(0, 1).to_pylist()
         summary["oldest"] = {"txn": row["txn"], "seqno": row["seqno"], "since": row["since"], "records": row["count"]}
-    held_count = pc.sum(held(in_flight)).as_py()
+    held_count = pc.sum(awaits_turn(in_flight)).as_py()
     if held_count and (waits_for := waited_for(in_flight)):
         summary["held"] = {"count": held_count, "waits_for": waits_for}
     return summary

@@ -20,7 +20,7 @@ from zync.lake.files import data_files, dataset
 from zync.lake.ranges import SeqnoRanges
 from zync.raw.decisions import decisions
 from zync.raw.table import RAW_SCHEMA, existing_raw
-from zync.staging.bookkeeping import read_cursor, read_known
+from zync.staging.bookkeeping import read_bookkeeping, read_cursor
 from zync.staging.held import waited_for
 from zync.staging.set_aside import id_of, read_set_aside, revisited
 from zync.staging.table import STAGING_SCHEMA, existing_staging
@@ -139,7 +139,7 @@ def read_transactions(table: DeltaTable, states: Collection[str], txn: str | Non
     kinds = {STATES[state] for state in states}
     settled_kinds = kinds & {"released", "discarded"} | ({"done"} if txn is not None else set())
     settled = ds.field("kind").isin(pa.array(settled_kinds, pa.string()))
-    in_flight = read_known(table, 0).in_flight
+    in_flight = read_bookkeeping(table, 0).in_flight
     waits_for = waited_for(in_flight)
     if txn is not None:
         in_flight, settled = in_flight.filter(pc.equal(in_flight["txn"], txn)), settled & _has_id(txn)

@@ -19,7 +19,7 @@ from zync.log import event
 from zync.rules.run import RaisedError, RuleError, guarded_rules, output_rows
 from zync.spark.causes import is_of_surroundings
 from zync.spark.errors import spark_errors
-from zync.spark.frames import Keeper, local
+from zync.spark.frames import RowCache, from_rows
 from zync.spark.jvm import jvm_class
 from zync.spark.sizing import Sizing, tune
 from zync.text import amount
@@ -38,9 +38,9 @@ def find_failures(  # noqa: PLR0913 - each is a thing known by now
     records: DataFrame,
     config: Config,
     known: tuple[Failure, ...],
-    faulty: int,
+    bad_records: int,
     limit: int,
-    keeper: Keeper,
+    row_cache: RowCache,
 ) -> tuple[Failure, ...]:
     """Finds all transactions that a rule fails on, and leaves Spark's settings as they are for few records.
 
@@ -52,31 +52,31 @@ def find_failures(  # noqa: PLR0913 - each is a thing known by now
         records: The records of whole transactions.
         config: The config with the rules.
         known: The transactions that go to quarantine already.
-        faulty: The number of single records that go to quarantine.
+        bad_records: The number of single records that go to quarantine.
         limit: The most transactions and single records that may go to quarantine.
-        keeper: Checkpoints rows.
+        row_cache: Checkpoints rows.
 
     Returns:
         `known`, followed by the other transactions that a rule fails on.
 
     Raises:
-        DataError: There are more than `limit` failures and faulty records.
+        DataError: There are more than `limit` failures and bad records.
         UsageError: A rule fails without any records, so that no transaction is at fault.
     """
     sizes: dict[int, int] = dict(records.groupBy("seqno").count().collect())  # still with the settings for all records
-    no_records = keeper.keep(records.limit(0))  # a checkpoint, so that the optimizer does not see that it is empty
+    no_records = row_cache.keep(records.limit(0))  # a checkpoint, so that the optimizer does not see that it is empty
     failures = list(known)
     logged_at = time.monotonic()
     for rule in config.outputs:
         seqnos = sorted(sizes.keys() - {failure.seqno for failure in failures})
-        passing = without(spark, records, failures, keeper)
-        rest = _Slice(passing, seqnos, sizes, keeper, len(seqnos), 0, len(seqnos))
+        passing = without(spark, records, failures, row_cache)
+        rest = _Slice(passing, seqnos, sizes, row_cache, len(seqnos), 0, len(seqnos))
         probe, passes_on_nothing = _RuleProbe(spark, config, rule), False
         for failure in _failing(probe, rest):
             if failure is not None:
                 passes_on_nothing = passes_on_nothing or _check_on_nothing(probe, no_records)
                 failures.append(failure)
-                check_limit(limit, failures, faulty)
+                check_limit(limit, failures, bad_records)
             if time.monotonic() - logged_at > _LOG_SECONDS:
                 logged_at = time.monotonic()
                 log.info(
@@ -108,7 +108,7 @@ class _Slice:
         rows: Records, which include those of the slice.
         seqnos: The seqnos of all transactions of the search, in order.
         sizes: The number of records of each transaction, by seqno.
-        keeper: Checkpoints rows.
+        row_cache: Checkpoints rows.
         row_transactions: The number of transactions whose records are in `rows`.
         first: The index in `seqnos` of the slice's first transaction.
         last: The index in `seqnos` at which the slice ends (exclusive).
@@ -117,7 +117,7 @@ class _Slice:
     rows: DataFrame
     seqnos: list[int]
     sizes: dict[int, int]
-    keeper: Keeper
+    row_cache: RowCache
     row_transactions: int
     first: int
     last: int
@@ -130,7 +130,7 @@ class _Slice:
         part = replace(self, first=first, last=min(last, self.last))
         if len(part) * _FAR_FEWER > self.row_transactions:
             return part
-        return replace(part, rows=self.keeper.keep(part.records), row_transactions=len(part))
+        return replace(part, rows=self.row_cache.keep(part.records), row_transactions=len(part))
 
     @property
     def records(self) -> DataFrame:
@@ -243,12 +243,12 @@ class _RuleProbe:
         }
 
 
-def without(spark: SparkSession, records: DataFrame, failures: Sequence[Failure], keeper: Keeper) -> DataFrame:
+def without(spark: SparkSession, records: DataFrame, failures: Sequence[Failure], row_cache: RowCache) -> DataFrame:
     """Returns the records of the transactions that are not in `failures`.
 
     The result is checkpointed: Spark would push parts of a rule below a mere join, and so run them on the others, too.
     """
     if not failures:
         return records
-    failed = local(spark, [(failure.seqno,) for failure in failures], "seqno bigint")
-    return keeper.keep(records.join(failed.hint("broadcast"), "seqno", "left_anti"))
+    failed = from_rows(spark, [(failure.seqno,) for failure in failures], "seqno bigint")
+    return row_cache.keep(records.join(failed.hint("broadcast"), "seqno", "left_anti"))

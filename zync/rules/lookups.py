@@ -14,7 +14,7 @@ from zync.errors import UsageError
 from zync.lake.paths import locate
 from zync.lake.table import open_table
 from zync.spark.errors import message_of, spark_errors
-from zync.spark.frames import local
+from zync.spark.frames import from_rows
 from zync.sql import name
 from zync.text import strict_json
 
@@ -85,7 +85,7 @@ def bind(spark: SparkSession, view: str, lookup: Lookup) -> str:
                 schema, rows = _contents(spark, path, kind, digest)
             except _ChangedError:
                 continue
-            local(spark, rows, schema).createOrReplaceTempView(name(view))
+            from_rows(spark, rows, schema).createOrReplaceTempView(name(view))
             return digest
     except unreadable as error:
         msg = f"lookup {view!r} cannot be read: {message_of(error)}"

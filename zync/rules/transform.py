@@ -13,7 +13,7 @@ from zync.rules.run import guarded_rules, output_rows, rule_texts, run_rules
 from zync.rules.schema import Made, columns_as_json
 from zync.rules.truncations import Truncated, rows_of
 from zync.rules.views import bind_views
-from zync.spark.frames import Keeper, local, result_of, select
+from zync.spark.frames import RowCache, from_rows, result_of, select
 from zync.spark.sizing import Sizing
 from zync.sql import literal, statement
 from zync.staging.outputs import TRUNCATED
@@ -47,7 +47,7 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
     positions: DataFrame | None,
     truncated: tuple[Truncated, ...] = (),
     *,
-    keeper: Keeper,
+    row_cache: RowCache,
     some_left_out: bool,
     sizing: Sizing,
     documents: bool = True,
@@ -64,7 +64,7 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
         failures: The transactions that go to quarantine, which get no output rows.
         positions: Each transaction's (seqno) `position` in the source and `turn` (sql/apply_rules/places.sql), or None.
         truncated: Truncations; each gets a row without key and value, of the reason TRUNCATED.
-        keeper: Checkpoints rows.
+        row_cache: Checkpoints rows.
         some_left_out: Whether the connector may have left fields out of the records.
         sizing: The number of records of the sync. If it is not small, several tasks number the rows, each a bucket of
             turns, and the rows of each bucket are counted first.
@@ -77,7 +77,7 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
     Raises:
         UsageError: A rule is invalid.
     """
-    records = without(spark, records, failures, keeper)
+    records = without(spark, records, failures, row_cache)
     if some_left_out:
         rules = guarded_rules(spark, records, config, documents=documents)
     else:
@@ -87,7 +87,7 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
     failed_seqnos = {failure.seqno for failure in failures}
     remaining = [truncation for truncation in truncated if truncation.seqno not in failed_seqnos]
     marked = f", CASE WHEN rule < 0 THEN {literal(TRUNCATED)} END AS reason" if truncated else ""
-    for results in made_alike(rules, spark, config if some_left_out else None, remaining):
+    for results in union_by_order_type(rules, spark, config if some_left_out else None, remaining):
         rows = _with_turns(results.coalesce(1) if sizing.is_single_task else results, positions)
         rows = select(rows, "*", f"{'0L' if sizing.is_small else f'turn DIV {_BUCKET}'} AS bucket")
         (rows if sizing.is_small else rows.repartition("bucket")).createOrReplaceTempView("made")
@@ -97,8 +97,8 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
             firsts = " ".join(f"WHEN {literal(topic)} THEN {offsets.get(topic, 0)}L" for topic in topics)
             rows = select(rows, "*", f"CASE topic {firsts} END AS first")
         else:
-            rows = keeper.keep(rows)
-            first_offsets = local(spark, _first_offsets(rows, offsets), "topic string, bucket bigint, first bigint")
+            rows = row_cache.keep(rows)
+            first_offsets = from_rows(spark, _first_offsets(rows, offsets), "topic string, bucket bigint, first bigint")
             rows = rows.join(first_offsets.hint("broadcast"), ["topic", "bucket"])
         rows = select(rows, *_ROW, *(["reason"] if truncated else []))
         numbered = rows if numbered is None else numbered.unionAll(rows)
@@ -122,7 +122,7 @@ def _first_offsets(rows: DataFrame, offsets: dict[str, int]) -> list[tuple[str, 
     return first_offsets
 
 
-def made_alike(
+def union_by_order_type(
     rules: Made, spark: SparkSession, config: Config | None = None, truncated: Sequence[Truncated] = ()
 ) -> list[DataFrame]:
     """Returns the rules' output rows, those whose `_order` has the same type in a single DataFrame.

@@ -14,7 +14,7 @@ from zync.rules.run import bind_lookups, rule_texts, run_rules
 from zync.rules.schema import Made
 from zync.rules.views import bind_views
 from zync.spark.expressions import try_eval
-from zync.spark.frames import local, select
+from zync.spark.frames import from_rows, select
 from zync.transactions.envelopes import with_body
 from zync.transactions.quarantine import Failure
 
@@ -63,7 +63,7 @@ def find_truncated(
     if not truncates:
         return [], []
     truncated_tables = sorted({(row["seqno"], row["topic"]) for row in truncates})
-    tables = local(spark, truncated_tables, "seqno bigint, topic string")
+    tables = from_rows(spark, truncated_tables, "seqno bigint, topic string")
     other_rows = bodies.where("NOT truncates").join(tables.hint("broadcast"), ["seqno", "topic"], "left_semi")
     with_rows = {(row["seqno"], row["topic"]) for row in other_rows.select("seqno", "topic").distinct().collect()}
     bind_views(records.limit(0), config, rule_texts(config))
@@ -91,7 +91,7 @@ def rows_of(spark: SparkSession, truncated: Sequence[Truncated], order_type: str
         truncated: The truncations.
         order_type: The type of `_order` in the rows of the output's rules.
     """
-    truncations = local(
+    truncations = from_rows(
         spark,
         [tuple(truncation) for truncation in truncated],
         "topic string, seqno bigint, place bigint, total_order bigint",

@@ -17,7 +17,7 @@ _ADAPTIVE = "spark.sql.adaptive.enabled"
 _SEPARATOR = "\0,\0"
 
 
-class Keeper:
+class RowCache:
     """A context that caches rows which are used more than once, and drops them and the session's views at its end.
 
     A temporary view refers to the cached rows under it, so without that a sync would hold the rows of the sync before.
@@ -27,7 +27,7 @@ class Keeper:
         self._spark = spark
         self._kept: list[Any] = []
 
-    def __enter__(self) -> "Keeper":
+    def __enter__(self) -> "RowCache":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -103,7 +103,7 @@ def small_side(rows: DataFrame, *, single_task: bool) -> DataFrame:
 
 def read_parquet(spark: SparkSession, files: list[str], schema: str | StructType) -> DataFrame:
     """Reads exactly these Parquet files, which the caller lists from a table's log at some version."""
-    return spark.read.schema(schema).parquet(*files) if files else local(spark, [], schema)
+    return spark.read.schema(schema).parquet(*files) if files else from_rows(spark, [], schema)
 
 
 def with_leaves(kind: DataType, change: Callable[[DataType], DataType]) -> DataType:
@@ -129,7 +129,7 @@ def leaves(kind: DataType) -> list[DataType]:
     return leaf_types
 
 
-def local(spark: SparkSession, rows: pa.Table | list[tuple[Any, ...]], schema: str | StructType) -> DataFrame:
+def from_rows(spark: SparkSession, rows: pa.Table | list[tuple[Any, ...]], schema: str | StructType) -> DataFrame:
     """Converts rows of the driver to a DataFrame whose plan contains them (LocalRelation).
 
     Spark sends a list through Python workers instead, which takes half a second in each sync.

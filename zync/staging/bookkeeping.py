@@ -28,7 +28,7 @@ IN_FLIGHT_COLUMNS = (
     f"kind string, txn string, seqno bigint, records {RANGES_DDL}, count bigint, since timestamp, state string, "
     "reason string"
 )
-"""The columns of `Known.in_flight` as a Spark schema."""
+"""The columns of `Bookkeeping.in_flight` as a Spark schema."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Cursor:
 
 
 @dataclass(frozen=True)
-class Known:
+class Bookkeeping:
     """Staging's bookkeeping at a version of the table.
 
     Attributes:
@@ -91,11 +91,13 @@ class Known:
     in_flight: pa.Table = field(default_factory=_IN_FLIGHT.empty_table)
 
 
-def advance(bookkeeping: Known, rows: pa.Table) -> Known:
+def advance(bookkeeping: Bookkeeping, rows: pa.Table) -> Bookkeeping:
     """Returns the bookkeeping after a sync that wrote the bookkeeping `rows`, with the cursor unchanged."""
     settled = _settled(rows)
     in_flight = pa.concat_tables([bookkeeping.in_flight, _in_flight(rows)])
-    return Known(bookkeeping.cursor, pa.concat_tables([bookkeeping.settled, settled]), _newest(in_flight, settled))
+    return Bookkeeping(
+        bookkeeping.cursor, pa.concat_tables([bookkeeping.settled, settled]), _newest(in_flight, settled)
+    )
 
 
 def records_in(in_flight: pa.Table) -> int:
@@ -132,7 +134,7 @@ def read_cursor(table: DeltaTable) -> Cursor:
     )
 
 
-def read_known(table: DeltaTable | None, remember: int) -> Known:
+def read_bookkeeping(table: DeltaTable | None, remember: int) -> Bookkeeping:
     """Reads staging's bookkeeping at the version of `table`.
 
     Args:
@@ -140,13 +142,13 @@ def read_known(table: DeltaTable | None, remember: int) -> Known:
         remember: Of how many records below the head to read the settled transactions.
     """
     if table is None or table.transaction_version(SYNC) is None:
-        return Known()
+        return Bookkeeping()
     cursor = read_cursor(table)
     recent = _rows(
         table, ds.field("seqno") > cursor.head - remember, above_seqno=cursor.head - remember, kinds=SETTLED_KINDS
     )
     since_full = _rows(table, ds.field("sync") >= cursor.full, above_sync=cursor.full - 1)
-    return Known(cursor, _settled(recent), _newest(_in_flight(since_full), _settled(since_full)))
+    return Bookkeeping(cursor, _settled(recent), _newest(_in_flight(since_full), _settled(since_full)))
 
 
 def read_settled(table: DeltaTable, settled: pa.Table) -> pa.Table:

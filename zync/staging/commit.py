@@ -41,14 +41,15 @@ class Written:
         rows: Their bookkeeping rows.
         outputs: The number of output rows by topic.
         offsets: The next offset by topic.
-        stray: The lowest seqno of an output row whose transaction is not completed by this sync; None if all are.
+        foreign_seqno: The lowest seqno of an output row whose transaction this sync does not complete; None if it
+            completes all.
     """
 
     folder: str
     rows: pa.Table
     outputs: dict[str, int]
     offsets: dict[str, int]
-    stray: int | None = None
+    foreign_seqno: int | None = None
 
     @property
     def count(self) -> int:
@@ -115,8 +116,8 @@ def read_back(table: DeltaTable, folder: str) -> Written:
             offsets[topic] = max(offsets.get(topic, 0), counts["offset_max"] + 1)
     completed_seqnos = rows["seqno"].filter(pc.is_in(rows["kind"], pa.array(["done", "released"])))
     seqnos = pa.concat_arrays(output_seqnos)
-    stray = pc.min(seqnos.filter(pc.invert(pc.is_in(seqnos, completed_seqnos)))).as_py()
-    return Written(folder, rows, dict(sorted(outputs.items())), offsets, stray)
+    foreign_seqno = pc.min(seqnos.filter(pc.invert(pc.is_in(seqnos, completed_seqnos)))).as_py()
+    return Written(folder, rows, dict(sorted(outputs.items())), offsets, foreign_seqno)
 
 
 def add_rows(table: DeltaTable, folder: str, rows: pa.Table, *, name: str = "driver") -> None:

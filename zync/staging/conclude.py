@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zync.lake.types import TIMESTAMP
-from zync.staging.bookkeeping import Cursor, Known, advance
+from zync.staging.bookkeeping import Bookkeeping, Cursor, advance
 from zync.staging.table import STAGING_SCHEMA
 
 FULL_EVERY = 64
@@ -18,12 +18,12 @@ FULL_EVERY = 64
 class Concluded:
     """The bookkeeping after a sync, and the rows (STAGING_SCHEMA) that the driver adds for it."""
 
-    known: Known
+    bookkeeping: Bookkeeping
     rows: pa.Table
 
 
 def conclude(  # noqa: PLR0913 - each is a result of an earlier stage
-    before: Known,
+    before: Bookkeeping,
     rows: pa.Table,
     *,
     number: int,
@@ -76,7 +76,9 @@ def conclude(  # noqa: PLR0913 - each is a result of an earlier stage
     )
     settled = advanced.settled.filter(pc.greater(advanced.settled["seqno"], head - remember))
     driver_rows = [{column: _map_as_pairs(value) for column, value in row.items()} for row in driver_rows]
-    return Concluded(Known(new_cursor, settled, in_flight), pa.Table.from_pylist(driver_rows, schema=STAGING_SCHEMA))
+    return Concluded(
+        Bookkeeping(new_cursor, settled, in_flight), pa.Table.from_pylist(driver_rows, schema=STAGING_SCHEMA)
+    )
 
 
 def _map_as_pairs(value: Any) -> Any:

@@ -21,7 +21,7 @@ from zync.rules.views import VIEW_COLUMNS
 from zync.spark.causes import is_of_surroundings
 from zync.spark.errors import message_of, spark_errors
 from zync.spark.expressions import never_failing
-from zync.spark.frames import local, result_of, select, small_side
+from zync.spark.frames import from_rows, result_of, select, small_side
 from zync.spark.sizing import BROADCAST_TRANSACTIONS, tune
 from zync.sql import literal, options, statement
 from zync.staging.commit import Written, discard, read_back, write, write_here
@@ -78,9 +78,9 @@ def apply_rules(judged: Judged) -> Applied:
         ZyncError: Something around the rules fails, whatever the records are.
     """
     sync, summary, failures = judged.sync, judged.summary, judged.failures
-    records = judged.outgoing_records.where("fault IS NULL AND NOT carried")
+    records = judged.outgoing_records.where("fault IS NULL AND NOT from_state")
     if discarded := summary.discarded:
-        discarded_rows = local(sync.spark, [(seqno,) for seqno in discarded], "completes_at bigint")
+        discarded_rows = from_rows(sync.spark, [(seqno,) for seqno in discarded], "completes_at bigint")
         records = records.join(discarded_rows.hint("broadcast"), "completes_at", "left_anti")
     structs = [f"as_{number}" for number, topic in enumerate(sync.config.topics.values()) if topic.schema]
     structs += [LEFT_OUT, CLEAN] if has_envelopes(sync.config) else []
@@ -97,7 +97,7 @@ def apply_rules(judged: Judged) -> Applied:
         truncations, unknown = find_truncated(sync.spark, records, sync.config, _positions(judged))
         truncated, failed_seqnos = tuple(truncations), {failure.seqno for failure in failures}
         failures = (*failures, *(failure for failure in unknown if failure.seqno not in failed_seqnos))
-        check_limit(sync.quarantine_limit(summary), failures, summary.faulty)
+        check_limit(sync.quarantine_limit(summary), failures, summary.bad_records)
     while True:
         folder = f"sync-{sync.number:08d}-{uuid.uuid4().hex[:8]}"
         try:
@@ -109,11 +109,11 @@ def apply_rules(judged: Judged) -> Applied:
             failures = _failures(judged, failures, records, error)
             continue
         written = read_back(sync.staging, folder)
-        if written.stray is not None:
+        if written.foreign_seqno is not None:
             discard(sync.staging, folder)
             msg = (
-                f"a rule makes a row of seqno {written.stray}, and no such transaction goes out now: let it select the "
-                "seqno of the records that the row is made of. Nothing was committed"
+                f"a rule makes a row of seqno {written.foreign_seqno}, and no such transaction goes out now: let it "
+                "select the seqno of the records that the row is made of. Nothing was committed"
             )
             raise UsageError(msg)
         return Applied(sync, summary, failures, written, outputs.columns, outputs.lookup_digests)
@@ -143,7 +143,9 @@ def _failures(judged: Judged, known: tuple[Failure, ...], records: DataFrame, er
         if not isinstance(error, RaisedError):
             check_plans(sync.spark, sync.config)
         limit = sync.quarantine_limit(judged.summary)
-        failures = find_failures(sync.spark, records, sync.config, known, judged.summary.faulty, limit, sync.keeper)
+        failures = find_failures(
+            sync.spark, records, sync.config, known, judged.summary.bad_records, limit, sync.row_cache
+        )
     except spark_errors() as environment_error:
         msg = (
             f"the rules could not run, and no record is at fault: {message_of(environment_error).rstrip('.')}. "
@@ -185,7 +187,7 @@ def _write(
 def _positions(judged: Judged) -> DataFrame:
     """Returns each transaction's position in the source's order and its turn (sql/apply_rules/places.sql)."""
     sync = judged.sync
-    judged.outgoing_records.createOrReplaceTempView("going")
+    judged.outgoing_records.createOrReplaceTempView("outgoing")
     has_acting = any(decision.acts for decision in judged.summary.decisions)
     slots = {"body": BODY, "last_row": never_failing(LAST_ROW) if has_acting else "CAST(NULL AS BIGINT)"}
     return result_of(sync.spark, statement("apply_rules/places", in_order=str(sync.in_commit_order).lower(), **slots))
@@ -213,7 +215,7 @@ def _outputs(
         failures,
         positions,
         truncated,
-        keeper=sync.keeper,
+        row_cache=sync.row_cache,
         some_left_out=summary.left_out
         or any(decision.action == "redrive" and decision.acts for decision in summary.decisions),
         sizing=sizing,
@@ -239,24 +241,24 @@ def _bind_decided(judged: Judged) -> None:
         if decision.acts
     ]
     columns = "settles bigint, seqno bigint, txn string, action string, who string, why string, revisits string"
-    local(judged.sync.spark, decisions, columns).hint("broadcast").createOrReplaceTempView("decided")
+    from_rows(judged.sync.spark, decisions, columns).hint("broadcast").createOrReplaceTempView("decided")
 
 
 def _bookkeeping(judged: Judged, failures: tuple[Failure, ...]) -> DataFrame:
     """Returns staging's bookkeeping rows of this sync, by those statements in sql/apply_rules that have any."""
     sync, spark, summary = judged.sync, judged.sync.spark, judged.summary
-    judged.records.createOrReplaceTempView("settling")
+    judged.records.createOrReplaceTempView("judged")
     failure_rows = [(failure.seqno, failure.reason, failure.rule) for failure in failures]
-    set_aside = local(spark, failure_rows, "seqno bigint, reason string, rule string").hint("broadcast")
+    set_aside = from_rows(spark, failure_rows, "seqno bigint, reason string, rule string").hint("broadcast")
     set_aside.createOrReplaceTempView("set_aside")
     _bind_decided(judged)
     refused = [(decision.seqno, decision.refused) for decision in summary.decisions if decision.refused]
     if refused:
-        local(spark, refused, "seqno bigint, reason string").hint("broadcast").createOrReplaceTempView("refused")
+        from_rows(spark, refused, "seqno bigint, reason string").hint("broadcast").createOrReplaceTempView("refused")
     late = literal("its transaction was settled already")
     has_rows = {
         "whole": summary.completed > 0,
-        "in_flight": summary.flying > 0,  # covers its duplicates: the record that they repeat is in flight, too
+        "in_flight": summary.in_flight > 0,  # covers its duplicates: the record that they repeat is in flight, too
         "single": summary.single > 0,
         "dropped": any(decision.action == "drop" for decision in summary.decisions),
         "ignored": summary.ignored > 0,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from zync.staging.bookkeeping import Known
+from zync.staging.bookkeeping import Bookkeeping
 from zync.staging.commit import add_rows, commit_files
 from zync.staging.conclude import conclude
 from zync.staging.table import STAGING_SCHEMA
@@ -23,7 +23,7 @@ class Committed:
     """
 
     applied: Applied
-    bookkeeping: Known
+    bookkeeping: Bookkeeping
 
 
 def commit(applied: Applied) -> Committed:
@@ -51,7 +51,7 @@ def commit(applied: Applied) -> Committed:
     rows = pa.concat_tables([concluded.rows, _trimmed_row(sync)])
     add_rows(sync.staging, written.folder, rows)
     commit_files(sync.staging, written.folder, sync.number, nonce, rows=written.count + rows.num_rows)
-    return Committed(applied, concluded.known)
+    return Committed(applied, concluded.bookkeeping)
 
 
 def _trimmed_row(sync: Sync) -> pa.Table:

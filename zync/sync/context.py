@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 from zync.config.model import Config
 from zync.lake.ranges import SeqnoRanges
 from zync.raw.table import DECISIONS, stored_position
-from zync.spark.frames import Keeper
-from zync.staging.bookkeeping import Known
+from zync.spark.frames import RowCache
+from zync.staging.bookkeeping import Bookkeeping
 from zync.transactions.decode import Decoder
 from zync.transactions.done import Done
 from zync.transactions.summary import Summary
@@ -27,13 +27,13 @@ class Sync:
     """
 
     spark: SparkSession
-    keeper: Keeper
+    row_cache: RowCache
     config: Config
     done: Done
     decoder: Decoder
     raw: DeltaTable
     staging: DeltaTable
-    bookkeeping: Known
+    bookkeeping: Bookkeeping
     head: int
     trimmed_ranges: SeqnoRanges
 
@@ -77,4 +77,4 @@ class Sync:
 
     def quarantine_limit(self, summary: Summary) -> int:
         """Returns the most transactions and single records that this sync may quarantine."""
-        return self.config.limits.quarantined(summary.completed + summary.faulty)
+        return self.config.limits.quarantined(summary.completed + summary.bad_records)

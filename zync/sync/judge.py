@@ -13,14 +13,22 @@ from zync.errors import UsageError, ZyncError
 from zync.lake.ranges import RANGES_DDL, SeqnoRanges
 from zync.spark.causes import is_of_surroundings
 from zync.spark.errors import message_of, spark_errors
-from zync.spark.frames import local, select
+from zync.spark.frames import from_rows, select
 from zync.spark.sizing import Sizing, tune
 from zync.staging.bookkeeping import IN_FLIGHT_COLUMNS, read_settled, records_in
-from zync.staging.held import held, places
+from zync.staging.held import awaits_turn, end_seqnos
 from zync.sync.context import Sync
 from zync.sync.recall import Recalled
 from zync.sync.redrive import revisit
-from zync.transactions.assemble import Assembled, assemble, instead, late_before, look_again, with_state, without_state
+from zync.transactions.assemble import (
+    Assembled,
+    assemble,
+    late_to_earlier,
+    rejudge_late,
+    replace_multi_run,
+    with_state,
+    without_state,
+)
 from zync.transactions.commit_order import decided
 from zync.transactions.gather import gather, places_in
 from zync.transactions.quarantine import Failure, check_limit
@@ -75,7 +83,7 @@ def judge(recalled: Recalled) -> Judged:
         completes_at = pa.array([finishing[txn] for txn in in_flight["txn"].to_pylist()], pa.int64())
         sizing += records_in(in_flight)
         tune(sync.spark, sync.config.spark, sizing)
-        gathered = sync.keeper.keep(gather(sync.spark, sync.raw, _for_gather(in_flight, completes_at), sync.decoder))
+        gathered = sync.row_cache.keep(gather(sync.spark, sync.raw, _for_gather(in_flight, completes_at), sync.decoder))
         content = _content_of(gathered, sync)
         _check_complete(sync, content.record_count, records_in(in_flight))
         summary = replace(summary, left_out=summary.left_out or content.has_left_out)
@@ -85,8 +93,8 @@ def judge(recalled: Recalled) -> Judged:
     if sizing.is_single_task:
         records, outgoing = records.coalesce(1), outgoing.coalesce(1)
     discarded = set(summary.discarded)
-    failures = tuple(Failure(seqno, reason) for seqno, reason in summary.tainted if seqno not in discarded)
-    check_limit(sync.quarantine_limit(summary), failures, summary.faulty, lambda: _first_bad_record(assembled))
+    failures = tuple(Failure(seqno, reason) for seqno, reason in summary.bad_transactions if seqno not in discarded)
+    check_limit(sync.quarantine_limit(summary), failures, summary.bad_records, lambda: _first_bad_record(assembled))
     return Judged(sync, summary, records, outgoing, failures, has_documents, has_truncations, sizing)
 
 
@@ -97,13 +105,13 @@ def _decide_fates(recalled: Recalled) -> tuple[Assembled, bool]:
     assembled = _assemble(recalled, _with_in_flight(recalled), reread_count)
     expected_count = sync.new_count + places_in(recalled.reread_in_flight) + reread_count
     _check_complete(sync, assembled.summary.records, expected_count)
-    if assembled.summary.torn:
+    if assembled.summary.multi_run:
         assembled = _by_run(recalled, assembled)
-    if sync.done.preset and assembled.summary.late_before:
+    if sync.done.preset and assembled.summary.late_to_earlier:
         assembled = _judge_late(recalled, assembled)
     revisiting = [decision for decision in assembled.summary.decisions if decision.action in REVISITING]
     records = assembled.rows
-    if any(not decision.flying for decision in revisiting):
+    if any(not decision.in_flight for decision in revisiting):
         assembled, redriven = revisit(recalled, assembled)
         records = records.unionByName(redriven, allowMissingColumns=True)
     return Assembled(records, assembled.summary), assembled.summary.documents or bool(revisiting)
@@ -152,13 +160,13 @@ def _hold_back(recalled: Recalled, assembled: Assembled) -> Assembled:
     that transaction. Transactions that a decision other than a release settles do not wait.
     """
     sync, in_flight = recalled.sync, recalled.other_in_flight
-    summary, is_held = assembled.summary, held(in_flight)
+    summary, is_held = assembled.summary, awaits_turn(in_flight)
     is_matched = pc.is_in(in_flight["txn"], recalled.matched_in_flight["txn"])
     open_before = in_flight.filter(pc.invert(pc.or_(is_held, is_matched)))
-    open_places = (summary.open, pc.min(places(open_before)).as_py())
+    open_places = (summary.open, pc.min(end_seqnos(open_before)).as_py())
     first_open = min((place for place in open_places if place), default=sync.head + 1)
     held_before = in_flight.filter(is_held)
-    outgoing = held_before.filter(pc.less(places(held_before), first_open))
+    outgoing = held_before.filter(pc.less(end_seqnos(held_before), first_open))
     exempt = {decision.settles for decision in summary.decisions if decision.acts and decision.action != "release"}
     held_count = sum(turn > first_open and turn not in exempt for turn in summary.turns)
     records = assembled.rows
@@ -175,11 +183,13 @@ def _hold_back(recalled: Recalled, assembled: Assembled) -> Assembled:
         )
     if outgoing.num_rows:
         records = records.unionByName(_rows_of_held(sync, outgoing), allowMissingColumns=True)
-    firsts = zip(outgoing["txn"].to_pylist(), outgoing["seqno"].to_pylist(), places(outgoing).to_pylist(), strict=True)
-    errors = zip(places(outgoing).to_pylist(), outgoing["reason"].to_pylist(), strict=True)
+    firsts = zip(
+        outgoing["txn"].to_pylist(), outgoing["seqno"].to_pylist(), end_seqnos(outgoing).to_pylist(), strict=True
+    )
+    errors = zip(end_seqnos(outgoing).to_pylist(), outgoing["reason"].to_pylist(), strict=True)
     summary = replace(
         summary,
-        flying=summary.flying + held_count,
+        in_flight=summary.in_flight + held_count,
         completed=summary.completed - held_count + outgoing.num_rows,
         finishing=(
             *(
@@ -189,8 +199,8 @@ def _hold_back(recalled: Recalled, assembled: Assembled) -> Assembled:
             ),
             *(Finishing(*first) for first in firsts),
         ),
-        tainted=(
-            *((seqno, error) for seqno, error in summary.tainted if seqno < first_open or seqno in exempt),
+        bad_transactions=(
+            *((seqno, error) for seqno, error in summary.bad_transactions if seqno < first_open or seqno in exempt),
             *((place, error) for place, error in errors if error),
         ),
         decisions=(*summary.decisions, *decided(outgoing)),
@@ -210,13 +220,13 @@ def _rows_of_held(sync: Sync, held_rows: pa.Table) -> DataFrame:
         {
             "txn": held_rows["txn"],
             "seqno": held_rows["seqno"],
-            "completes_at": places(held_rows),
+            "completes_at": end_seqnos(held_rows),
             "earlier": pa.array(records, held_rows.schema.field("records").type),
             "earlier_count": held_rows["count"],
         }
     )
     columns = f"txn string, seqno bigint, completes_at bigint, earlier {RANGES_DDL}, earlier_count bigint"
-    return select(local(sync.spark, rows, columns), "*", "'whole' AS fate", "true AS carried", "false AS alone")
+    return select(from_rows(sync.spark, rows, columns), "*", "'whole' AS fate", "true AS from_state", "false AS alone")
 
 
 def _with_in_flight(recalled: Recalled) -> DataFrame:
@@ -225,7 +235,7 @@ def _with_in_flight(recalled: Recalled) -> DataFrame:
     if not in_flight.num_rows:
         return without_state(records)
     if sync.keeps_state:
-        return with_state(sync.spark, records, local(sync.spark, in_flight, IN_FLIGHT_COLUMNS), sync.done)
+        return with_state(sync.spark, records, from_rows(sync.spark, in_flight, IN_FLIGHT_COLUMNS), sync.done)
     return without_state(records.unionByName(_records_of(sync, in_flight)))
 
 
@@ -256,7 +266,7 @@ def _assemble(recalled: Recalled, rows: DataFrame, reread_count: int, *, by_run:
             recalled.settled,
             sync.config,
             sync.done,
-            sync.keeper,
+            sync.row_cache,
             decided=sync.has_decisions,
             tasks=(recalled.sizing + reread_count).task_count,
             by_run=by_run,
@@ -274,14 +284,14 @@ def _assemble(recalled: Recalled, rows: DataFrame, reread_count: int, *, by_run:
 
 def _by_run(recalled: Recalled, assembled: Assembled) -> Assembled:
     """Judges transactions with rows of several connector runs again, by all of their records (sql/judge/runs.sql)."""
-    sync, in_flight, torn = recalled.sync, recalled.matched_in_flight, assembled.summary.torn
-    ids = local(sync.spark, [(txn,) for txn in torn], "txn string").hint("broadcast")
+    sync, in_flight, multi_run = recalled.sync, recalled.matched_in_flight, assembled.summary.multi_run
+    ids = from_rows(sync.spark, [(txn,) for txn in multi_run], "txn string").hint("broadcast")
     rows = recalled.records.join(ids, "txn", "left_semi")
-    in_flight = in_flight.filter(pc.is_in(in_flight["txn"], pa.array(torn, pa.string())))
+    in_flight = in_flight.filter(pc.is_in(in_flight["txn"], pa.array(multi_run, pa.string())))
     if in_flight.num_rows:
         rows = rows.unionByName(_records_of(sync, in_flight))
     by_run = _assemble(recalled, without_state(rows), records_in(in_flight), by_run=True)
-    return instead(sync.spark, assembled, by_run, sync.config)
+    return replace_multi_run(sync.spark, assembled, by_run, sync.config)
 
 
 def _judge_late(recalled: Recalled, assembled: Assembled) -> Assembled:
@@ -289,18 +299,18 @@ def _judge_late(recalled: Recalled, assembled: Assembled) -> Assembled:
 
     The records of those transactions are read again for the comparison.
     """
-    txns = late_before(assembled).select("txn").distinct().toArrow()["txn"]
+    txns = late_to_earlier(assembled).select("txn").distinct().toArrow()["txn"]
     sync = recalled.sync
     settled = sync.bookkeeping.settled
     wanted = read_settled(sync.staging, settled.filter(pc.is_in(settled["txn"], txns)))
     if sync.in_commit_order:
-        waiting = recalled.other_in_flight.filter(held(recalled.other_in_flight))
+        waiting = recalled.other_in_flight.filter(awaits_turn(recalled.other_in_flight))
         waiting = waiting.filter(pc.is_in(waiting["txn"], txns))
-        wanted = pa.concat_tables([wanted, _for_gather(waiting, places(waiting)).select(wanted.column_names)])
+        wanted = pa.concat_tables([wanted, _for_gather(waiting, end_seqnos(waiting)).select(wanted.column_names)])
     records = gather(sync.spark, sync.raw, wanted, sync.decoder)
     records = records.drop("completes_at")
-    return look_again(
-        sync.spark, assembled, records, sync.config, sync.done, sync.keeper, tasks=recalled.sizing.task_count
+    return rejudge_late(
+        sync.spark, assembled, records, sync.config, sync.done, sync.row_cache, tasks=recalled.sizing.task_count
     )
 
 

@@ -12,8 +12,8 @@ from zync.raw.append import Appender
 from zync.raw.batch import Batch
 from zync.raw.jsonl import Line, as_batch
 from zync.raw.table import DECISIONS
-from zync.staging.bookkeeping import Known
-from zync.staging.held import held, waited_for
+from zync.staging.bookkeeping import Bookkeeping
+from zync.staging.held import awaits_turn, waited_for
 
 log = logging.getLogger(__name__)
 
@@ -21,21 +21,21 @@ WHO = "zync"
 """The name in a decision's `who` where zync itself decided."""
 
 
-def overdue(config: Config, known: Known, clock: int) -> str | None:
+def overdue(config: Config, bookkeeping: Bookkeeping, clock: int) -> str | None:
     """Returns the id of the transaction that others wait for longer than the config allows, or None.
 
     Args:
         config: The config, with `transactions.incomplete` and `transactions.order`.
-        known: Staging's bookkeeping.
+        bookkeeping: Staging's bookkeeping.
         clock: Raw's clock, which is the newest `ingested`, in microseconds. No time passes while nothing is ingested.
     """
     policy = config.transactions.incomplete
     if policy is None or policy.do != "release" or config.transactions.order != "commit":
         return None
-    if not any(held(known.in_flight).to_pylist()):
+    if not any(awaits_turn(bookkeeping.in_flight).to_pylist()):
         return None
-    txn = waited_for(known.in_flight)
-    since = next((row["since"] for row in known.in_flight.to_pylist() if row["txn"] == txn), None)
+    txn = waited_for(bookkeeping.in_flight)
+    since = next((row["since"] for row in bookkeeping.in_flight.to_pylist() if row["txn"] == txn), None)
     if since is None or since.timestamp() + policy.after.total_seconds() > clock / 1e6:
         return None
     return txn

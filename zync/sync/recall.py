@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from zync.spark.frames import local, small_side
+from zync.spark.frames import from_rows, small_side
 from zync.spark.sizing import Sizing
-from zync.staging.held import held, places
+from zync.staging.held import awaits_turn, end_seqnos
 from zync.sync.context import Sync
 from zync.sync.read import Read
 
@@ -44,16 +44,16 @@ def recall(read: Read) -> Recalled:
     sync, records, sizing = read.sync, read.records, read.sizing
     settled, in_flight = sync.bookkeeping.settled, read.other_in_flight
     if sync.in_commit_order:
-        is_waiting = held(in_flight)
+        is_waiting = awaits_turn(in_flight)
         waiting, in_flight = in_flight.filter(is_waiting), in_flight.filter(pc.invert(is_waiting))
-        settled = pa.concat_tables([settled, pa.table({"txn": waiting["txn"], "seqno": places(waiting)})])
+        settled = pa.concat_tables([settled, pa.table({"txn": waiting["txn"], "seqno": end_seqnos(waiting)})])
     if sizing.is_small and (settled.num_rows or in_flight.num_rows):
-        records = sync.keeper.keep(records)
+        records = sync.row_cache.keep(records)
         ids = records.where("NOT alone").select("txn").toArrow()["txn"]
         settled = settled.filter(pc.is_in(settled["txn"], ids))
         in_flight = in_flight.filter(pc.is_in(in_flight["txn"], ids))
     newest = settled.group_by("txn").aggregate([("seqno", "max")]).rename_columns({"seqno_max": "settled_at"})
-    settled_rows = local(sync.spark, newest.select(["txn", "settled_at"]), "txn string, settled_at bigint")
+    settled_rows = from_rows(sync.spark, newest.select(["txn", "settled_at"]), "txn string, settled_at bigint")
     if Sizing(newest.num_rows).is_small:
         settled_rows = small_side(settled_rows, single_task=sizing.is_single_task)
     return Recalled(sync, records, read.reread_in_flight, read.other_in_flight, in_flight, settled_rows, sizing)

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from zync.lake.ranges import SeqnoRanges
-from zync.spark.frames import local, select
+from zync.spark.frames import from_rows, select
 from zync.staging.set_aside import read_set_aside
 from zync.sync.context import Sync
 from zync.sync.recall import Recalled
@@ -32,7 +32,7 @@ def revisit(recalled: Recalled, assembled: Assembled) -> tuple[Assembled, DataFr
     """
     sync = recalled.sync
     revisiting = [
-        decision for decision in assembled.summary.decisions if decision.action in REVISITING and not decision.flying
+        decision for decision in assembled.summary.decisions if decision.action in REVISITING and not decision.in_flight
     ]
     set_aside = read_set_aside(sync.staging, {decision.txn for decision in revisiting})
     acting: dict[int, Decision] = {}
@@ -54,7 +54,7 @@ def revisit(recalled: Recalled, assembled: Assembled) -> tuple[Assembled, DataFr
         for decision in acting.values()
         if decision.action == "redrive" and decision.records
     ]
-    records = sync.keeper.keep(regather(sync.spark, sync.raw, redriven, sync.decoder))
+    records = sync.row_cache.keep(regather(sync.spark, sync.raw, redriven, sync.decoder))
     refused: dict[int, Decision] = {}
     for seqno, txn in sorted(_incomplete(recalled, assembled, records, about_single_records).items()):
         why = f"it is of transaction {txn} by now, and not all of it: `zync replay` makes a staging with that whole"
@@ -71,7 +71,7 @@ def revisit(recalled: Recalled, assembled: Assembled) -> tuple[Assembled, DataFr
         decisions=decisions,
         ignored=assembled.summary.ignored - len(acting),
         completed=assembled.summary.completed + len(acting),
-        tainted=(*assembled.summary.tainted, *dict(sorted(bad)).items()),
+        bad_transactions=(*assembled.summary.bad_transactions, *dict(sorted(bad)).items()),
     )
     return replace(assembled, summary=summary), records.drop("own")
 
@@ -101,13 +101,13 @@ def _incomplete(
     if not single_rows:
         return {}
     rows = select(single, "* EXCEPT (own, completes_at, fate, opens_range, closes_range, judged)", "false AS judged")
-    no_settled = local(sync.spark, [], "txn string, settled_at bigint")
+    no_settled = from_rows(sync.spark, [], "txn string, settled_at bigint")
     alone = assemble(
-        sync.spark, without_state(rows), no_settled, sync.config, sync.done, sync.keeper, decided=False, tasks=1
+        sync.spark, without_state(rows), no_settled, sync.config, sync.done, sync.row_cache, decided=False, tasks=1
     )
     whole = {row["txn"] for row in alone.rows.where("fate = 'whole'").select("txn").collect()}
     ids = sorted({row["own"] for row in single_rows})
-    new_records = assembled.rows.join(local(sync.spark, [(txn,) for txn in ids], "txn string"), "txn", "left_semi")
+    new_records = assembled.rows.join(from_rows(sync.spark, [(txn,) for txn in ids], "txn string"), "txn", "left_semi")
     known = {row["txn"] for row in new_records.select("txn").distinct().collect()}
     for table in (recalled.other_in_flight, sync.bookkeeping.settled):
         known |= set(table["txn"].filter(pc.is_in(table["txn"], pa.array(ids))).to_pylist())
@@ -116,4 +116,4 @@ def _incomplete(
 
 def _by_decision(sync: Sync, decision_seqnos: Collection[int]) -> DataFrame:
     """Returns the decisions' seqnos as a broadcast column `completes_at`, to join redriven records with."""
-    return local(sync.spark, [(seqno,) for seqno in decision_seqnos], "completes_at bigint").hint("broadcast")
+    return from_rows(sync.spark, [(seqno,) for seqno in decision_seqnos], "completes_at bigint").hint("broadcast")

@@ -18,10 +18,10 @@ from zync.errors import UsageError, ZyncError
 from zync.lake.lock import owned
 from zync.lake.table import open_table, refresh
 from zync.raw.table import existing_raw, next_seqno, positions, trimmed
-from zync.spark.frames import Keeper
+from zync.spark.frames import RowCache
 from zync.spark.session import session
 from zync.spark.sizing import Sizing
-from zync.staging.bookkeeping import Known, read_cursor, read_known
+from zync.staging.bookkeeping import Bookkeeping, read_bookkeeping, read_cursor
 from zync.staging.commit import checkpoint, reclaim
 from zync.staging.set_aside import SetAside, read_set_aside
 from zync.staging.table import ensure_staging, open_staging
@@ -52,7 +52,7 @@ class Syncer:
     """Syncs a raw table into a staging table, once per call of `sync`.
 
     Attributes:
-        known: Staging's bookkeeping after the last sync; None: it has to be read.
+        bookkeeping: Staging's bookkeeping after the last sync; None: it has to be read.
         clock: When the newest record of the last sync was ingested into raw, in microseconds.
 
     Example:
@@ -77,7 +77,7 @@ class Syncer:
         self.config, self.raw, self.staging, self.spark = config, raw, staging, spark
         self.done = understand(spark, config)
         self.decoder = Decoder(spark, config, self.done)
-        self.known: Known | None = None
+        self.bookkeeping: Bookkeeping | None = None
         self.clock = 0
         self._staging_version = -1
 
@@ -92,26 +92,28 @@ class Syncer:
         """
         raw = existing_raw(self.raw)
         staging = open_staging(self.staging)
-        known = self._read_known(staging)
-        cursor = known.cursor
+        bookkeeping = self._read_bookkeeping(staging)
+        cursor = bookkeeping.cursor
         if self.config.transactions.order == "commit":
             self.config.transactions.check_partitions(Counter(partition.topic for partition in positions(raw).next))
         head = next_seqno(raw) - 1 if upto is None else max(upto, cursor.head)
         if cursor.raw_id not in (None, str(raw.metadata().id)) or cursor.head > head:
             msg = f"staging at {self.staging} was made from another raw than {self.raw}: give another staging"
             raise UsageError(msg)
-        if head == cursor.head and not (known.in_flight.num_rows and cursor.judged_otherwise(self.config)):
-            return Outcome(cursor.sync, cursor.seqno, cursor.head, **_in_flight_counts(known))
+        if head == cursor.head and not (bookkeeping.in_flight.num_rows and cursor.judged_otherwise(self.config)):
+            return Outcome(cursor.sync, cursor.seqno, cursor.head, **_in_flight_counts(bookkeeping))
         if staging is not None:
             check_start(raw, staging, cursor)
         staging = ensure_staging(self.staging, staging)
         ranges = trimmed(raw, cursor.head, head)
-        with Keeper(self.spark) as keeper:
-            sync = Sync(self.spark, keeper, self.config, self.done, self.decoder, raw, staging, known, head, ranges)
-            self.known = None  # until the sync has succeeded: after a failure staging is read anew
+        with RowCache(self.spark) as row_cache:
+            sync = Sync(
+                self.spark, row_cache, self.config, self.done, self.decoder, raw, staging, bookkeeping, head, ranges
+            )
+            self.bookkeeping = None  # until the sync has succeeded: after a failure staging is read anew
             committed, seconds = _run_stages(sync)
         # If another commit came in between, the version differs and the next sync reads staging anew.
-        self.known, self._staging_version = committed.bookkeeping, staging.version() + 1
+        self.bookkeeping, self._staging_version = committed.bookkeeping, staging.version() + 1
         self.clock = committed.applied.summary.ingested or self.clock
         checkpoint(staging)
         return _outcome(committed, seconds)
@@ -124,22 +126,22 @@ class Syncer:
         Returns:
             Whether a transaction was released.
         """
-        txn = overdue(self.config, self.known, self.clock) if self.known else None
+        txn = overdue(self.config, self.bookkeeping, self.clock) if self.bookkeeping else None
         if txn is not None:
             release(self.raw, txn, self.config)
         return txn is not None
 
-    def _read_known(self, staging: DeltaTable | None) -> Known:
+    def _read_bookkeeping(self, staging: DeltaTable | None) -> Bookkeeping:
         """Returns staging's bookkeeping, which is read only if staging is at another version than the last sync left.
 
         Reading also deletes files of syncs that were killed before their commit.
         """
-        if self.known is None or staging is None or staging.version() != self._staging_version:
-            self.known = read_known(staging, self.config.transactions.remember)
+        if self.bookkeeping is None or staging is None or staging.version() != self._staging_version:
+            self.bookkeeping = read_bookkeeping(staging, self.config.transactions.remember)
             self._staging_version = staging.version() if staging else -1
             if staging is not None:
-                reclaim(staging, self.known.cursor.sync)
-        return self.known
+                reclaim(staging, self.bookkeeping.cursor.sync)
+        return self.bookkeeping
 
 
 def _run_stages(sync: Sync) -> tuple[Committed, dict[str, float]]:
@@ -153,13 +155,13 @@ def _run_stages(sync: Sync) -> tuple[Committed, dict[str, float]]:
     return state, seconds
 
 
-def _in_flight_counts(known: Known) -> dict[str, Any]:
+def _in_flight_counts(bookkeeping: Bookkeeping) -> dict[str, Any]:
     """Returns the number of pending and of expired transactions, and when the oldest pending transaction began."""
-    is_pending = pc.equal(known.in_flight["kind"], "pending")
-    pending = known.in_flight.filter(is_pending)
+    is_pending = pc.equal(bookkeeping.in_flight["kind"], "pending")
+    pending = bookkeeping.in_flight.filter(is_pending)
     return {
         "in_flight": pending.num_rows,
-        "expired": known.in_flight.num_rows - pending.num_rows,
+        "expired": bookkeeping.in_flight.num_rows - pending.num_rows,
         "oldest": pc.min(pending["since"]).as_py(),
     }
 
@@ -171,7 +173,7 @@ def _outcome(committed: Committed, seconds: dict[str, float]) -> Outcome:
     set_aside = {
         "late": summary.late,
         "duplicate": summary.duplicate,
-        "quarantined": summary.faulty + len(applied.failures),
+        "quarantined": summary.bad_records + len(applied.failures),
         "discarded": discarded,
         "ignored": summary.ignored,
     }
@@ -283,4 +285,4 @@ def _report_bookkeeping(metrics: "SyncMetrics", location: str) -> None:
         set_aside = read_set_aside(table) if table else SetAside()
         late = sum(row["records"].merged.count for row in set_aside.late.values())
         undecided = {"quarantined": sum(map(len, set_aside.quarantined.values())), "late": late}
-        metrics.found(**_in_flight_counts(read_known(table, 0)), undecided=undecided)
+        metrics.found(**_in_flight_counts(read_bookkeeping(table, 0)), undecided=undecided)

@@ -9,7 +9,7 @@ from pyspark.sql import functions as sf
 from zync.config.model import Config
 from zync.lake.ranges import RANGES_DDL
 from zync.spark.expressions import try_eval
-from zync.spark.frames import Keeper, co_partition, local, result_of, select
+from zync.spark.frames import RowCache, co_partition, from_rows, result_of, select
 from zync.sql import literal, statement
 from zync.transactions.done import Done
 from zync.transactions.envelopes import with_row_identity
@@ -49,7 +49,7 @@ def with_state(spark: SparkSession, identified: DataFrame, in_flight: DataFrame,
     Args:
         spark: the session.
         identified: new records, from `Decoder.decode`.
-        in_flight: transactions in flight, with the columns of `zync.staging.bookkeeping.Known.in_flight`.
+        in_flight: transactions in flight, with the columns of `zync.staging.bookkeeping.Bookkeeping.in_flight`.
         done: the parsed `done` condition.
     """
     types = state_types(spark, identified, done)
@@ -58,20 +58,20 @@ def with_state(spark: SparkSession, identified: DataFrame, in_flight: DataFrame,
         casts = (f"CAST({column} AS {state_type}) AS {column}" for column, state_type in types.items())
         identified = select(identified, f"* EXCEPT ({replaced})", *casts)
     state_fields = ", ".join(f"{column}: {state_type}" for column, state_type in types.items()) or "none: string"
-    carried = select(
+    from_state = select(
         in_flight,
         "txn",
         "seqno",
         "since AS ingested",
         "reason AS bad",
         "false AS alone",
-        "true AS carried",
+        "true AS from_state",
         "records AS earlier",
         "count AS earlier_count",
         f"from_json(state, {literal(f'done struct<{state_fields}>')}).done AS done",
     )
-    carried = select(carried, "* EXCEPT (done)", *(f"done.{column}" for column in types))
-    return identified.unionByName(carried, allowMissingColumns=True)
+    from_state = select(from_state, "* EXCEPT (done)", *(f"done.{column}" for column in types))
+    return identified.unionByName(from_state, allowMissingColumns=True)
 
 
 def without_state(identified: DataFrame) -> DataFrame:
@@ -98,7 +98,7 @@ def assemble(  # noqa: PLR0913 - the inputs of the whole stage
     settled: DataFrame,
     config: Config,
     done: Done,
-    keeper: Keeper,
+    row_cache: RowCache,
     *,
     decided: bool,
     tasks: int,
@@ -115,10 +115,10 @@ def assemble(  # noqa: PLR0913 - the inputs of the whole stage
         settled: settled transactions, one row each: (txn, settled_at).
         config: the config.
         done: the parsed `done` condition.
-        keeper: keeps the result of each round.
+        row_cache: keeps the result of each round.
         decided: whether the rows may contain operators' decisions.
         tasks: the number of Spark tasks.
-        by_run: whether to judge by sql/judge/runs.sql. It is for a preset's `torn` transactions, and all of their
+        by_run: whether to judge by sql/judge/runs.sql. It is for a preset's `multi_run` transactions, and all of their
             records must be among `rows`.
     """
     rounds: list[DataFrame] = []
@@ -126,43 +126,43 @@ def assemble(  # noqa: PLR0913 - the inputs of the whole stage
     again = 1
     while again:
         judged = _assemble_once(spark, rows, settled, config, done, decided=decided, tasks=tasks, by_run=by_run)
-        judged = _unpacked(keeper.keep(judged, adaptive=False))
+        judged = _unpacked(row_cache.keep(judged, adaptive=False))
         rounds.append(_with_clashes(judged) if by_run else judged)
         summary, again = summarize(spark, rounds[-1], config, single_task=tasks == 1)
         summaries.append(summary)
         if again:
             settled = settled.limit(0)
-            rows = judged.where("fate = 'again'").select(*rows.columns)
-    all_judged = rounds[0].where("fate <> 'again'") if len(rounds) > 1 else rounds[0]
+            rows = judged.where("fate = 'reassemble'").select(*rows.columns)
+    all_judged = rounds[0].where("fate <> 'reassemble'") if len(rounds) > 1 else rounds[0]
     for judged in rounds[1:]:
-        all_judged = all_judged.unionByName(judged.where("fate <> 'again'"))
+        all_judged = all_judged.unionByName(judged.where("fate <> 'reassemble'"))
     return Assembled(all_judged, total(summaries))
 
 
-def instead(spark: SparkSession, assembled: Assembled, others: Assembled, config: Config) -> Assembled:
-    """Returns `assembled` with its torn transactions replaced by those of `others`."""
-    torn = local(spark, [(txn,) for txn in assembled.summary.torn], "txn string").hint("broadcast")
-    rest = assembled.rows.join(torn, "txn", "left_anti")
+def replace_multi_run(spark: SparkSession, assembled: Assembled, others: Assembled, config: Config) -> Assembled:
+    """Returns `assembled` with its transactions of several runs replaced by those of `others`."""
+    multi_run = from_rows(spark, [(txn,) for txn in assembled.summary.multi_run], "txn string").hint("broadcast")
+    rest = assembled.rows.join(multi_run, "txn", "left_anti")
     summary, _ = summarize(spark, rest, config, single_task=False)
     return Assembled(rest.unionByName(others.rows, allowMissingColumns=True), total([summary, others.summary]))
 
 
-def late_before(assembled: Assembled) -> DataFrame:
+def late_to_earlier(assembled: Assembled) -> DataFrame:
     """Returns the late records whose transaction an earlier sync settled."""
     return assembled.rows.where("fate = 'late' AND settled_at IS NULL")
 
 
-def look_again(  # noqa: PLR0913 - the inputs of the whole stage
+def rejudge_late(  # noqa: PLR0913 - the inputs of the whole stage
     spark: SparkSession,
     assembled: Assembled,
     earlier: DataFrame,
     config: Config,
     done: Done,
-    keeper: Keeper,
+    row_cache: RowCache,
     *,
     tasks: int,
 ) -> Assembled:
-    """Returns `assembled` with the late records of `late_before` judged again: a repeat is a duplicate, not late.
+    """Returns `assembled` with the late records of `late_to_earlier` judged again: a repeat is a duplicate, not late.
 
     Args:
         spark: the session.
@@ -170,14 +170,14 @@ def look_again(  # noqa: PLR0913 - the inputs of the whole stage
         earlier: the records of those transactions from earlier syncs, also those that came late or as duplicates.
         config: the config.
         done: the parsed `done` condition.
-        keeper: keeps the result.
+        row_cache: keeps the result.
         tasks: the number of Spark tasks.
     """
-    late = late_before(assembled)
+    late = late_to_earlier(assembled)
     rows = without_state(select(earlier, "* EXCEPT (judged)", "true AS judged"))
     shared_columns = (column for column in rows.columns if column in late.columns)
     rows = rows.unionByName(late.select(*shared_columns), allowMissingColumns=True)
-    no_settled = local(spark, [], "txn string, settled_at bigint")
+    no_settled = from_rows(spark, [], "txn string, settled_at bigint")
     judged = _assemble_once(spark, rows, no_settled, config, done, tasks=tasks, by_run=True)
     judged = judged.where("NOT payload.judged").withColumns(
         {
@@ -187,14 +187,14 @@ def look_again(  # noqa: PLR0913 - the inputs of the whole stage
             "settled_at": sf.lit(0),  # by an earlier sync
         }
     )
-    judged = _with_clashes(_unpacked(keeper.keep(judged)))
+    judged = _with_clashes(_unpacked(row_cache.keep(judged)))
     fates = {row["fate"]: row["count"] for row in judged.groupBy("fate").count().collect()}
     others = assembled.rows.where("NOT (fate = 'late' AND settled_at IS NULL)")
     summary = replace(
         assembled.summary,
-        late=assembled.summary.late - assembled.summary.late_before + fates.get("late", 0),
+        late=assembled.summary.late - assembled.summary.late_to_earlier + fates.get("late", 0),
         duplicate=assembled.summary.duplicate + fates.get("duplicate", 0),
-        ignored=assembled.summary.ignored + fates.get("said", 0),
+        ignored=assembled.summary.ignored + fates.get("repeated_marker", 0),
     )
     return Assembled(others.unionByName(judged, allowMissingColumns=True), summary)
 
@@ -234,12 +234,12 @@ def _assemble_once(  # noqa: PLR0913 - the inputs of the whole stage
     aggregated = result_of(
         spark, statement("judge/aggregate", remember=remember, repeated=repeated, aggregates="".join(_windowed(done)))
     )
-    preset_columns = {"known": done.known, "torn": done.torn, "place": done.place}
+    preset_columns = {"known": done.known, "multi_run": done.multi_run, "place": done.place}
     condition = sf.expr(f"coalesce(({done.condition}\n), false)")
     is_done = sf.coalesce(try_eval(spark, condition, "seqno > 0"), sf.lit(False))
     aggregated = aggregated.select(
         "*",
-        (is_done & sf.expr("lane = 'txn' AND NOT carried")).alias("done"),
+        (is_done & sf.expr("lane = 'txn' AND NOT from_state")).alias("done"),
         *(sf.expr(text).alias(column) for column, text in preset_columns.items()),
     )
     aggregated.createOrReplaceTempView("aggregated")

@@ -13,5 +13,5 @@ def decided(in_flight: pa.Table) -> list[Decision]:
     for row in in_flight.to_pylist():
         state = json.loads(row["state"])
         if decision := state["decided"]:
-            decisions.append(Decision(acts=True, flying=True, settles=state["place"], txn=row["txn"], **decision))
+            decisions.append(Decision(acts=True, in_flight=True, settles=state["place"], txn=row["txn"], **decision))
     return decisions

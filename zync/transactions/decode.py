@@ -87,12 +87,12 @@ class Decoder:
                 for name, topic in config.topics.items()
             }
             identities.append(f"{by_topic(config, record_ids)} AS record_id")
-        parts = [sf.expr(part).alias(column) for column, part in done.brings.items()]
+        parts = [sf.expr(part).alias(column) for column, part in done.contributions.items()]
         with_schema = [(number, name) for number, name in enumerate(config.topics) if config.topics[name].schema]
         structs = {f"as_{number}": _struct(spark, config, name) for number, name in with_schema}
         self._evaluated = [
             try_eval(spark, sf.struct(*map(sf.expr, identities)), "seqno > 0").alias("found"),
-            (try_eval(spark, sf.struct(*parts), "seqno > 0") if parts else sf.lit(True)).alias("brings"),
+            (try_eval(spark, sf.struct(*parts), "seqno > 0") if parts else sf.lit(True)).alias("contributions"),
             *(struct.alias(column) for column, struct in structs.items()),
         ]
         placeholder_columns = _without_placeholders(config)
@@ -115,7 +115,7 @@ class Decoder:
             record_id="found.record_id" if has_record_ids else "CAST(NULL AS STRING)",
             unfit=f"coalesce({', '.join([*(f'{column}.unfit' for column in structs), 'CAST(NULL AS STRING)'])})",
             no_envelope=no_envelope(config),
-            parts="".join(f", brings.{path} AS {column}" for column, path in done.parts.items()),
+            parts="".join(f", contributions.{path} AS {column}" for column, path in done.parts.items()),
             structs="".join(f", {column}.value AS {column}" for column in structs)
             + "".join(f", {column}" for column in placeholder_columns),
         )

@@ -68,9 +68,10 @@ class Done:
         preset: whether this is a preset.
         decoded: columns added to each record as it is decoded; all expressions can use them. SQL by column.
         structs: named structs that each record contributes; the aggregates take their fields. SQL by column.
-        beside: further columns that each record contributes. SQL by column.
-        known: SQL over the aggregates, see sql/judge/judge.sql; so are `torn` and `place`.
-        again: SQL for the state of a transaction in flight, see sql/apply_rules/in_flight.sql; None without a preset.
+        more_contributions: further columns that each record contributes. SQL by column.
+        known: SQL over the aggregates, see sql/judge/judge.sql; so are `multi_run` and `place`.
+        kept_state: SQL for the state of a transaction in flight, see sql/apply_rules/in_flight.sql; None without a
+            preset.
     """
 
     text: str
@@ -79,11 +80,11 @@ class Done:
     preset: bool = False
     decoded: dict[str, str] = field(default_factory=dict)
     structs: dict[str, str] = field(default_factory=dict)
-    beside: dict[str, str] = field(default_factory=dict)
+    more_contributions: dict[str, str] = field(default_factory=dict)
     known: str = "CAST(NULL AS STRING)"
-    torn: str = "false"
+    multi_run: str = "false"
     place: str = "CAST(NULL AS BIGINT)"
-    again: str | None = None
+    kept_state: str | None = None
 
     @property
     def mergeable(self) -> bool:
@@ -92,32 +93,32 @@ class Done:
 
     @property
     def state_now(self) -> str:
-        """SQL of the state of a transaction in flight: a struct with fields for each aggregate, and a preset's `again`.
+        """SQL of the state of a transaction in flight: a struct of each aggregate's field, and a preset's `kept_state`.
 
         It aggregates over the transaction's rows in sql/apply_rules/in_flight.sql.
         """
         columns = {
             f"p{number}": f"max_by(a{number}, seqno) FILTER (WHERE member)" for number in range(len(self.aggregates))
         }
-        if self.again:
-            columns["again"] = self.again
+        if self.kept_state:
+            columns["again"] = self.kept_state
         fields = ", ".join(f"'{column}', {text}" for column, text in columns.items())
         return f"named_struct({fields})" if fields else "named_struct('none', CAST(NULL AS STRING))"
 
     @property
-    def brings(self) -> dict[str, str]:
+    def contributions(self) -> dict[str, str]:
         """SQL of each record's contributions, by column."""
         parts = {f"p{number}": aggregate.part for number, aggregate in enumerate(self.aggregates)}
-        return {**(self.structs or parts), **self.beside}
+        return {**(self.structs or parts), **self.more_contributions}
 
     @property
     def parts(self) -> dict[str, str]:
-        """The paths within `brings` of columns p0, p1, …, which the aggregates take, and of the columns `beside`."""
+        """The paths within `contributions` of columns p0, p1, …, which the aggregates take, and of further columns."""
         parts = {
             f"p{number}": aggregate.part if self.structs else f"p{number}"
             for number, aggregate in enumerate(self.aggregates)
         }
-        return {**parts, **{name: name for name in self.beside}}
+        return {**parts, **{name: name for name in self.more_contributions}}
 
 
 _RECORD = (
@@ -150,11 +151,11 @@ def understand(spark: SparkSession, config: Config) -> Done:
             preset=True,
             decoded=completion.decoded(config),
             structs=completion.brought(config),
-            beside=completion.beside(config),
+            more_contributions=completion.more_contributions(config),
             known=completion.KNOWN,
-            torn=completion.TORN,
+            multi_run=completion.MULTI_RUN,
             place=completion.PLACE_IN_ORDER if config.transactions.order == "commit" else Done.place,
-            again=runs.AGAIN,
+            kept_state=runs.KEPT_STATE,
         )
     text = config.transactions.done
     done = take_apart(spark, text)

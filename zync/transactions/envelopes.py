@@ -20,8 +20,8 @@ def with_body(records: DataFrame) -> DataFrame:
 def with_row_identity(records: DataFrame, config: Config) -> DataFrame:
     """Returns the records with the columns by which sql/judge/runs.sql tells rows from repeats of them.
 
-    Rows of tables get their run, total_order, record_id and so on. ENDs get `said`: their seqno, their `count` of rows
-    and their `total` by table. `total` is null where the END has no counts by table.
+    Rows of tables get their run, total_order, record_id and so on. ENDs get `end_counts`: their seqno, their `count` of
+    rows and their `total` by table. `total` is null where the END has no counts by table.
     """
     row_columns = {
         "run": RUN,
@@ -33,5 +33,5 @@ def with_row_identity(records: DataFrame, config: Config) -> DataFrame:
     }
     of_rows = (f"CASE WHEN p0 IS NOT NULL THEN {text} END AS {column}" for column, text in row_columns.items())
     end_counts = f"named_struct('seqno', seqno, 'count', p3, 'total', {counted(config)})"
-    of_ends = f"CASE WHEN p3 IS NOT NULL THEN {end_counts} END AS said"
+    of_ends = f"CASE WHEN p3 IS NOT NULL THEN {end_counts} END AS end_counts"
     return select(with_body(records), "* EXCEPT (body, record_id)", *of_rows, of_ends)

@@ -11,7 +11,7 @@ from zync.lake.files import DataFile, data_files, dataset
 from zync.lake.ranges import SeqnoRanges
 from zync.lake.table import first_line
 from zync.raw.table import RAW_SCHEMA
-from zync.spark.frames import local, read_parquet, result_of, select, small_side
+from zync.spark.frames import from_rows, read_parquet, result_of, select, small_side
 from zync.spark.sizing import BROADCAST_SEQNOS, Sizing
 from zync.sql import statement
 from zync.transactions.decode import RAW_COLUMNS, Decoder
@@ -44,7 +44,7 @@ def gather(spark: SparkSession, raw: DeltaTable, wanted: pa.Table, decoder: Deco
     _seqnos(spark, repeats).createOrReplaceTempView("sent_again")
     rows = _rows_in(spark, raw, ranges)
     decoder.decode(rows).createOrReplaceTempView("identified")
-    finishing = local(spark, wanted.select(["txn", "completes_at"]), "txn string, completes_at bigint")
+    finishing = from_rows(spark, wanted.select(["txn", "completes_at"]), "txn string, completes_at bigint")
     if Sizing(ranges.count).is_tiny:
         finishing = small_side(finishing, single_task=True)
     finishing.createOrReplaceTempView("finishing")
@@ -99,7 +99,7 @@ def regather(
         transaction id that it has by it, null where it has none.
     """
     rows = [(txn, completes_at, *bounds) for txn, completes_at, ranges in redriven for bounds in ranges]
-    wanted = local(spark, rows, "redriven string, completes_at bigint, first bigint, last bigint").hint("broadcast")
+    wanted = from_rows(spark, rows, "redriven string, completes_at bigint, first bigint, last bigint").hint("broadcast")
     seqno_ranges = SeqnoRanges.concat(ranges for _, _, ranges in redriven)
     records = decoder.decode(_rows_in(spark, raw, seqno_ranges)).where("decision IS NULL")
     in_range = (records["seqno"] >= wanted["first"]) & (records["seqno"] <= wanted["last"])
@@ -144,7 +144,7 @@ def _driver_rows(spark: SparkSession, raw: DeltaTable, files: list[DataFile], ra
         ZyncError: a file cannot be read.
     """
     if not files:
-        return local(spark, [], RAW_COLUMNS)
+        return from_rows(spark, [], RAW_COLUMNS)
     rows_in_files = Sizing(sum(file.rows for file in files))
     if not Sizing(ranges.count).is_tiny or len(files) > _DRIVER_FILES_MOST or not rows_in_files.is_small:
         return None
@@ -158,11 +158,11 @@ def _driver_rows(spark: SparkSession, raw: DeltaTable, files: list[DataFile], ra
     if unpacked > _DRIVER_BYTES_MOST:
         return None
     wanted = pc.field("seqno").isin(pa.array(ranges.seqnos))
-    return local(spark, rows.to_table(filter=wanted), RAW_COLUMNS).coalesce(1)
+    return from_rows(spark, rows.to_table(filter=wanted), RAW_COLUMNS).coalesce(1)
 
 
 def _seqnos(spark: SparkSession, ranges: SeqnoRanges) -> DataFrame:
-    rows = local(spark, ranges.to_table(), "first bigint, last bigint")
+    rows = from_rows(spark, ranges.to_table(), "first bigint, last bigint")
     return select(rows, "explode(sequence(first, last)) AS seqno")
 
 

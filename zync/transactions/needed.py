@@ -11,7 +11,7 @@ from zync.errors import UsageError
 from zync.lake.files import data_files, dataset
 from zync.lake.ranges import SeqnoRanges
 from zync.raw.table import TRIMMED, first_seqno
-from zync.staging.bookkeeping import Cursor, read_known
+from zync.staging.bookkeeping import Cursor, read_bookkeeping
 from zync.staging.set_aside import read_set_aside
 from zync.staging.table import STAGING_SCHEMA
 from zync.text import amount
@@ -27,7 +27,7 @@ def needed_from(staging: DeltaTable, remember: int) -> tuple[int, str]:
         remember: `transactions.remember`: all records of what was settled within the last so many records count as
             needed, too; 0 for none.
     """
-    bookkeeping, set_aside = read_known(staging, 0), read_set_aside(staging)
+    bookkeeping, set_aside = read_bookkeeping(staging, 0), read_set_aside(staging)
     undecided = chain(*set_aside.quarantined.values(), set_aside.late.values())
     reasons = {
         "in flight or expired: zync txn list": SeqnoRanges.of_column(bookkeeping.in_flight["records"]),

@@ -23,24 +23,24 @@ class Failure:
 
 
 def check_limit(
-    limit: int, failures: Sequence[Failure], faulty: int = 0, first_faulty: Callable[[], Failure] | None = None
+    limit: int, failures: Sequence[Failure], bad_records: int = 0, first_bad_record: Callable[[], Failure] | None = None
 ) -> None:
     """Checks that one sync quarantines no more than `limit` transactions and records.
 
     Args:
         limit: the most transactions and records together, by `limits.max_quarantined` of the config.
         failures: transactions to quarantine.
-        faulty: the number of bad records that belong to no transaction; they count too.
-        first_faulty: returns the first of these records. It is called only where the message needs it.
+        bad_records: the number of bad records that belong to no transaction; they count too.
+        first_bad_record: returns the first of these records. It is called only where the message needs it.
 
     Raises:
         DataError: the limit is exceeded.
     """
-    if len(failures) + faulty <= limit:
+    if len(failures) + bad_records <= limit:
         return
-    counts = [amount(faulty, "record")] if faulty else []
+    counts = [amount(bad_records, "record")] if bad_records else []
     what = " and ".join([*counts, f"at least {amount(len(failures), 'transaction')}"] if failures else counts)
-    first = failures[0] if failures else first_faulty() if first_faulty else None
+    first = failures[0] if failures else first_bad_record() if first_bad_record else None
     by = f" by rule {first.rule}" if first and first.rule else ""
     noun = "transaction" if failures else "record"
     example = f"; the first {noun}, of seqno {first.seqno}{by}: {first.reason.rstrip('.')}" if first else ""

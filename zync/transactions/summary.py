@@ -13,9 +13,9 @@ from zync.spark.frames import result_of
 from zync.sql import statement
 from zync.staging.set_aside import REVISITS
 
-_LISTED = "fate IN ('decision', 'void') OR carried OR bad IS NOT NULL OR torn"
+_LISTED = "fate IN ('decision', 'no_effect') OR from_state OR bad IS NOT NULL OR multi_run"
 """The rows that sql/judge/lists.sql lists; with `order: commit` it lists completing transactions, too."""
-_EMPTY_LISTS: dict[str, Any] = {"decisions": [], "finishing": [], "tainted": [], "torn": [], "turns": []}
+_EMPTY_LISTS: dict[str, Any] = {"decisions": [], "finishing": [], "bad_transactions": [], "multi_run": [], "turns": []}
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Decision:
 
     Attributes:
         acts: whether the decision has an effect.
-        flying: whether the transaction is in flight at that seqno. The decision is then not about a quarantined
+        in_flight: whether the transaction is in flight at that seqno. The decision is then not about a quarantined
             transaction of the same id.
         settles: the seqno of the transaction that the decision settles.
         txn: the transaction id.
@@ -53,7 +53,7 @@ class Decision:
     """
 
     acts: bool
-    flying: bool
+    in_flight: bool
     settles: int | None
     txn: str
     seqno: int
@@ -75,20 +75,21 @@ class Summary:
 
     Attributes:
         records: the number of all records.
-        flying: records in flight after this sync.
+        in_flight: records in flight after this sync.
         single: records with a row of their own in staging, unless they are ignored.
         late: late records.
-        late_before: late records whose transaction an earlier sync settled.
+        late_to_earlier: late records whose transaction an earlier sync settled.
         duplicate: duplicate records.
         ignored: records of topics that the config does not name, BEGINs and ENDs that add nothing to a settled
             transaction, and decisions without effect.
-        faulty: bad records that belong to no transaction.
+        bad_records: bad records that belong to no transaction.
         completed: the number of transactions that complete.
         truncating: records that say that a table was truncated.
         ingested: when the newest record was ingested, in microseconds since 1970.
         finishing: transactions that complete now and were in flight before.
-        tainted: complete transactions with a bad record, as (seqno, error).
-        torn: ids of transactions that only all their records, and not their state, can judge (see sql/judge/runs.sql).
+        bad_transactions: complete transactions with a bad record, as (seqno, error).
+        multi_run: ids of transactions with rows of several connector runs: they are judged by all their records, not by
+            their state (see sql/judge/runs.sql).
         open: the position in commit order of the first incomplete transaction.
         turns: the positions in commit order of the complete transactions.
         decisions: operators' decisions, including those without effect.
@@ -97,19 +98,19 @@ class Summary:
     """
 
     records: int = 0
-    flying: int = 0
+    in_flight: int = 0
     single: int = 0
     late: int = 0
-    late_before: int = 0
+    late_to_earlier: int = 0
     duplicate: int = 0
     ignored: int = 0
-    faulty: int = 0
+    bad_records: int = 0
     completed: int = 0
     truncating: int = 0
     ingested: int | None = None
     finishing: tuple[Finishing, ...] = ()
-    tainted: tuple[tuple[int, str], ...] = ()
-    torn: tuple[str, ...] = ()
+    bad_transactions: tuple[tuple[int, str], ...] = ()
+    multi_run: tuple[str, ...] = ()
     open: int | None = None
     turns: tuple[int, ...] = ()
     decisions: tuple[Decision, ...] = ()
@@ -149,19 +150,21 @@ def summarize(spark: SparkSession, rows: DataFrame, config: Config, *, single_ta
         row |= _only_row(result_of(spark, f"SELECT\n{lists}FROM assembled WHERE {listed}"))
     return Summary(
         records=row["records"],
-        flying=row["flying"],
+        in_flight=row["in_flight"],
         single=row["single"],
         late=row["late"],
-        late_before=row["late_before"],
+        late_to_earlier=row["late_to_earlier"],
         duplicate=row["duplicate"],
         ignored=row["ignored"],
-        faulty=row["faulty"],
+        bad_records=row["bad_records"],
         completed=row["completed"],
         truncating=row["truncating"],
         ingested=row["ingested"],
         finishing=tuple(Finishing(**transaction) for transaction in row["finishing"]),
-        tainted=tuple(sorted((transaction["seqno"], transaction["error"]) for transaction in row["tainted"])),
-        torn=tuple(row["torn"]),
+        bad_transactions=tuple(
+            sorted((transaction["seqno"], transaction["error"]) for transaction in row["bad_transactions"])
+        ),
+        multi_run=tuple(row["multi_run"]),
         open=row["open"],
         turns=tuple(row["turns"]),
         decisions=tuple(map(_decision, row["decisions"])),
@@ -185,19 +188,21 @@ def total(summaries: list[Summary]) -> Summary:
     """Returns one summary over the records of all `summaries`."""
     return Summary(
         records=sum(summary.records for summary in summaries),
-        flying=sum(summary.flying for summary in summaries),
+        in_flight=sum(summary.in_flight for summary in summaries),
         single=sum(summary.single for summary in summaries),
         late=sum(summary.late for summary in summaries),
-        late_before=sum(summary.late_before for summary in summaries),
+        late_to_earlier=sum(summary.late_to_earlier for summary in summaries),
         duplicate=sum(summary.duplicate for summary in summaries),
         ignored=sum(summary.ignored for summary in summaries),
-        faulty=sum(summary.faulty for summary in summaries),
+        bad_records=sum(summary.bad_records for summary in summaries),
         completed=sum(summary.completed for summary in summaries),
         truncating=sum(summary.truncating for summary in summaries),
         ingested=max((summary.ingested for summary in summaries if summary.ingested), default=None),
         finishing=tuple(finishing for summary in summaries for finishing in summary.finishing),
-        tainted=tuple(tainted for summary in summaries for tainted in summary.tainted),
-        torn=tuple(torn for summary in summaries for torn in summary.torn),
+        bad_transactions=tuple(
+            bad_transactions for summary in summaries for bad_transactions in summary.bad_transactions
+        ),
+        multi_run=tuple(multi_run for summary in summaries for multi_run in summary.multi_run),
         open=min((summary.open for summary in summaries if summary.open), default=None),
         turns=tuple(turn for summary in summaries for turn in summary.turns),
         decisions=tuple(decision for summary in summaries for decision in summary.decisions),

@@ -16,7 +16,7 @@ from tests.conftest import TopicMaker, start
 from tests.deliver.conftest import Staging, assert_all_there, committed
 from tests.deliver.kafka.conftest import transfers
 from tests.kafka.conftest import wait_until
-from zync.deliver.kafka.producer import AgainError, Sender
+from zync.deliver.kafka.producer import Sender, TransactionAbortedError
 from zync.errors import UsageError, ZyncError
 from zync.raw.table import ensure_raw
 
@@ -76,7 +76,7 @@ def test_that_progress_is_gone_after_a_transaction_that_did_not_go_through_ends_
     def fails(sender: Sender, meanwhile: Callable[[], Any]) -> Any:
         monkeypatch.undo()
         msg = "the broker went away"
-        raise AgainError(msg)
+        raise TransactionAbortedError(msg)
 
     monkeypatch.setattr(Sender, "commit", fails_once)
     with pytest.raises(UsageError, match=r"does not say any more how far .* was through sync 1 \(seqno 1\)"):

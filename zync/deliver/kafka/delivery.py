@@ -20,7 +20,7 @@ from zync.config.model import Config
 from zync.deliver.kafka import messages
 from zync.deliver.kafka.encoder import Encoder
 from zync.deliver.kafka.events import with_events
-from zync.deliver.kafka.producer import AgainError, Message, Sender, check_properties
+from zync.deliver.kafka.producer import Message, Sender, TransactionAbortedError, check_properties
 from zync.deliver.kafka.progress import Progress
 from zync.deliver.kafka.progress_topic import ProgressTopic
 from zync.deliver.kafka.topics import Topics
@@ -205,7 +205,7 @@ class _Run:
                 sender.take_over()
                 self.resume(table)
                 self.send_all(table, sender)
-            except AgainError as error:
+            except TransactionAbortedError as error:
                 if self.stop.is_set():
                     log.warning("stopped in a Kafka transaction, which the next run ends: %s", error)
                     return
@@ -215,7 +215,7 @@ class _Run:
             finally:
                 sender.close()
 
-    def again(self, error: AgainError, table: DeltaTable) -> None:
+    def again(self, error: TransactionAbortedError, table: DeltaTable) -> None:
         """Waits before the next attempt after a failed transaction.
 
         Raises:

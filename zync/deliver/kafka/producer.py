@@ -71,7 +71,7 @@ Message = tuple[str, str | bytes | None, str | bytes | None, Headers]
 """Topic, key, value, headers."""
 
 
-class AgainError(Exception):
+class TransactionAbortedError(Exception):
     """The open transaction was aborted, or its outcome is unknown: start again from the stored progress."""
 
 
@@ -85,7 +85,7 @@ class Sender:
 
     Close it before this process creates another of the same name. All methods raise:
         OwnedError: a newer producer fenced it.
-        AgainError: the transaction failed, and a new Sender may succeed.
+        TransactionAbortedError: the transaction failed, and a new Sender may succeed.
         ZyncError: the transaction failed, and a new Sender would fail, too.
     """
 
@@ -126,7 +126,7 @@ class Sender:
                 except BufferError:
                     poll(0.05)
                     if self._stop_timed_out():
-                        raise AgainError(_NO_ANSWER) from None
+                        raise TransactionAbortedError(_NO_ANSWER) from None
                 except KafkaException as error:
                     if error.args[0].code() != KafkaError._STATE:  # noqa: SLF001 - _STATE follows an earlier message's error
                         self._refusal = self._refusal or (error.args[0], _describe(topic, key))
@@ -187,7 +187,7 @@ class Sender:
                 if self._refusal and self._refusal[0].code() in _PERMANENT:
                     self._producer.purge()  # otherwise later messages are retried until transaction.timeout.ms
                 if self._stop_timed_out():
-                    raise AgainError(_NO_ANSWER)
+                    raise TransactionAbortedError(_NO_ANSWER)
             if errors:
                 raise errors[0]
         return result, ended - started
@@ -210,7 +210,7 @@ class Sender:
                 return
 
     def _classify(self, error: KafkaException) -> Exception:
-        """Turns an error of librdkafka into OwnedError, AgainError or ZyncError."""
+        """Turns an error of librdkafka into OwnedError, TransactionAbortedError or ZyncError."""
         kafka_error = error.args[0]
         fatal = KafkaError._FATAL  # noqa: SLF001 - the library's public name
         text = reason(error)
@@ -225,7 +225,7 @@ class Sender:
             hint = f" ({hint})" if (hint := _HINTS.get(cause.code())) else ""
             error_text = f"{message_text or f'delivery {self._name}'}: {cause.str()}{hint}"
             return ZyncError(f"{error_text}. Nothing of that transaction is in Kafka")
-        return AgainError(f"{message_text}: {cause.str()}" if message_text else text)
+        return TransactionAbortedError(f"{message_text}: {cause.str()}" if message_text else text)
 
     def _await_refusal(self) -> None:
         """Polls for the delivery report of a refused message, which may come after the error of another call."""

@@ -19,7 +19,7 @@ from zync.lake.files import data_files
 from zync.lake.table import open_table
 from zync.rules.json_text import JSON_OPTIONS
 from zync.spark.errors import message_of, spark_errors
-from zync.spark.frames import Keeper, local, read_parquet, result_of, select, spark_schema
+from zync.spark.frames import RowCache, from_rows, read_parquet, result_of, select, spark_schema
 from zync.sql import aliased, literal, name, options, statement
 from zync.staging.outputs import Arrivals, Truncation, read_arrivals
 from zync.staging.table import STAGING_SCHEMA
@@ -84,7 +84,7 @@ def deliver(  # noqa: PLR0913 - each is a fact about the batch
     left_out_columns = toast.noted(table.metadata().configuration) if table else frozenset()
     writer = Writer(spark, target, str(staging.metadata().id), upto, left_out_columns | arrivals.left_out)
     is_new = table is None or not table.version()  # version 0: created, and not filled
-    with Keeper(spark) as keeper:
+    with RowCache(spark) as row_cache:
         try:
             dropped = writer.fit_columns() if table is not None else []
             uses_positions = placeholder is not None and keyed
@@ -97,9 +97,9 @@ def deliver(  # noqa: PLR0913 - each is a fact about the batch
                 if arrivals.left_out
                 else f"from_json(CAST(NULL AS STRING), {_STATE_SCHEMA})"
             )
-            rows = result_of(spark, statement("tables/arrived", said=state, **types))
+            rows = result_of(spark, statement("tables/arrived", state=state, **types))
             rows.createOrReplaceTempView("arrived")
-            apply = _Apply(writer, keeper, types, arrivals, stored_truncations, dropped, placeholder, is_new=is_new)
+            apply = _Apply(writer, row_cache, types, arrivals, stored_truncations, dropped, placeholder, is_new=is_new)
             count = {"upsert": apply.upsert, "append": apply.append, "history": apply.history}[target.apply]()
             if count:
                 writer.compact()
@@ -116,7 +116,7 @@ class _Apply:
     def __init__(  # noqa: PLR0913 - each is a fact about the batch
         self,
         writer: Writer,
-        keeper: Keeper,
+        row_cache: RowCache,
         types: dict[str, str],
         arrivals: Arrivals,
         stored_truncations: list[Truncation],
@@ -129,7 +129,7 @@ class _Apply:
 
         Args:
             writer: Commits to the table.
-            keeper: Checkpoints rows that are used several times.
+            row_cache: Checkpoints rows that are used several times.
             types: SQL literals of the types of keys and values, and the options that parse them.
             arrivals: The summary of the batch's rows.
             stored_truncations: The truncations of earlier batches.
@@ -137,7 +137,7 @@ class _Apply:
             placeholder: As in `deliver`.
             is_new: Whether the table has no rows yet.
         """
-        self.writer, self.keeper, self.types, self.arrivals = writer, keeper, types, arrivals
+        self.writer, self.row_cache, self.types, self.arrivals = writer, row_cache, types, arrivals
         self.stored_truncations = stored_truncations
         self.dropped, self.is_new, self.debezium = dropped, is_new, placeholder is not None
         self.spark, self.target = writer.spark, writer.target
@@ -152,7 +152,7 @@ class _Apply:
 
     def keep_arrived(self, *unused_columns: str) -> tuple[DataFrame, int]:
         """Checkpoints the view `arrived` without the unused columns; returns its rows and their number."""
-        arrived = self.keeper.keep(self.spark.table("arrived").drop(*unused_columns))
+        arrived = self.row_cache.keep(self.spark.table("arrived").drop(*unused_columns))
         arrived.createOrReplaceTempView("arrived")
         return arrived, arrived.count()
 
@@ -213,7 +213,7 @@ class _Apply:
             _, count = self.keep_arrived()
             self.add_donors(moves.with_donors_for_upsert)
         known = toast.newest_known(self.may_be_left_out, moved=self.arrivals.with_old_key)
-        newest = self.keeper.keep(result_of(self.spark, statement("tables/newest", known=known, **self.types)))
+        newest = self.row_cache.keep(result_of(self.spark, statement("tables/newest", known=known, **self.types)))
         newest.createOrReplaceTempView("newest")
         arrived_count, deleted_count, any_left_out, *key_ends = self.aggregate(
             "newest", "sum(arrivals)", "count_if(deleted)", self.any_left_out
@@ -283,7 +283,7 @@ class _Apply:
             **{"from": "_position" if self.debezium else "_seqno"},
         )
         columns = [*self.columns, *PLACE, *VALIDITY, *left_out_column]
-        versions = self.keeper.keep(result_of(self.spark, text).where("NOT _deleted").select(*map(name, columns)))
+        versions = self.row_cache.keep(result_of(self.spark, text).where("NOT _deleted").select(*map(name, columns)))
         count += len(self.arrivals.truncations)
         if self.is_new:
             self.writer.fill(versions)
@@ -313,12 +313,12 @@ class _Apply:
         """
         arrived = self.spark.table("arrived")
         key_struct = f"from_json(old_key, {self.types['key_type']}, {self.types['options']})"
-        moved = moves.moves(arrived, self.keeper)
+        moved = moves.moves(arrived, self.row_cache)
         old_keys = select(
             moved, *aliased({column: f"{key_struct}.{name(column)}" for column in self.target.key})
         ).distinct()
         donors = moves.donors(moved, self.rows_of(old_keys, []), self.target, self.may_be_left_out)
-        arrived = self.keeper.keep(add(arrived, moved, donors))
+        arrived = self.row_cache.keep(add(arrived, moved, donors))
         arrived.createOrReplaceTempView("arrived")
         return arrived
 
@@ -348,7 +348,7 @@ class _Apply:
         """Returns the table's rows, at least those within `key_ends`, by which files are pruned unless it is empty."""
         if self.is_new:
             columns = f"{self.target.columns.toDDL()}, _position BIGINT, _seqno BIGINT, {toast.COLUMN} {toast.TYPE}"
-            return local(self.spark, [], columns)
+            return from_rows(self.spark, [], columns)
         rows = self.spark.read.format("delta").load(self.target.location).alias("t")
         return rows.where(" AND ".join((pruning.between(self.target, key_ends) if key_ends else []) or ["true"]))
 

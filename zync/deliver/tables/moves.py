@@ -13,25 +13,25 @@ from pyspark.sql.types import StructType
 from zync.debezium import toast
 from zync.deliver.tables.target import Target
 from zync.rules.json_text import JSON_OPTIONS
-from zync.spark.frames import Keeper, result_of, select
+from zync.spark.frames import RowCache, result_of, select
 from zync.sql import literal, name, options, statement
 
 _NO_NAMES = "CAST(NULL AS ARRAY<STRING>)"
 
 
-def moves(arrived: DataFrame, keeper: Keeper) -> DataFrame:
+def moves(arrived: DataFrame, row_cache: RowCache) -> DataFrame:
     """Returns the rows that got another key, with each key that they had: (key, place, old_key, after, before).
 
     A row that got several keys in this batch has a row for each. Runs sql/tables/moves.sql once for each of these
     steps.
     """
     spark = arrived.sparkSession
-    direct_moves = keeper.keep(select(arrived.where("old_key IS NOT NULL"), "key", "place", "old_key"))
+    direct_moves = row_cache.keep(select(arrived.where("old_key IS NOT NULL"), "key", "place", "old_key"))
     direct_moves.createOrReplaceTempView("moved")
     levels, level = [], select(direct_moves, "*", "place AS before")
     while not level.isEmpty():
         level.createOrReplaceTempView("level")
-        levels.append(keeper.keep(result_of(spark, statement("tables/moves"))))
+        levels.append(row_cache.keep(result_of(spark, statement("tables/moves"))))
         earlier_columns = ("key", "place", "earlier.old_key AS old_key", "earlier.place AS before")
         level = select(levels[-1].where("earlier IS NOT NULL"), *earlier_columns)
     if not levels:  # the old keys were of other rows in the same files

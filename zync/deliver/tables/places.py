@@ -4,7 +4,7 @@ from pyspark.sql import SparkSession
 
 from zync.deliver.tables.target import Target
 from zync.lake.table import open_table
-from zync.spark.frames import local, result_of
+from zync.spark.frames import from_rows, result_of
 from zync.sql import name, statement
 
 _TOMBSTONE = "key STRING, place STRUCT<position: BIGINT, seqno: BIGINT>"
@@ -14,7 +14,7 @@ def bind_tombstones(spark: SparkSession, target: Target, where: str = "true") ->
     """Creates the view `tombstones` of the table's deleted keys that meet `where`; empty if nothing was deleted."""
     location = str(target.deleted)
     table = open_table(location)
-    tombstones = local(spark, [], _TOMBSTONE)
+    tombstones = from_rows(spark, [], _TOMBSTONE)
     if table and table.file_uris():
         tombstones = spark.read.format("delta").load(location).where(where)
     tombstones.createOrReplaceTempView("tombstones")
@@ -31,7 +31,7 @@ def assign_positions(spark: SparkSession, target: Target, types: dict[str, str],
     """
     bind_tombstones(spark, target)
     if is_new:
-        rows = local(spark, [], f"{target.columns.toDDL()}, _position BIGINT, _seqno BIGINT")
+        rows = from_rows(spark, [], f"{target.columns.toDDL()}, _position BIGINT, _seqno BIGINT")
     else:
         rows = spark.read.format("delta").load(target.location)
     rows.createOrReplaceTempView("target")

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from zync.deliver.tables.target import Target
 from zync.lake.files import dataset
 from zync.lake.table import open_table
-from zync.spark.frames import local
+from zync.spark.frames import from_rows
 from zync.staging.outputs import Truncation
 
 TOMBSTONES = pa.schema([("key", pa.string()), ("place", pa.struct([("position", pa.int64()), ("seqno", pa.int64())]))])
@@ -44,13 +44,13 @@ def read_stored(target: Target, arrived: Sequence[Truncation]) -> list[Truncatio
 def bind(spark: SparkSession, truncations: Sequence[Truncation]) -> None:
     """Creates the view `truncations`: position, seqno, offset and turn; offset and turn are -1 for stored ones."""
     rows = [(truncation.position, truncation.seqno, truncation.offset, truncation.turn) for truncation in truncations]
-    local(spark, rows, _COLUMNS).createOrReplaceTempView("truncations")
+    from_rows(spark, rows, _COLUMNS).createOrReplaceTempView("truncations")
 
 
 def as_tombstones(spark: SparkSession, truncations: Sequence[Truncation]) -> DataFrame:
     """Returns the tombstones that store the truncations."""
     rows = [(None, (truncation.position, truncation.seqno)) for truncation in truncations]
-    return local(spark, rows, "key string, place struct<position: bigint, seqno: bigint>")
+    return from_rows(spark, rows, "key string, place struct<position: bigint, seqno: bigint>")
 
 
 def not_before(arrived: Sequence[Truncation], stored: Sequence[Truncation]) -> str:

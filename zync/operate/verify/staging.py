@@ -16,7 +16,7 @@ from zync.lake.ranges import SeqnoRanges
 from zync.lake.table import first_line
 from zync.operate.verify.claim import Claim, check_file, files_claim, read_file
 from zync.raw.table import next_seqno
-from zync.staging.bookkeeping import IN_FLIGHT_KINDS, SETTLED_KINDS, Known, advance, read_cursor
+from zync.staging.bookkeeping import IN_FLIGHT_KINDS, SETTLED_KINDS, Bookkeeping, advance, read_cursor
 from zync.staging.set_aside import revisited
 from zync.staging.table import STAGING_SCHEMA, SYNC
 
@@ -66,10 +66,10 @@ def _read_in_flight(rows: pa.Table) -> pa.Table:
 
     Columns that `rows` does not have are null.
     """
-    for name in Known().in_flight.column_names:
+    for name in Bookkeeping().in_flight.column_names:
         if name not in rows.column_names:
             rows = rows.append_column(name, pa.nulls(len(rows), STAGING_SCHEMA.field(name).type))
-    return advance(Known(), rows).in_flight
+    return advance(Bookkeeping(), rows).in_flight
 
 
 def _check_syncs(table: DeltaTable, rows: pa.Table) -> Claim:
