@@ -1,7 +1,7 @@
 -- In: `judged` and `decided`, as sql/apply_rules/whole.sql.
 -- Out: of each transaction in flight that records, or a decision, came of after seqno `known`, its row in staging.
 -- What was sent again of a transaction in flight is no member of it, but may be part of a run that completes it.
-WITH in_flight AS (
+WITH members AS (
   SELECT *, fate <> 'duplicate' AS member FROM judged
   WHERE fate IN ('pending', 'held') OR fate = 'duplicate' AND settled_at IS NULL
 ),
@@ -17,7 +17,7 @@ in_flight AS (
     {{state}} AS state, min(place) AS place, CASE WHEN bool_or(fate = 'held') THEN true END AS held,
     min(CASE WHEN fate = 'held' THEN settled_as END) AS held_as,
     min_by(bad, seqno) FILTER (WHERE bad IS NOT NULL) AS bad
-  FROM in_flight GROUP BY txn
+  FROM members GROUP BY txn
 )
 SELECT CASE WHEN since <= {{expired}} THEN 'expired' ELSE 'pending' END AS kind, first AS seqno, in_flight.txn,
   concat(records, CASE WHEN d.seqno IS NULL THEN array()
