@@ -15,8 +15,14 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from zync.errors import CommitRefusedError, CommitUnknownError, OwnedError, ZyncError
+from zync.kafka.partition import Source
 from zync.lake.commit import Commit, Landed, Refused
+from zync.lake.files import data_files
 from zync.lake.table import NO_HOOKS, ensure_table
+from zync.operate.rewrite import rewrite
+from zync.raw.append import Appender
+from zync.raw.jsonl import Line, as_batch
+from zync.raw.table import ensure_raw
 from zync.staging.commit import add_rows, commit_files
 from zync.staging.table import STAGING_SCHEMA, ensure_staging
 
@@ -308,3 +314,96 @@ def test_of_a_sync_to_a_staging_that_is_gone_is_said_that_it_did_not_land(
     after_the_first(remove)
     with pytest.raises(CommitRefusedError, match="the commit of sync 1 to .* did not land: no such file"):
         sync(staging, 1, "a")
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> str:
+    """A raw of two files, of a record each."""
+    location = str(tmp_path / "raw")
+    ensure_raw(location)
+    load(location)
+    load(location)
+    return location
+
+
+def load(raw: str) -> None:
+    line = Line("a line", Source("t", 0), value=b"{}")
+    Appender(raw).append_planned(lambda table: as_batch([line], table))
+
+
+def compact(raw: str) -> None:
+    table = DeltaTable(raw)
+    assert rewrite(table, data_files(table, "seqno")) == 2
+
+
+def seqnos_by_file(raw: str) -> list[tuple[int, int]]:
+    return [(file.lowest, file.highest) for file in data_files(DeltaTable(raw), "seqno")]
+
+
+def test_files_are_replaced_once_where_the_answer_is_lost_and_others_append(
+    raw: str, after_the_first: Callable[[Callable[[], object]], None]
+) -> None:
+    def follow() -> None:
+        load(raw)
+        raises(OSError("the answer was lost"))()
+
+    after_the_first(follow)
+    compact(raw)
+    assert seqnos_by_file(raw) == [(1, 2), (3, 3)]
+
+
+def test_files_are_replaced_where_another_appended_first(raw: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = DeltaTable.create_write_transaction
+
+    def late(*args: object, **options: object) -> None:
+        monkeypatch.setattr(DeltaTable, "create_write_transaction", real)
+        load(raw)
+        real(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", late)
+    compact(raw)
+    assert seqnos_by_file(raw) == [(1, 2), (3, 3)]
+    load(raw)
+    assert seqnos_by_file(raw)[-1] == (4, 4)
+
+
+def test_files_that_another_replaced_are_left_to_it(raw: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = DeltaTable.create_write_transaction
+
+    def late(*args: object, **options: object) -> None:
+        monkeypatch.setattr(DeltaTable, "create_write_transaction", real)
+        compact(raw)
+        real(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", late)
+    with pytest.raises(OwnedError, match="another maintains"):
+        compact(raw)
+    assert seqnos_by_file(raw) == [(1, 2)]
+    assert len(list(Path(raw).glob("rewritten-*"))) == 1
+
+
+def test_where_there_is_no_room_files_are_not_replaced(raw: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = DeltaTable.create_write_transaction
+
+    def full(*args: object, **options: object) -> None:
+        with no_room():
+            real(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", full)
+    with pytest.raises(CommitRefusedError, match="cannot be maintained: .*File too large"):
+        compact(raw)
+    assert seqnos_by_file(raw) == [(1, 1), (2, 2)]
+
+
+def test_an_append_to_a_raw_that_cannot_be_read_any_more_has_an_unknown_outcome(
+    raw: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut_off(*args: object, **options: object) -> None:
+        write_deltalake(*args, **options)  # type: ignore[arg-type]
+        entry = newest_entry(raw)
+        entry.write_bytes(entry.read_bytes()[:-20])
+        raises(OSError("Input/output error"))()
+
+    monkeypatch.setattr("zync.raw.append.write_deltalake", cut_off)
+    with pytest.raises(CommitUnknownError, match="the append to raw at .* failed .*; the next append will see"):
+        load(raw)

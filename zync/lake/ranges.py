@@ -16,6 +16,15 @@ Seqnos = npt.NDArray[np.int64]
 _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
+def pairs_of(structs: Iterable[Mapping[str, int | None]]) -> list[tuple[int, int]]:
+    """Returns the pairs (first, last) of structs {first, last}, as JSON and rows of Python have them.
+
+    A struct with a null is left out: a decision in raw that zync did not write may have one.
+    """
+    pairs = [(struct["first"], struct["last"]) for struct in structs]
+    return [(first, last) for first, last in pairs if first is not None and last is not None]
+
+
 class SeqnoRanges:
     """Ranges of seqnos, in any order. Ranges may overlap; the set operations count a seqno once all the same.
 
@@ -38,12 +47,8 @@ class SeqnoRanges:
 
     @classmethod
     def of_structs(cls, structs: Iterable[Mapping[str, int | None]]) -> "SeqnoRanges":
-        """Makes ranges from structs {first, last}, as JSON and rows of Python have them.
-
-        A struct with a null holds no seqno: a decision in raw that zync did not write may have one.
-        """
-        pairs = [(struct["first"], struct["last"]) for struct in structs]
-        return cls.of([(first, last) for first, last in pairs if first is not None and last is not None])
+        """Makes ranges from structs {first, last}."""
+        return cls.of(pairs_of(structs))
 
     @classmethod
     def of_column(cls, lists: pa.Array | pa.ChunkedArray) -> "SeqnoRanges":

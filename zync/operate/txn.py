@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -17,12 +17,12 @@ from deltalake import DeltaTable
 
 from zync.errors import UsageError
 from zync.lake.files import data_files, dataset
-from zync.lake.ranges import SeqnoRanges
+from zync.lake.ranges import SeqnoRanges, pairs_of
 from zync.raw.decisions import decisions
 from zync.raw.table import RAW_SCHEMA, existing_raw
 from zync.staging.bookkeeping import read_bookkeeping, read_cursor
 from zync.staging.held import waited_for
-from zync.staging.set_aside import id_of, read_set_aside, revisited
+from zync.staging.set_aside import REVISITS, id_of, read_set_aside
 from zync.staging.table import STAGING_SCHEMA, existing_staging
 
 STATES = {
@@ -145,14 +145,13 @@ def read_transactions(table: DeltaTable, states: Collection[str], txn: str | Non
         in_flight, settled = in_flight.filter(pc.equal(in_flight["txn"], txn)), settled & _has_id(txn)
     for row in [*in_flight.to_pylist(), *_rows(table, settled)]:
         if row["kind"] in kinds | settled_kinds:
-            row["records"] = SeqnoRanges.of_structs(row["records"])
-            transaction = _transaction(row, state_names.get(row["kind"], row["kind"]))
+            transaction = _transaction(row, pairs_of(row["records"]), state_names.get(row["kind"], row["kind"]))
             yield replace(transaction, waits_for=waits_for) if transaction.held else transaction
     if kinds & {"quarantined", "late"}:
         set_aside = read_set_aside(table, None if txn is None else {txn})
         by_state = (("quarantined", chain(*set_aside.quarantined.values())), ("late", set_aside.late.values()))
         for state, rows in by_state:
-            yield from (_transaction(row, state) for row in rows if state in kinds)
+            yield from (_transaction(row, row["records"], state) for row in rows if state in kinds)
 
 
 def _has_id(txn: str) -> ds.Expression:
@@ -174,14 +173,13 @@ def _rows(table: DeltaTable, condition: ds.Expression) -> list[dict[str, Any]]:
     return rows.sort_by("seqno").to_pylist()  # type: ignore[no-any-return]
 
 
-def _transaction(row: dict[str, Any], state: str) -> Transaction:
-    """Returns the transaction of a row whose `records` are SeqnoRanges."""
+def _transaction(row: dict[str, Any], records: Iterable[Range], state: str) -> Transaction:
     row_state = json.loads(row["state"] or "{}")
     return Transaction(
         id_of(row),
         state,
         row["seqno"],
-        tuple(sorted({*row["records"], *revisited(row["state"])})),
+        tuple(sorted({*records, *pairs_of(row_state.get(REVISITS, []))})),
         row["count"],
         row["since"],
         row["reason"],

@@ -211,10 +211,10 @@ def _hold_back(recalled: Recalled, assembled: Assembled) -> Assembled:
 def _rows_of_held(sync: Sync, held_rows: pa.Table) -> DataFrame:
     """Returns a row for each held transaction that goes out now, which stands for its earlier records."""
     # sql/apply_rules/whole.sql appends the decision's own record again, so it must not be among these.
-    by_decision = SeqnoRanges.of((decision.seqno, decision.seqno) for decision in decided(held_rows))
+    own = {decision.txn: SeqnoRanges([decision.seqno], [decision.seqno]) for decision in decided(held_rows)}
     records = [
-        SeqnoRanges.of_structs(structs).without(by_decision).to_structs()
-        for structs in held_rows["records"].to_pylist()
+        SeqnoRanges.of_structs(structs).without(own[txn]).to_structs() if txn in own else structs
+        for txn, structs in zip(held_rows["txn"].to_pylist(), held_rows["records"].to_pylist(), strict=True)
     ]
     rows = pa.table(
         {
