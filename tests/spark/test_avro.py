@@ -5,9 +5,11 @@ from datetime import UTC, date, datetime
 from decimal import Context, Decimal, localcontext
 from typing import Any
 
+import pytest
+
 from tests.registry import RunningRegistry, avro, framed
 from tests.spark.conftest import Pipeline
-from tests.spark.formats import JSON_SCHEMA, put, reasons, record
+from tests.spark.formats import JSON_SCHEMA, Cases, Records, Seen, put, reasons, record
 from zync.config.model import Formats, RegistryAccess, Topic, Transactions
 
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 4}
@@ -34,6 +36,14 @@ VALUE = {
     "more": [1, 2],
     "big": 2**63 - 1,
 }
+
+
+CASES = Cases()
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory, spark: Any, registry: RunningRegistry) -> Seen:
+    return CASES.sync(Pipeline(tmp_path_factory.mktemp("avro"), spark), registry)
 
 
 def test_avro_arrives_as_the_types_it_has(pipeline: Pipeline, registry: RunningRegistry) -> None:
@@ -68,7 +78,8 @@ def test_avro_arrives_as_the_types_it_has(pipeline: Pipeline, registry: RunningR
     )
 
 
-def test_debeziums_dates_and_times_arrive_as_such_from_avro(pipeline: Pipeline, registry: RunningRegistry) -> None:
+@CASES.case("schema_of_variant(value) AS kinds, value", value="avro")
+def times(registry: RunningRegistry) -> Records:
     """Of which only Connect's name says what they are."""
     names = {"d": ("int", "Date"), "ms": ("long", "Timestamp"), "us": ("long", "MicroTimestamp"), "z": ("int", "Year")}
     fields = [
@@ -76,14 +87,12 @@ def test_debeziums_dates_and_times_arrive_as_such_from_avro(pipeline: Pipeline, 
         for one, (kind, name) in names.items()
     ]
     schema = {"type": "record", "name": "Row", "fields": [{"name": "txn", "type": "int"}, *fields]}
-    number = registry.register("times-value", schema)
-    pipeline.change(registry=RegistryAccess(registry.url), formats=Formats(value="avro"))
-    pipeline.change(transactions=Transactions(done="count(*) = 1"))
-    pipeline.rules(out="SELECT seqno, schema_of_variant(value) AS kinds, value FROM a")
     row = {"txn": 1, "d": 20455, "ms": 1767323045678, "us": 1767323045678901, "z": 2026}
-    put(pipeline, ("a", None, framed(number, avro(schema, row))))
-    pipeline.sync()
-    assert pipeline.values() == [
+    return [framed(registry.register("times-value", schema), avro(schema, row))]
+
+
+def test_debeziums_dates_and_times_arrive_as_such_from_avro(seen: Seen) -> None:
+    assert seen["times"] == [
         {
             "kinds": "OBJECT<d: DATE, ms: TIMESTAMP_NTZ, txn: BIGINT, us: TIMESTAMP_NTZ, z: BIGINT>",
             "value": {
@@ -97,41 +106,44 @@ def test_debeziums_dates_and_times_arrive_as_such_from_avro(pipeline: Pipeline, 
     ]
 
 
-def test_decimals_of_more_digits_than_spark_has_arrive_where_they_fit(
-    pipeline: Pipeline, registry: RunningRegistry
-) -> None:
-    """Connect writes a precision of 64 where nobody said another."""
-    many = {"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 2}
-    order = record("shop.Large", txn="int", n="int", amount=many, rest={"type": "array", "items": ["null", many]})
-    number = registry.register("large-value", order)
-    pipeline.change(registry=RegistryAccess(registry.url), formats=Formats(value="avro"))
-    pipeline.rules(out="SELECT seqno, value:amount::decimal(38, 2) AS amount, value:rest[0]::string AS rest FROM a")
-    amounts = [Decimal("12.34"), Decimal("-" + "9" * 36 + ".99"), Decimal("1" + "0" * 36 + ".00")]
+MANY = {"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 2}
+LARGE = record("shop.Large", txn="int", n="int", amount=MANY, rest={"type": "array", "items": ["null", MANY]})
+AMOUNTS = [Decimal("12.34"), Decimal("-" + "9" * 36 + ".99"), Decimal("1" + "0" * 36 + ".00")]
+
+
+@CASES.case("value:amount::decimal(38, 2) AS amount, value:rest[0]::string AS rest", value="avro")
+def decimals(registry: RunningRegistry) -> Records:
+    number = registry.register("large-value", LARGE)
     with localcontext(Context(prec=64)):
-        values = [{"txn": n, "n": 1, "amount": one, "rest": [one]} for n, one in enumerate(amounts)]
-        put(pipeline, *[("a", None, framed(number, avro(order, value))) for value in values])
-    pipeline.sync()
-    assert [row["rest"] for row in pipeline.values()] == [str(amounts[0]), str(amounts[1])]
-    assert reasons(pipeline) == [f"value is not Avro as schema {number} says"]
+        values = [{"txn": n, "n": 1, "amount": one, "rest": [one]} for n, one in enumerate(AMOUNTS)]
+        return [framed(number, avro(LARGE, value)) for value in values]
 
 
-def test_avro_evolves_within_one_sync(pipeline: Pipeline, registry: RunningRegistry) -> None:
+def test_decimals_of_more_digits_than_spark_has_arrive_where_they_fit(seen: Seen, registry: RunningRegistry) -> None:
+    """Connect writes a precision of 64 where nobody said another."""
+    first, second, third = seen["decimals"]
+    assert [first["rest"], second["rest"]] == [str(one) for one in AMOUNTS[:2]]
+    assert third == f"value is not Avro as schema {registry.register('large-value', LARGE)} says"
+
+
+@CASES.case("value:x::bigint AS x, value:note::string AS note", value="avro")
+def evolved(registry: RunningRegistry) -> Records:
     old = record("shop.Order", txn="int", n="int", x="int")
     new = record("shop.Order", txn="int", n="int", x="long", note=["null", "string"])
     numbers = [registry.register(f"orders-{version}", one) for version, one in enumerate((old, new))]
-    pipeline.change(registry=RegistryAccess(registry.url), formats=Formats(value="avro"))
-    pipeline.rules(out="SELECT seqno, value:x::bigint AS x, value:note::string AS note FROM a ORDER BY seqno")
-    put(
-        pipeline,
-        ("a", None, framed(numbers[0], avro(old, {"txn": 1, "n": 1, "x": 4}))),
-        ("a", None, framed(numbers[1], avro(new, {"txn": 2, "n": 1, "x": 2**40, "note": "hé"}))),
-        ("a", None, framed(numbers[0], avro(old, {"txn": 3, "n": 1, "x": 5}))),
-    )
-    pipeline.sync()
-    assert pipeline.values() == [{"x": 4, "note": None}, {"x": 2**40, "note": "hé"}, {"x": 5, "note": None}]
+    return [
+        framed(numbers[0], avro(old, {"txn": 1, "n": 1, "x": 4})),
+        framed(numbers[1], avro(new, {"txn": 2, "n": 1, "x": 2**40, "note": "hé"})),
+        framed(numbers[0], avro(old, {"txn": 3, "n": 1, "x": 5})),
+    ]
 
 
-def test_a_schema_that_refers_to_others_is_written_out(pipeline: Pipeline, registry: RunningRegistry) -> None:
+def test_avro_evolves_within_one_sync(seen: Seen) -> None:
+    assert seen["evolved"] == [{"x": 4, "note": None}, {"x": 2**40, "note": "hé"}, {"x": 5, "note": None}]
+
+
+@CASES.case("value:lines[0].price.cents::int AS a, value:tip.cents::int AS b", value="avro")
+def referring(registry: RunningRegistry) -> Records:
     money = {**record("Money", cents="long"), "namespace": "bank"}
     registry.register("bank.Money", money)
     line = record("bank.Line", price="bank.Money", old=["null", "bank.Money"])
@@ -148,97 +160,105 @@ def test_a_schema_that_refers_to_others_is_written_out(pipeline: Pipeline, regis
         tip="bank.Money",
     )
     value = {"txn": 1, "n": 1, "lines": [{"price": {"cents": 5}, "old": None}], "tip": {"cents": 7}}
-    pipeline.change(registry=RegistryAccess(registry.url), formats=Formats(value="avro"))
-    pipeline.rules(out="SELECT seqno, value:lines[0].price.cents::int AS a, value:tip.cents::int AS b FROM a")
-    put(pipeline, ("a", None, framed(number, avro(whole, value))))
-    pipeline.sync()
-    assert pipeline.values() == [{"a": 5, "b": 7}]
+    return [framed(number, avro(whole, value))]
 
 
-def test_bad_bytes_are_set_aside_each_with_its_reason_and_others_go_on(
-    pipeline: Pipeline, registry: RunningRegistry
-) -> None:
-    order = record("shop.Small", txn="int", n="int", x="int")
-    number = registry.register("small-value", order)
-    other = registry.register("text-value", JSON_SCHEMA, "JSON")
-    good = avro(order, {"txn": 1, "n": 1, "x": 3})
-    pipeline.change(registry=RegistryAccess(registry.url), formats=Formats(value="avro"))
-    pipeline.rules(out="SELECT seqno, value:x::int AS x FROM a")
-    put(
-        pipeline,
-        ("a", None, framed(number, good)),
-        ("a", None, framed(number, good)[:-1]),
-        ("a", None, framed(number, good) + b"\0"),
-        ("a", None, framed(number, good + good)),
-        ("a", None, framed(number, b"")),
-        ("a", None, b"\1" + framed(number, good)[1:]),
-        ("a", None, b""),
-        ("a", None, framed(987_654, good)),
-        ("a", None, framed(other, b"{}")),
-        ("a", None, '{"txn":1}'),
-        ("a", b"\xff", None),
-        ("a", None, framed(number, avro(order, {"txn": 2, "n": 1, "x": 4}))),
-    )
-    pipeline.change(topics={"a": Topic("value:txn", null_id="single")})
-    assert pipeline.sync().set_aside == {"quarantined": 9}
+def test_a_schema_that_refers_to_others_is_written_out(seen: Seen) -> None:
+    assert seen["referring"] == [{"a": 5, "b": 7}]
+
+
+SMALL = record("shop.Small", txn="int", n="int", x="int")
+
+
+@CASES.case("value:x::int AS x", value="avro")
+def bad_bytes(registry: RunningRegistry) -> Records:
+    number, other = registry.register("small-value", SMALL), registry.register("text-value", JSON_SCHEMA, "JSON")
+    good = avro(SMALL, {"txn": 1, "n": 1, "x": 3})
+    return [
+        framed(number, good),
+        framed(number, good)[:-1],
+        framed(number, good) + b"\0",
+        framed(number, good + good),
+        framed(number, b""),
+        b"\1" + framed(number, good)[1:],
+        b"",
+        framed(987_654, good),
+        framed(other, b"{}"),
+        '{"txn":1}',
+        (b"\xff", None),
+        framed(number, avro(SMALL, {"txn": 2, "n": 1, "x": 4})),
+    ]
+
+
+def test_bad_bytes_are_set_aside_each_with_its_reason_and_others_go_on(seen: Seen, registry: RunningRegistry) -> None:
+    number, other = registry.register("small-value", SMALL), registry.register("text-value", JSON_SCHEMA, "JSON")
     unframed = "value does not begin with a zero byte and a schema's id, as a schema registry's clients write it"
-    assert reasons(pipeline) == [
+    assert seen["bad_bytes"] == [
+        {"x": 3},
         *[f"value is not Avro as schema {number} says"] * 4,
         unframed,
         unframed,
         "the schema registry knows no schema 987654",
         f"schema {other} is one of JSON, not AVRO",
         unframed,
+        {"x": None},  # the tombstone is one by itself
+        {"x": 4},
     ]
-    assert pipeline.values() == [{"x": 3}, {"x": None}, {"x": 4}]  # the tombstone is one by itself
 
 
-def test_text_in_avro_that_is_not_utf_8_is_set_aside(pipeline: Pipeline, registry: RunningRegistry) -> None:
-    some = {"type": "array", "items": {"type": "map", "values": ["null", record("shop.Inner", text="string")]}}
-    order = record("shop.Outer", txn="string", n="int", more=some)
-    number = registry.register("utf-value", order)
-    pipeline.change(registry=RegistryAccess(registry.url), formats=Formats(value="avro"))
-    pipeline.rules(out="SELECT seqno, value:more[0].key.text::string AS text FROM a")
-    good = avro(order, {"txn": "1", "n": 1, "more": [{"key": {"text": "\ufffdé"}, "none": None}]})
+SOME = {"type": "array", "items": {"type": "map", "values": ["null", record("shop.Inner", text="string")]}}
+OUTER = record("shop.Outer", txn="string", n="int", more=SOME)
+
+
+@CASES.case("value:more[0].key.text::string AS text", value="avro")
+def no_text(registry: RunningRegistry) -> Records:
+    number = registry.register("utf-value", OUTER)
+    good = avro(OUTER, {"txn": "1", "n": 1, "more": [{"key": {"text": "\ufffdé"}, "none": None}]})
     assert good.count("é".encode()) == good.count(b"key") == 1
     bad = [
         good.replace("é".encode(), b"\xff\xfe"),
         good.replace(b"key", b"k\xe9y"),
         good.replace(b"\x021", b"\x02\xff"),
     ]
-    put(pipeline, *[("a", None, framed(number, one)) for one in (good, *bad)])
-    pipeline.sync()
-    assert pipeline.values() == [{"text": "\ufffdé"}]
-    assert reasons(pipeline) == [f"value is not Avro as schema {number} says"] * 3
+    return [framed(number, one) for one in (good, *bad)]
 
 
-def test_what_announces_more_than_there_is_does_no_harm(pipeline: Pipeline, registry: RunningRegistry) -> None:
-    """Avro's reader makes room for what is announced before it looks: two gigabytes, and a list of eight."""
-    text = record("shop.Text", txn="string", n="int", more={"type": "array", "items": "int"})
-    number = registry.register("text-avro-value", text)
-    good = avro(text, {"txn": "1", "n": 1, "more": []})
+def test_text_in_avro_that_is_not_utf_8_is_set_aside(seen: Seen, registry: RunningRegistry) -> None:
+    reason = f"value is not Avro as schema {registry.register('utf-value', OUTER)} says"
+    assert seen["no_text"] == [{"text": "\ufffdé"}, reason, reason, reason]
+
+
+TEXT = record("shop.Text", txn="string", n="int", more={"type": "array", "items": "int"})
+
+
+@CASES.case("value:txn::string AS x", value="avro")
+def announced(registry: RunningRegistry) -> Records:
+    number = registry.register("text-avro-value", TEXT)
+    good = avro(TEXT, {"txn": "1", "n": 1, "more": []})
     huge = b"\xee\xff\xff\xff\x0f"  # 2**31 - 9
-    pipeline.change(registry=RegistryAccess(registry.url), formats=Formats(value="avro"))
-    pipeline.rules(out="SELECT seqno, value:txn::string AS x FROM a")
-    put(
-        pipeline,
-        ("a", None, framed(number, huge)),
-        ("a", None, framed(number, good[:-1] + huge)),
-        ("a", None, framed(2**32 - 1, good)),
-        ("a", None, framed(number, good)),
-    )
-    pipeline.sync()
-    assert pipeline.values() == [{"x": "1"}]
-    assert reasons(pipeline) == [
-        f"value is not Avro as schema {number} says",
-        f"value is not Avro as schema {number} says",
-        "the schema registry knows no schema 4294967295",
+    return [
+        framed(number, huge),
+        framed(number, good[:-1] + huge),
+        framed(2**32 - 1, good),
+        framed(number, good),
     ]
 
 
-def test_avro_may_be_large_and_deep_and_a_schema_that_holds_itself_is_said_to_be_no_use(
-    pipeline: Pipeline, registry: RunningRegistry
-) -> None:
+def test_what_announces_more_than_there_is_does_no_harm(seen: Seen, registry: RunningRegistry) -> None:
+    """Avro's reader makes room for what is announced before it looks: two gigabytes, and a list of eight."""
+    reason = f"value is not Avro as schema {registry.register('text-avro-value', TEXT)} says"
+    assert seen["announced"] == [reason, reason, "the schema registry knows no schema 4294967295", {"x": "1"}]
+
+
+AGAIN = record("shop.Again", txn="string", n="int", within=["null", "shop.Again"])
+
+
+@CASES.case(
+    f"variant_get(value:x, '${'.of' * 60}', 'string') AS x, length(value:note::string) AS n, "
+    "isnan(value:list[0]::double) AS nan, value:list[1]::double = double('Infinity') AS inf",
+    value="avro",
+)
+def large_and_deep(registry: RunningRegistry) -> Records:
     kind: Any = "string"
     for depth in range(60):
         kind = record(f"Level{depth}", of=kind)
@@ -247,29 +267,19 @@ def test_avro_may_be_large_and_deep_and_a_schema_that_holds_itself_is_said_to_be
     for _ in range(60):
         inner = {"of": inner}
     values = {"txn": "1", "n": 1, "x": inner, "note": "é" * 2_500_000, "list": [float("nan"), float("inf"), -0.0]}
-    number = registry.register("deep-value", order)
-    again = record("shop.Again", txn="string", n="int", within=["null", "shop.Again"])
-    recursive = registry.register("again-value", again)
-    pipeline.change(registry=RegistryAccess(registry.url), formats=Formats(value="avro"))
-    pipeline.rules(
-        out="SELECT seqno, variant_get(value:x, '$LEVELS', 'string') AS x, length(value:note::string) AS n, "
-        "isnan(value:list[0]::double) AS nan, value:list[1]::double = double('Infinity') AS inf FROM a".replace(
-            "LEVELS", ".of" * 60
-        )
-    )
-    put(
-        pipeline,
-        ("a", None, framed(number, avro(order, values))),
-        (
-            "a",
-            None,
-            framed(recursive, avro(again, {"txn": "2", "n": 1, "within": {"txn": "", "n": 0, "within": None}})),
-        ),
-    )
-    pipeline.sync()
-    assert pipeline.values() == [{"x": "at the bottom", "n": 2_500_000, "nan": True, "inf": True}]
-    (reason,) = reasons(pipeline)
-    assert reason.startswith(f"schema {recursive} cannot be used: ")
+    again = {"txn": "2", "n": 1, "within": {"txn": "", "n": 0, "within": None}}
+    return [
+        framed(registry.register("deep-value", order), avro(order, values)),
+        framed(registry.register("again-value", AGAIN), avro(AGAIN, again)),
+    ]
+
+
+def test_avro_may_be_large_and_deep_and_a_schema_that_holds_itself_is_said_to_be_no_use(
+    seen: Seen, registry: RunningRegistry
+) -> None:
+    found, reason = seen["large_and_deep"]
+    assert found == {"x": "at the bottom", "n": 2_500_000, "nan": True, "inf": True}
+    assert reason.startswith(f"schema {registry.register('again-value', AGAIN)} cannot be used: ")
     assert "recursive" in reason.lower()
 
 

@@ -14,9 +14,8 @@ from pyspark import cloudpickle
 
 from tests.registry import RunningRegistry, classes, framed
 from tests.spark.conftest import Pipeline
-from tests.spark.formats import JSON_SCHEMA, put, reasons
+from tests.spark.formats import JSON_SCHEMA, Cases, Records, Seen
 from tests.spark.test_fuzz import SEED, TIMES, mutated
-from zync.config.model import Formats, RegistryAccess, Topic
 from zync.errors import UsageError
 from zync.formats.decode.protobuf import Reader
 from zync.formats.protoc import compiled, messages
@@ -70,16 +69,27 @@ def every(**values: Any) -> Any:
     return one
 
 
-def test_a_message_arrives_as_the_types_it_has(pipeline: Pipeline, registry: RunningRegistry) -> None:
-    number = registry.register("every-value", EVERY, "PROTOBUF")
-    pipeline.change(registry=RegistryAccess(registry.url), topics={"a": Topic("value:txn", value="protobuf")})
-    pipeline.rules(out="SELECT seqno, schema_of_variant(value) AS kinds, value AS found FROM a")
+CASES = Cases()
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory, spark: Any, registry: RunningRegistry) -> Seen:
+    return CASES.sync(Pipeline(tmp_path_factory.mktemp("protobuf"), spark), registry)
+
+
+@CASES.case("schema_of_variant(value) AS kinds, to_json(value) AS text, value AS found", value="protobuf")
+def typed(registry: RunningRegistry) -> Records:
+    number = registry.register("every-message", EVERY, "PROTOBUF")
     empty = every().__class__(txn="2", n=1)
-    put(pipeline, ("a", None, framed(number, b"\0" + every(txn="1").SerializeToString())))
-    put(pipeline, ("a", None, framed(number, b"\2\0" + empty.SerializeToString())))  # the long form of the same
-    assert pipeline.sync().transactions == 2
-    assert '"amount":-1234567890123456789012345678901234.5678,' in pipeline.of("output")[0]["value"]
-    whole, least = pipeline.values()
+    return [
+        framed(number, b"\0" + every(txn="1").SerializeToString()),
+        framed(number, b"\2\0" + empty.SerializeToString()),  # the long form of the same
+    ]
+
+
+def test_a_message_arrives_as_the_types_it_has(seen: Seen) -> None:
+    whole, least = seen["typed"]
+    assert '"amount":-1234567890123456789012345678901234.5678,' in whole["text"]
     for name in (
         "amount: DECIMAL(38,4)",
         "at: TIMESTAMP",
@@ -134,48 +144,62 @@ def test_a_message_arrives_as_the_types_it_has(pipeline: Pipeline, registry: Run
     assert least["found"] == {**absent, **zero, **none, "txn": "2", "n": 1}
 
 
-def test_each_record_says_which_message_of_which_schema_it_is(pipeline: Pipeline, registry: RunningRegistry) -> None:
-    """Two versions of a schema in one sync; one of its other messages; one within another; and as a key."""
-    old, new = ORDER % "int32 x = 3", ORDER % "int64 x = 3; optional string note = 4"
-    numbers = [registry.register(f"order-{version}", one, "PROTOBUF") for version, one in enumerate((old, new))]
-    pipeline.change(registry=RegistryAccess(registry.url), formats=Formats(key="protobuf", value="protobuf"))
-    pipeline.rules(
-        out="SELECT seqno, key:x::int AS k, value:x::bigint AS x, value:note::string AS note, value:line::int AS line, "
-        "value:kids[0]:txn::string AS kid, value:big::bigint AS big FROM a"
-    )
+@CASES.case(
+    "key:x::int AS k, value:x::bigint AS x, value:note::string AS note, value:line::int AS line, "
+    "value:kids[0]:txn::string AS kid, value:big::bigint AS big",
+    key="protobuf",
+    value="protobuf",
+)
+def several(registry: RunningRegistry) -> Records:
+    old, new = OLD_AND_NEW
+    numbers = registered(registry)
     first, second = (classes(one)["Order"] for one in (old, new))
     tree = classes(new)["Tree"](txn="4", n=1, big=2**62, raw=b"\xff")
     tree.kids.add(txn="within")
-    for number, before, one in (
-        (numbers[0], b"\0", first(txn="1", n=1, x=4)),
-        (numbers[1], b"\0", second(txn="2", n=1, x=2**40, note="hé")),
-        (numbers[1], b"\4\0\0", second.Line(txn="3", n=1, line=6)),
-        (numbers[1], b"\2\2", tree),
-    ):
-        key = framed(numbers[0], b"\0" + first(x=number).SerializeToString())
-        put(pipeline, ("a", key, framed(number, before + one.SerializeToString())))
-    pipeline.sync()
-    none = {"x": None, "note": None, "line": None, "kid": None, "big": None}
-    assert pipeline.values() == [
-        {**none, "k": numbers[0], "x": 4},
-        {**none, "k": numbers[1], "x": 2**40, "note": "hé"},
-        {**none, "k": numbers[1], "line": 6},
-        {**none, "k": numbers[1], "kid": "within", "big": 2**62},
+    return [
+        (
+            framed(numbers[0], b"\0" + first(x=number).SerializeToString()),
+            framed(number, before + one.SerializeToString()),
+        )
+        for number, before, one in (
+            (numbers[0], b"\0", first(txn="1", n=1, x=4)),
+            (numbers[1], b"\0", second(txn="2", n=1, x=2**40, note="hé")),
+            (numbers[1], b"\4\0\0", second.Line(txn="3", n=1, line=6)),
+            (numbers[1], b"\2\2", tree),
+        )
     ]
 
 
-def test_a_schema_imports_others_of_the_registry(pipeline: Pipeline, registry: RunningRegistry) -> None:
+OLD_AND_NEW = ORDER % "int32 x = 3", ORDER % "int64 x = 3; optional string note = 4"
+
+
+def registered(registry: RunningRegistry) -> list[int]:
+    return [registry.register(f"order-{version}", one, "PROTOBUF") for version, one in enumerate(OLD_AND_NEW)]
+
+
+def test_each_record_says_which_message_of_which_schema_it_is(seen: Seen, registry: RunningRegistry) -> None:
+    """Two versions of a schema in one sync; one of its other messages; one within another; and as a key."""
+    old, new = registered(registry)
+    none = {"x": None, "note": None, "line": None, "kid": None, "big": None}
+    assert seen["several"] == [
+        {**none, "k": old, "x": 4},
+        {**none, "k": new, "x": 2**40, "note": "hé"},
+        {**none, "k": new, "line": 6},
+        {**none, "k": new, "kid": "within", "big": 2**62},
+    ]
+
+
+@CASES.case("value:lines[1]:price:cents::int AS price, value:tip:cents::int AS tip", value="protobuf")
+def importing(registry: RunningRegistry) -> Records:
     money = 'syntax = "proto3"; package bank; message Money { int64 cents = 1; }'
-    registry.register("money", money, "PROTOBUF")
+    registry.register("money-message", money, "PROTOBUF")
     line = 'syntax = "proto3"; package bank; import "bank/money.proto"; message Line { Money price = 1; }'
-    of_money = {"name": "bank/money.proto", "subject": "money", "version": 1}
+    of_money = {"name": "bank/money.proto", "subject": "money-message", "version": 1}
     registry.register("line", line, "PROTOBUF", references=(of_money,))
     order = """syntax = "proto3"; import "bank/line.proto"; import "bank/money.proto";
         message Order { string txn = 1; int32 n = 2; repeated bank.Line lines = 3; bank.Money tip = 4; }"""
     refers = ({"name": "bank/line.proto", "subject": "line", "version": 1}, of_money)
     number = registry.register("importing", order, "PROTOBUF", references=refers)
-    pipeline.change(registry=RegistryAccess(registry.url), formats=Formats(value="protobuf"))
-    pipeline.rules(out="SELECT seqno, value:lines[1]:price:cents::int AS price, value:tip:cents::int AS tip FROM a")
     whole = classes(
         """syntax = "proto3"; message Money { int64 cents = 1; } message Line { Money price = 1; }
         message Order { string txn = 1; int32 n = 2; repeated Line lines = 3; Money tip = 4; }"""
@@ -183,21 +207,21 @@ def test_a_schema_imports_others_of_the_registry(pipeline: Pipeline, registry: R
     whole.lines.add()
     whole.lines.add().price.cents = 7
     whole.tip.cents = 9
-    put(pipeline, ("a", None, framed(number, b"\0" + whole.SerializeToString())))
-    pipeline.sync()
-    assert pipeline.values() == [{"price": 7, "tip": 9}]
+    return [framed(number, b"\0" + whole.SerializeToString())]
 
 
-def test_bad_bytes_are_set_aside_each_with_its_reason_and_others_go_on(
-    pipeline: Pipeline, registry: RunningRegistry
-) -> None:
-    number = registry.register("every-bad-value", EVERY, "PROTOBUF")
-    tree = registry.register("tree-value", ORDER % "int32 x = 3", "PROTOBUF")
-    other = registry.register("other-value", JSON_SCHEMA, "JSON")
-    pipeline.change(
-        registry=RegistryAccess(registry.url), topics={"a": Topic("value:txn", value="protobuf", null_id="single")}
-    )
-    pipeline.rules(out="SELECT seqno, value:txn::string AS x, length(value:note::string) AS n FROM a")
+def test_a_schema_imports_others_of_the_registry(seen: Seen) -> None:
+    assert seen["importing"] == [{"price": 7, "tip": 9}]
+
+
+def every_tree_and_other(registry: RunningRegistry) -> list[int]:
+    schemas = [(EVERY, "PROTOBUF"), (ORDER % "int32 x = 3", "PROTOBUF"), (JSON_SCHEMA, "JSON")]
+    return [registry.register(f"bad-{number}", *one) for number, one in enumerate(schemas)]
+
+
+@CASES.case("value:txn::string AS x, length(value:note::string) AS n", value="protobuf")
+def bad_bytes(registry: RunningRegistry) -> Records:
+    number, tree, other = every_tree_and_other(registry)
     good = every(txn="1", note="a" * 5_000_000).SerializeToString()
     made = every().__class__
     late, wide, no_day, scaled, endless = (made(txn="1", n=1) for _ in range(5))
@@ -214,29 +238,32 @@ def test_bad_bytes_are_set_aside_each_with_its_reason_and_others_go_on(
     strange.any.type_url = "type.googleapis.com/no.such.Type"
     bad = [b"\0" + one.SerializeToString() for one in (late, wide, no_day, scaled, endless)]
     bad += [b"\0" + good[:-1], b"\0\x0a\2\xff\xfe", b"\0\x0a\xff\xff\xff\xff\x7f", b"", b"\2", b"\2\4", b"\xff" * 20]
-    put(
-        pipeline,
-        ("a", None, framed(number, b"\0" + good)),
-        *(("a", None, framed(number, one)) for one in bad),
-        ("a", None, framed(tree, b"\2\2" + deep.SerializeToString())),
-        ("a", None, framed(tree, b"\2\2" + strange.SerializeToString())),
-        ("a", None, b"\0\0"),
-        ("a", None, b"\1" + framed(number, b"\0" + good)[1:]),
-        ("a", None, framed(987_654, b"\0")),
-        ("a", None, framed(other, b"{}")),
-        ("a", b"\xff", None),
-        ("a", None, framed(number, b"\0" + every(txn="2").SerializeToString())),
-    )
-    assert pipeline.sync().set_aside == {"quarantined": len(bad) + 6}
-    assert reasons(pipeline) == [
-        *[f"value is not protobuf as schema {number} says"] * len(bad),
-        f"value is not protobuf as schema {tree} says",
-        f"value is not protobuf as schema {tree} says",
+    return [
+        framed(number, b"\0" + good),
+        *(framed(number, one) for one in bad),
+        framed(tree, b"\2\2" + deep.SerializeToString()),
+        framed(tree, b"\2\2" + strange.SerializeToString()),
+        b"\0\0",
+        b"\1" + framed(number, b"\0" + good)[1:],
+        framed(987_654, b"\0"),
+        framed(other, b"{}"),
+        (b"\xff", None),
+        framed(number, b"\0" + every(txn="2").SerializeToString()),
+    ]
+
+
+def test_bad_bytes_are_set_aside_each_with_its_reason_and_others_go_on(seen: Seen, registry: RunningRegistry) -> None:
+    number, tree, other = every_tree_and_other(registry)
+    assert seen["bad_bytes"] == [
+        {"x": "1", "n": 5_000_000},
+        *[f"value is not protobuf as schema {number} says"] * 12,
+        *[f"value is not protobuf as schema {tree} says"] * 2,
         *["value does not begin with a zero byte and a schema's id, as a schema registry's clients write it"] * 2,
         "the schema registry knows no schema 987654",
         f"schema {other} is one of JSON, not PROTOBUF",
+        {"x": None, "n": None},
+        {"x": "2", "n": None},
     ]
-    assert pipeline.values() == [{"x": "1", "n": 5_000_000}, {"x": None, "n": None}, {"x": "2", "n": None}]
 
 
 @pytest.mark.parametrize(
