@@ -6,11 +6,13 @@ from pathlib import Path
 from zync import java
 
 PASSWORD = "correct horse battery"  # noqa: S105 - of servers that live as long as a test
+CA = "ca.pem"
+"""The file of the certificate to trust."""
 
 
 def make(folder: Path) -> tuple[Path, Path]:
     """A store with a key for localhost, whose password is PASSWORD; and the certificate to trust, as PEM."""
-    store, certificate = folder / "server.p12", folder / "ca.pem"
+    store, certificate = folder / "server.p12", folder / CA
     named = ("-alias", "server", "-keystore", store, "-storetype", "PKCS12", "-storepass", PASSWORD)
     subject = ("-dname", "CN=localhost", "-ext", "SAN=dns:localhost", "-validity", "2")
     _keytool("-genkeypair", "-keyalg", "RSA", *subject, *named)

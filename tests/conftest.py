@@ -51,13 +51,10 @@ def broker() -> str:
     return shared.broker()
 
 
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRegistry]:
-    """A real schema registry."""
-    one = RunningRegistry(tmp_path_factory.mktemp("registry"))
-    one.start()
-    yield one
-    one.stop()
+@pytest.fixture(scope="session")
+def registry() -> RunningRegistry:
+    """A real schema registry, started for this run."""
+    return shared.registry()
 
 
 @pytest.fixture

@@ -65,8 +65,12 @@ class RunningRegistry:
     def secure_url(self) -> str:
         return f"https://localhost:{self.secure_port}/apis/ccompat/v7"
 
+    @property
+    def ca(self) -> Path:
+        return self.folder / certificates.CA
+
     def start(self) -> None:
-        store, self.ca = certificates.make(self.folder)
+        store, _ = certificates.make(self.folder)
         runner = next(_installed().glob("*-runner.jar"))
         command = [java.java(), *java.QUICK, "-Xmx384m", f"-Dquarkus.http.port={self.port}"]
         command += [f"-Dquarkus.http.ssl-port={self.secure_port}"]

@@ -1,7 +1,7 @@
-"""One Kafka and one Spark for all workers of a run: the first that needs one starts it, and it ends with the run.
+"""One Kafka, one Spark and one schema registry for all workers of a run: who needs one first starts it.
 
-As processes of their own, for workers end before each other. A run is a folder, by `FOLDER` in the environment of its
-workers, whose lock the run holds: it is let go however the run ends.
+They end with the run, and are processes of their own, for workers end before each other. A run is a folder, by `FOLDER`
+in the environment of its workers, whose lock the run holds: it is let go however the run ends.
 """
 
 import fcntl
@@ -17,11 +17,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+from tests.registry import RunningRegistry
 from zync.kafka.dev_broker import DevKafka
 
 FOLDER = "ZYNC_TEST_RUN"
 
-_SECONDS = 90
+_SECONDS = 120
 _SPARK = {
     "spark.driver.memory": "4g",
     # By what a run takes of processor time: less than with others, or `brief`; compiling later, and with a larger
@@ -59,6 +60,12 @@ def _alive(folder: Path) -> TextIO:
 def broker() -> str:
     """The `bootstrap.servers` of the run's Kafka."""
     return str(_found("kafka"))
+
+
+def registry() -> RunningRegistry:
+    """The run's schema registry, in which each module's subjects have names of their own."""
+    folder, port, secure_port = _found("registry")
+    return RunningRegistry(Path(folder), port, secure_port)
 
 
 def spark() -> Any:
@@ -115,6 +122,17 @@ def _kafka(folder: Path) -> Iterator[str]:
 
 
 @contextmanager
+def _registry(folder: Path) -> Iterator[tuple[str, int, int]]:
+    one = RunningRegistry(folder / "registry-files")
+    one.folder.mkdir()
+    one.start()
+    try:
+        yield str(one.folder), one.port, one.secure_port
+    finally:
+        one.stop()
+
+
+@contextmanager
 def _spark(folder: Path) -> Iterator[tuple[str, str]]:
     from pyspark import SparkContext
 
@@ -131,7 +149,8 @@ def _spark(folder: Path) -> Iterator[tuple[str, str]]:
 
 def _serve(what: str, folder: Path) -> None:
     said, new = folder / f"{what}.json", folder / f"{what}.new"
-    with (folder / "lock").open() as lock, {"kafka": _kafka, "spark": _spark}[what](folder) as reached:
+    servers = {"kafka": _kafka, "registry": _registry, "spark": _spark}
+    with (folder / "lock").open() as lock, servers[what](folder) as reached:
         new.touch(mode=0o600)
         new.write_text(json.dumps(reached))
         new.rename(said)
