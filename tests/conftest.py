@@ -111,7 +111,7 @@ def zync(*args: str | Path, cwd: Path, check: bool = True, **options: Any) -> su
     words = [str(one) for one in args]
     ends = words[0] in _AT_HAND or ("--until-caught-up" in words and words[1] == "kafka" and "--metrics" not in words)
     if ends and not options:
-        return _checked(_run_here(words, cwd), check=check)
+        return _checked(run_here(words, cwd), check=check)
     done = subprocess.run([*ZYNC, *words], cwd=cwd, capture_output=True, text=True, check=False, timeout=240, **options)
     return _checked(done, check=check)
 
@@ -121,12 +121,13 @@ def warm(spark: Any) -> Callable[..., "subprocess.CompletedProcess[str]"]:  # no
     """As `zync`, in this process, whose Spark is there already: for what a command says, not for how it ends."""
 
     def run(*args: str | Path, cwd: Path, check: bool = True) -> "subprocess.CompletedProcess[str]":
-        return _checked(_run_here([str(one) for one in args], cwd), check=check)
+        return _checked(run_here([str(one) for one in args], cwd), check=check)
 
     return run
 
 
-def _run_here(words: list[str], cwd: Path) -> "subprocess.CompletedProcess[str]":
+def run_here(words: list[str], cwd: Path) -> "subprocess.CompletedProcess[str]":
+    """Runs the command line to its end in this process."""
     from zync.cli import main
 
     code, ours = 0, logging.getLogger("zync")

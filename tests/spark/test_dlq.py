@@ -11,6 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.conftest import rows, zync
 from zync.errors import UsageError
+from zync.lake.ranges import SeqnoRanges
 from zync.operate.decide import SET_ASIDE, decide, undecided
 from zync.operate.dlq import groups
 from zync.operate.json_errors import why_no_json
@@ -287,7 +288,7 @@ def test_what_came_late_is_redriven_as_a_transaction_of_its_own_and_so_in_a_repl
     ]
     come({"txn": 2, "x": "23"})  # late as well, but nobody knew when that was decided
     chosen = undecided(raw, staging, ["2", "4"], None, among=SET_ASIDE).chosen
-    assert chosen == {"2": ranges(5, 7), "4": ranges(8)}
+    assert chosen == {"2": SeqnoRanges.of([(5, 5), (7, 7)]), "4": SeqnoRanges.of([(8, 8)])}
     decide(raw, chosen, "redrive", "the source was mended", who="ann")
     decide(raw, ["2", "4"], "redrive", "they are not in quarantine", who="bob")
     decide(raw, chosen, "redrive", "twice", who="bob")
@@ -300,7 +301,7 @@ def test_what_came_late_is_redriven_as_a_transaction_of_its_own_and_so_in_a_repl
     assert (seen["state"], seen["reason"]) == ("done", "ann: the source was mended")
     assert [(one["seqno"], one["reason"]) for one in seen["late"]] == [(9, "its transaction was settled already")]
     assert f"late (its transaction was settled already): 9 {seen['late'][0]['topic']}/0/" in describe(seen)
-    assert undecided(raw, staging, [], "late", among=SET_ASIDE).chosen == {"2": ranges(9)}
+    assert undecided(raw, staging, [], "late", among=SET_ASIDE).chosen == {"2": SeqnoRanges.of([(9, 9)])}
     decide(raw, undecided(raw, staging, ["2"], None, among=SET_ASIDE).chosen, "drop", "no more")
     assert sync(lake, spark).set_aside == {"discarded": 1}
     assert [one for one in groups(raw, staging) if one["state"] == "late"] == []
@@ -343,18 +344,18 @@ def test_of_two_decisions_about_the_same_at_the_same_moment_one_is_on_record(
     lake: Path, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
     raw, staging = str(lake / "lake" / "raw"), str(lake / "lake" / "staging")
-    asked, commit = undecided(raw, staging, [], "quarantined", among=SET_ASIDE), Appender._commit  # noqa: SLF001
+    asked, commit = undecided(raw, staging, [], "quarantined", among=SET_ASIDE), Appender._attempt  # noqa: SLF001
 
     def others() -> None:
-        monkeypatch.setattr(Appender, "_commit", commit)
+        monkeypatch.setattr(Appender, "_attempt", commit)
         decide(raw, ["3"], "drop", "a probe", who="bob", since=asked.head)
 
-    def late(*args: Any) -> None:  # what it was to commit was looked at before
+    def late(*args: Any) -> Any:  # what it was to commit was looked at before
         others()
-        commit(*args)
+        return commit(*args)
 
     if at == "while the first commits":
-        monkeypatch.setattr(Appender, "_commit", late)
+        monkeypatch.setattr(Appender, "_attempt", late)
     else:
         others()
     with pytest.raises(UsageError, match=r"^of transaction '3' there is a decision meanwhile \(drop by bob: a probe\)"):

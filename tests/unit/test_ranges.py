@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zync.lake.ranges import RANGE, SeqnoRanges
@@ -18,6 +18,7 @@ def members(pairs: list[tuple[int, int]]) -> list[int]:
     return [seqno for first, last in pairs for seqno in range(first, last + 1)]
 
 
+@settings(deadline=None)
 @given(PAIRS)
 def test_they_hold_what_the_pairs_hold(pairs: list[tuple[int, int]]) -> None:
     ranges, seqnos = SeqnoRanges.of(pairs), members(pairs)
@@ -31,6 +32,7 @@ def test_they_hold_what_the_pairs_hold(pairs: list[tuple[int, int]]) -> None:
     assert ranges.multiplicity(60).tolist() == [counts[seqno] for seqno in range(61)]
 
 
+@settings(deadline=None)
 @given(PAIRS)
 def test_merged_they_are_the_same_seqnos_with_gaps_between(pairs: list[tuple[int, int]]) -> None:
     merged = SeqnoRanges.of(pairs).merged
@@ -38,6 +40,7 @@ def test_merged_they_are_the_same_seqnos_with_gaps_between(pairs: list[tuple[int
     assert (merged.first[1:] > merged.last[:-1] + 1).all()
 
 
+@settings(deadline=None)
 @given(PAIRS, PAIRS)
 def test_two_of_them_compare_and_subtract_as_sets_do(one: list[tuple[int, int]], two: list[tuple[int, int]]) -> None:
     ranges, other = SeqnoRanges.of(one), SeqnoRanges.of(two)
@@ -47,6 +50,7 @@ def test_two_of_them_compare_and_subtract_as_sets_do(one: list[tuple[int, int]],
     assert SeqnoRanges.concat([ranges, other]).merged.seqnos.tolist() == sorted({*members(one), *members(two)})
 
 
+@settings(deadline=None)
 @given(PAIRS, st.integers(0, 50), st.integers(0, 50))
 def test_a_file_overlaps_them_where_it_may_hold_one(pairs: list[tuple[int, int]], lowest: int, highest: int) -> None:
     ranges, inside = SeqnoRanges.of(pairs), [seqno for seqno in members(pairs) if lowest <= seqno <= highest]
@@ -55,6 +59,7 @@ def test_a_file_overlaps_them_where_it_may_hold_one(pairs: list[tuple[int, int]]
         assert ranges.overlaps(lowest, highest) == bool(inside)
 
 
+@settings(deadline=None)
 @given(PAIRS, st.integers(0, 4))
 def test_covering_them_leaves_out_the_largest_gaps(pairs: list[tuple[int, int]], gaps: int) -> None:
     ranges = SeqnoRanges.of(pairs)
@@ -66,6 +71,7 @@ def test_covering_them_leaves_out_the_largest_gaps(pairs: list[tuple[int, int]],
     assert covering.count - merged.count == sum(sizes[gaps:])
 
 
+@settings(deadline=None)
 @given(st.lists(st.none() | PAIRS))
 def test_a_column_is_read_as_its_lists_are(lists: list[list[tuple[int, int]] | None]) -> None:
     structs = [pairs and SeqnoRanges.of(pairs).to_structs() for pairs in lists]
@@ -75,6 +81,7 @@ def test_a_column_is_read_as_its_lists_are(lists: list[list[tuple[int, int]] | N
     assert [*SeqnoRanges.of_column(pa.chunked_array([], column.type))] == []
 
 
+@settings(deadline=None)
 @given(PAIRS)
 def test_what_is_written_is_read_the_same(pairs: list[tuple[int, int]]) -> None:
     ranges = SeqnoRanges.of(pairs)
