@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -15,6 +16,18 @@ DELTA = ("io.delta:delta-spark_4.2_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
 """Delta's jars that Spark does not contain: 10 MB."""
 AVRO = ("org.apache.spark:spark-avro_2.13:4.1.1",)
 """Spark's Avro module, 90 KB: version 4.2.0 was not available, and this version works with Spark 4.2."""
+S3 = (
+    "org.apache.hadoop:hadoop-aws:3.5.0",
+    "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
+    "org.wildfly.openssl:wildfly-openssl:2.2.5.Final",
+)
+"""Hadoop's file system for S3, without the AWS SDK's bundle of 686 MB."""
+S3_SDK = tuple(
+    f"software.amazon.awssdk:{module}:2.35.4" for module in ("s3", "s3-transfer-manager", "sts", "apache-client")
+)
+"""The modules of the AWS SDK that it uses; with what they depend on, and without `_OF_SPARK`, 15 MB."""
+_OF_SPARK = re.compile(r"(netty-(buffer|codec|common|handler|resolver|transport)|slf4j|commons-)")
+"""Jars that Spark has in versions of its own. Two versions of Netty give a NoSuchMethodError at the session's start."""
 KAFKA = ("org.apache.kafka:kafka_2.13:4.1.1", "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3")
 """A Kafka server for development, 46 jars with its dependencies, 43 MB; and the binding for its log."""
 
@@ -52,12 +65,15 @@ def java() -> str:
     return command
 
 
-def fetch(artifacts: tuple[str, ...], *, transitive: bool = False) -> list[Path]:
+def fetch(
+    artifacts: tuple[str, ...], *, transitive: bool = False, without: re.Pattern[str] | None = None
+) -> list[Path]:
     """Returns the paths of jars from the cache folder, and fetches them from Maven Central the first time.
 
     Args:
         artifacts: Their coordinates, `group:artifact:version`.
         transitive: Whether to fetch their dependencies as well.
+        without: The beginnings of the names of jars to leave out.
 
     Raises:
         ZyncError: The jars cannot be fetched.
@@ -68,12 +84,20 @@ def fetch(artifacts: tuple[str, ...], *, transitive: bool = False) -> list[Path]
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fetch-") as scratch:
             for artifact in artifacts:
                 _ivy(artifact, Path(scratch) / "jars", transitive=transitive)
+            for jar in Path(scratch, "jars").iterdir():
+                if without and without.match(jar.name):
+                    jar.unlink()
             try:
                 (Path(scratch) / "jars").rename(folder)
             except OSError:
                 if not folder.is_dir():  # otherwise another process fetched the same jars meanwhile
                     raise
     return sorted(folder.glob("*.jar"))
+
+
+def fetch_s3() -> list[Path]:
+    """Returns the paths of the jars by which Spark reads and writes S3, and fetches them the first time."""
+    return [*fetch(S3), *fetch(S3_SDK, transitive=True, without=_OF_SPARK)]
 
 
 def _ivy(artifact: str, folder: Path, *, transitive: bool) -> None:
@@ -110,6 +134,20 @@ def retrieve(options: list[str], pattern: str, cwd: Path) -> None:
         raise ZyncError(msg)
 
 
-if __name__ == "__main__":
+def main(arguments: list[str]) -> None:
+    """Fetches the jars that every session needs; with `fetch s3` those for a lake in S3, too.
+
+    Raises:
+        UsageError: The arguments are others.
+    """
+    if arguments not in ([], ["fetch", "s3"]):
+        msg = "usage: python -m zync.java [fetch s3]"
+        raise UsageError(msg)
     fetch(DELTA)
     fetch(AVRO)
+    if arguments:
+        fetch_s3()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -98,7 +98,7 @@ def _to_tables(  # noqa: PLR0913 - the command's options
     with owned(folder):  # raises before Spark starts, whose start would slow down the deliverer that holds the lock
         pass
     with measuring("zync.deliver.metrics:DeliveryMetrics", metrics, out) as collector:
-        spark = session(master, settings.spark, brief=until_caught_up)
+        spark = session(master, settings.spark, brief=until_caught_up, lake=settings.lake)
         newest = delivery.sync_to_tables(
             spark, settings, staging, folder, stop, print_batch, collector, until_caught_up=until_caught_up
         )

@@ -57,7 +57,7 @@ def query(
 
     settings, out = common.read_config(), common.out
     run_query = query_tables if consistent else query_staging
-    result = run_query(session(None, settings.spark, brief=True), settings, text)
+    result = run_query(session(None, settings.spark, brief=True, lake=settings.lake), settings, text)
     if common.as_json:
         out.rows(Verbatim(row) for row in rows_of(result))
     else:
@@ -104,7 +104,7 @@ def explain(common: Common) -> None:
     from zync.spark.session import session
 
     settings = common.read_config(needed=True)
-    pipeline = explained(session(None, settings.spark, brief=True), settings)
+    pipeline = explained(session(None, settings.spark, brief=True, lake=settings.lake), settings)
     common.out.result(asdict(pipeline), describe(pipeline))
 
 
@@ -131,7 +131,7 @@ def check(
     settings, out = common.read_config(needed=True), common.out
     with ThreadPoolExecutor(1) as executor:  # runs while Spark starts, which takes longer
         surroundings = executor.submit(warnings_of, settings)
-        spark = session(None, settings.spark, brief=True)
+        spark = session(None, settings.spark, brief=True, lake=settings.lake)
         pipeline = read(spark, settings)
         warnings = [*pipeline.warnings, *surroundings.result()]
     difference = compare_cuts(spark, settings, locate(data, settings.lake)) if data else None

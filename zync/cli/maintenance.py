@@ -37,7 +37,7 @@ def replay(
 
     settings, out = common.read_config(needed=True), common.out
     raw, target, other = (locate(name, settings.lake) for name in (table, into, beside))
-    spark = session(master, settings.spark)
+    spark = session(master, settings.spark, lake=settings.lake)
     result = make(spark, settings, raw, target, to_seqno, other, lambda outcome: out.progress(describe(outcome)))
     start = f" from seqno {result.start:,}, where raw starts," if result.start > 1 else ""
     text = f"{into}: {amount(result.transactions, 'transaction')}{start} up to seqno {result.head:,}"
@@ -65,7 +65,7 @@ def diff(
     from zync.spark.session import session
 
     settings = common.read_config()
-    spark = session(None, settings.spark, brief=True)
+    spark = session(None, settings.spark, brief=True, lake=settings.lake)
     differences = compare(spark, locate(one, settings.lake), locate(other, settings.lake), limit)
     topics = {topic: asdict(difference) for topic, difference in differences.items()}
     common.out.result({"same": not differences, "topics": topics}, describe_diff(differences))

@@ -8,10 +8,10 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
-from deltalake.fs import DeltaStorageHandler
-from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
+from pyarrow.fs import FileSystem, LocalFileSystem, SubTreeFileSystem
 
 from zync.lake.paths import for_spark, is_local, locate
+from zync.lake.storage import arrow_files
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,7 @@ def data_files(table: DeltaTable, column: str, above: int = -(2**63), upto: int 
 
 def folder_files(location: str) -> FileSystem:
     """Opens a local folder or a folder of an object store as a file system."""
-    # With delta-rs's handler Arrow's threads call Python, and may abort a process that ends.
-    if is_local(location):
-        return SubTreeFileSystem(location, LocalFileSystem())
-    return PyFileSystem(DeltaStorageHandler(location))
+    return SubTreeFileSystem(location, LocalFileSystem()) if is_local(location) else arrow_files(location)
 
 
 def table_files(table: DeltaTable) -> FileSystem:

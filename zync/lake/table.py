@@ -14,6 +14,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyarrow.fs import FileSelector, FileSystem, FileType
 
 from zync.errors import UsageError, ZyncError
+from zync.lake import storage
 from zync.lake.files import table_files
 from zync.lake.paths import is_local, locate
 
@@ -56,6 +57,7 @@ def open_table(location: str) -> DeltaTable | None:
             msg = f"{location} is not a Delta table: name another place, or move what is there"
             raise UsageError(msg)
         _check_log(path / "_delta_log")
+    storage.prepare(location)
     try:
         return DeltaTable(location)
     except TableNotFoundError:

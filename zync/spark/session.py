@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from zync import java
 from zync.errors import INTERRUPTED, ZyncError
+from zync.lake import storage
 from zync.spark import class_archive
 from zync.spark.errors import message_of
 from zync.spark.jvm import jvm_class
@@ -96,7 +97,7 @@ _AVRO_LIMITS = " ".join(
 
 
 def session(
-    master: str | None = None, properties: dict[str, str] | None = None, *, brief: bool = False
+    master: str | None = None, properties: dict[str, str] | None = None, *, brief: bool = False, lake: str = ""
 ) -> SparkSession:
     """Creates a session in the Spark application that runs in this process, or in a new application.
 
@@ -106,6 +107,7 @@ def session(
         master: Spark's master; None for that in `properties`, or else `local[2]`.
         properties: The config's Spark properties.
         brief: Whether the command has little work, so that a quick start counts more than speed later on.
+        lake: The location of the lake, or of a table in it: an object store needs jars and properties.
 
     Raises:
         ZyncError: Spark does not start, or Java or a jar is missing.
@@ -124,13 +126,13 @@ def session(
             if spark.conf.isModifiable(key):
                 spark.conf.set(key, value)
     else:
-        spark = _start(master, properties or {}, brief=brief)
+        spark = _start(master, properties or {}, brief=brief, lake=lake)
     for key, value in _SESSION.items():
         spark.conf.set(key, value)
     return spark
 
 
-def _start(master: str | None, properties: dict[str, str], *, brief: bool) -> SparkSession:
+def _start(master: str | None, properties: dict[str, str], *, brief: bool, lake: str) -> SparkSession:
     java.java()
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", " ".join(java.QUICK))  # a JVM that only prints Spark's command line
     unused = str(java.cache_folder() / "spark-warehouse")  # Spark creates it, by default in the working directory
@@ -139,12 +141,14 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool) -> Sp
         "spark.sql.warehouse.dir": unused,
         "spark.hadoop.fs.permissions.umask-mode": f"{_umask():03o}",  # Hadoop has a default of its own
         **_START,
+        **storage.spark_properties(lake),
         **properties,
     }
     if master:
         settings["spark.master"] = master
     if "spark.jars" not in settings and "spark.jars.packages" not in settings:
-        jars = [str(jar) for jar in (*java.fetch(java.DELTA), *_avro_jars())]
+        store_jars = java.fetch_s3() if storage.is_s3(lake) else []
+        jars = [str(jar) for jar in (*java.fetch(java.DELTA), *_avro_jars(), *store_jars)]
         settings["spark.jars"] = ",".join(jars)
         settings.setdefault("spark.driver.extraClassPath", os.pathsep.join(jars))
     user_options = properties.get("spark.driver.extraJavaOptions", "")

@@ -7,11 +7,9 @@ the sync's number as Delta's `txn`. Delta refuses the commit if anything was com
 import contextlib
 import json
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,7 +23,7 @@ from pyspark.sql import DataFrame
 from zync.errors import CommitRefusedError, OwnedError, ZyncError
 from zync.lake.commit import Commit, Landed, Refused, change_files
 from zync.lake.files import dataset, file_statistics, table_files
-from zync.lake.paths import for_spark, is_local, locate
+from zync.lake.paths import for_spark
 from zync.lake.table import CHECKPOINT_EVERY, first_line, refresh
 from zync.spark.frames import select, spark_schema
 from zync.staging.bookkeeping import Cursor, read_cursor
@@ -139,11 +137,12 @@ def reclaim(table: DeltaTable, newest: int) -> None:
 
     The caller must hold the lock of the table.
     """
-    location = locate(table.table_uri, "")
-    for folder in Path(location).glob("sync-*") if is_local(location) else ():
-        match = re.match(r"sync-(\d+)-", folder.name)
-        if match and int(match[1]) > newest:
-            shutil.rmtree(folder, ignore_errors=True)
+    file_system = table_files(table)
+    with contextlib.suppress(OSError):
+        for folder in file_system.get_file_info(FileSelector("")):
+            match = re.match(r"sync-(\d+)-", folder.base_name)
+            if match and int(match[1]) > newest:
+                file_system.delete_dir(folder.path)
 
 
 def commit_files(table: DeltaTable, folder: str, number: int, nonce: str, *, rows: int) -> None:

@@ -211,7 +211,7 @@ def sync_once(config: Config, raw: str, staging: str, master: str | None = None)
     with owned(staging):
         table = open_staging(staging)
         backlog = Sizing(head - (read_cursor(table).head if table else 0))
-        syncer = Syncer(config, raw, staging, session(master, config.spark, brief=backlog.is_small))
+        syncer = Syncer(config, raw, staging, session(master, config.spark, brief=backlog.is_small, lake=staging))
         outcome = syncer.sync()
         syncer.release_overdue()
         return outcome
@@ -251,7 +251,7 @@ def follow(
     with owned(staging):
         if metrics:  # in parallel with Spark's start, which takes longer
             threading.Thread(target=_report_bookkeeping, args=(metrics, staging), name="metrics", daemon=True).start()
-        syncer = Syncer(config, raw, staging, session(master, config.spark))
+        syncer = Syncer(config, raw, staging, session(master, config.spark, lake=staging))
         synced_version = -1
         table: DeltaTable | None = None
         while not stop.is_set():
