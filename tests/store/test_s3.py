@@ -1,0 +1,106 @@
+"""A lake in S3: `lake: s3://bucket/lake` and the usual environment are all that it takes."""
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyarrow.fs import FileSelector
+
+from tests.conftest import ZYNC
+from tests.store.s3 import BUCKET, running_s3
+from zync.errors import UsageError
+from zync.lake.storage import arrow_files, prepare, spark_properties
+from zync.lake.table import existing_table
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    folder = tmp_path_factory.mktemp("store") / "s3"
+    folder.mkdir()
+    with running_s3(folder) as variables:
+        yield variables
+
+
+@pytest.fixture
+def s3(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def run(demo: Path) -> Run:
+    """Runs a command to its end, in a process of its own, on the demo's lake in S3."""
+    config = (demo / "zync.yaml").read_text().replace("lake: ./lake", f"lake: s3://{BUCKET}/{demo.parent.name}")
+    (demo / "zync.yaml").write_text(f"{config}\ndeliver: {{tables: {{}}}}\n")
+
+    def run(*words: str) -> "subprocess.CompletedProcess[str]":
+        done = subprocess.run([*ZYNC, *words], cwd=demo, capture_output=True, text=True, check=False, timeout=240)
+        assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
+        assert "s3cr3t-of-the-store" not in done.stdout + done.stderr
+        return done
+
+    return run
+
+
+@pytest.mark.usefixtures("s3")
+def test_the_demo_runs_on_s3_and_each_command_ends_cleanly(run: Run, demo: Path) -> None:
+    lake = f"s3://{BUCKET}/{demo.parent.name}"
+    run("load", "raw", "consume-1.jsonl")
+    run("sync", "raw", "staging")
+    killed = arrow_files(f"{lake}/staging")
+    killed.create_dir("sync-00000002-killed")
+    with killed.open_output_stream("sync-00000002-killed/rows.zstd.parquet") as file:
+        file.write(b"of a sync that was killed before its commit")
+
+    run("load", "raw", "consume-2.jsonl")
+    assert json.loads(run("sync", "raw", "staging", "--json").stdout)["outputs"] == {"order": 1}
+    folders = {info.base_name for info in killed.get_file_info(FileSelector(""))}
+    assert "sync-00000002-killed" not in folders
+
+    run("sync-to", "tables", "staging", "--until-caught-up")
+    rows = [json.loads(line) for line in run("cat", "staging", "--kind", "output").stdout.splitlines()]
+    orders = existing_table(f"{lake}/tables/order", "the test").to_pyarrow_table().to_pylist()
+    assert sorted(row["customerID"] for row in orders) == sorted(row["key"]["customerID"] for row in rows) == [1, 2]
+    assert run("snapshot").stdout.startswith("sync 2")
+    run("maintain", "staging")
+    run("status")
+    assert "no claim" not in run("verify").stdout
+
+
+@pytest.mark.usefixtures("s3")
+def test_two_writers_at_once_each_get_their_own_seqnos(run: Run, demo: Path) -> None:
+    """By the store's conditional put: there is no lock that both could hold."""
+    values = [json.loads(line)["value"] for line in (demo / "consume-1.jsonl").read_text().splitlines()]
+    run("load", "raw", "consume-1.jsonl")
+    loads = []
+    for number in range(4):
+        name = f"more-{number}.jsonl"
+        records = [json.dumps({"topic": f"t{number}", "value": value}) for value in values]
+        (demo / name).write_text("\n".join(records))
+        loads.append(subprocess.Popen([*ZYNC, "load", "raw", name], cwd=demo))
+    assert [load.wait(120) for load in loads] == [0] * 4
+    rows = [json.loads(line)["seqno"] for line in run("cat", "raw").stdout.splitlines()]
+    assert rows == list(range(1, 5 * len(values) + 1))
+    run("verify", "raw")
+
+
+def test_a_setting_that_gives_the_conditional_put_away_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_S3_ALLOW_UNSAFE_RENAME", "true")
+    prepare("/local/lake")
+    with pytest.raises(UsageError, match=r"AWS_S3_ALLOW_UNSAFE_RENAME is set: .* Unset it"):
+        prepare("s3://bucket/lake")
+
+
+def test_spark_gets_what_the_environment_says_and_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s3cr3t")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://store.example")
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    properties = spark_properties("s3://bucket/lake")
+    assert properties["spark.hadoop.fs.s3a.endpoint"] == "https://store.example"
+    assert properties["spark.hadoop.fs.s3a.endpoint.region"] == "eu-central-1"
+    assert "s3cr3t" not in str(properties)
+    assert spark_properties("/local/lake") == {}
