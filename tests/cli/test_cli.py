@@ -16,7 +16,7 @@ import pytest
 
 from tests.conftest import ZYNC, start, zync
 from tests.kafka.conftest import wait_until
-from zync.cli.output import Output
+from zync.cli.console import ConsoleOutput
 from zync.errors import UsageError
 from zync.kafka.dev_broker import DevKafka
 from zync.operate.explain import describe, explain
@@ -434,6 +434,6 @@ def test_a_broker_in_the_foreground_ends_with_its_command(tmp_path: Path, number
 
 
 def test_output_writes_json_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    Output().rows([{"a": Verbatim('{"x": 1.50}'), "b": [None, "é"]}])
+    ConsoleOutput().rows([{"a": Verbatim('{"x": 1.50}'), "b": [None, "é"]}])
     assert capsys.readouterr().out == '{"a":{"x": 1.50},"b":[null,"é"]}\n'
     assert [byte_size(n) for n in (0, 1023, 1536, 3 * 1024**3)] == ["0 B", "1,023 B", "1.5 KiB", "3.0 GiB"]
