@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.conftest import ZYNC, zync
-from zync.cli.output import Output
+from zync.cli.console import ConsoleOutput
 from zync.text import Verbatim, byte_size
 
 if TYPE_CHECKING:
@@ -100,6 +100,6 @@ def test_a_reader_that_goes_away_is_no_error_of_many_lines(tmp_path: Path) -> No
 
 
 def test_output_writes_json_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    Output().rows([{"a": Verbatim('{"x": 1.50}'), "b": [None, "é"]}])
+    ConsoleOutput().rows([{"a": Verbatim('{"x": 1.50}'), "b": [None, "é"]}])
     assert capsys.readouterr().out == '{"a":{"x": 1.50},"b":[null,"é"]}\n'
     assert [byte_size(n) for n in (0, 1023, 1536, 3 * 1024**3)] == ["0 B", "1,023 B", "1.5 KiB", "3.0 GiB"]

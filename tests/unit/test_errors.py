@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import zync
-from zync.cli.output import Output
+from zync.cli.console import ConsoleOutput
 from zync.errors import CommitRefusedError, UsageError, ZyncError
 from zync.kafka.partition import Source
 from zync.raw.append import Appender
@@ -106,13 +106,13 @@ def error_line(capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_programs_are_told_the_code(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZYNC_LOG_FORMAT", "json")
-    Output().error("it is not there", code=UsageError.code)
+    ConsoleOutput().error("it is not there", code=UsageError.code)
     said = json.loads(error_line(capsys))
     assert (said["level"], said["code"], said["message"]) == ("error", "ZYNC-USAGE", "it is not there")
 
 
 def test_people_see_the_code_with_debug_only(capsys: pytest.CaptureFixture[str]) -> None:
-    Output().error("it is not there", code=UsageError.code)
+    ConsoleOutput().error("it is not there", code=UsageError.code)
     assert error_line(capsys) == "zync: it is not there"
-    Output().error("it is not there", "UsageError: it is not there\n", UsageError.code)
+    ConsoleOutput().error("it is not there", "UsageError: it is not there\n", UsageError.code)
     assert error_line(capsys) == "UsageError: it is not there [ZYNC-USAGE]"

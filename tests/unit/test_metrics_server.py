@@ -6,8 +6,8 @@ import urllib.request
 
 import pytest
 
+from zync.cli.console import ConsoleOutput
 from zync.cli.options import measuring
-from zync.cli.output import Output
 from zync.errors import UsageError
 from zync.metrics.base import Metrics
 from zync.metrics.server import serving
@@ -47,7 +47,7 @@ def test_an_ipv6_address_is_listened_at(host: str) -> None:
 def test_the_printed_address_is_one_that_answers() -> None:
     for host in ("localhost", "[::1]"):
         said = io.StringIO()
-        with measuring("zync.sync.metrics:SyncMetrics", f"{host}:0", Output(err=said)):
+        with measuring("zync.sync.metrics:SyncMetrics", f"{host}:0", ConsoleOutput(err=said)):
             (address,) = said.getvalue().split()[-1:]
             assert address.startswith(f"http://{host}:")
             assert "zync_sync" in answer(address.removeprefix("http://"))

@@ -9,8 +9,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from zync.cli import broker, completion, config, deliver, inspect, maintenance, pipeline, setup, txn
+from zync.cli.console import ConsoleOutput
 from zync.cli.options import READ, as_written, debugging
-from zync.cli.output import Output
 from zync.errors import INTERRUPTED, ZyncError
 
 app = typer.Typer(
@@ -94,7 +94,7 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001 - the last handler, which prints any error for the user
         kind = type(error) if isinstance(error, ZyncError) else ZyncError
         trace = as_written(traceback.format_exc()) if debugging() else ""
-        Output().error(as_written(_error_text(error)), trace, kind.code)
+        ConsoleOutput().error(as_written(_error_text(error)), trace, kind.code)
         sys.exit(kind.exit_code)
 
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from zync.cli.common import AsJson
-from zync.cli.output import Output
+from zync.cli.common import AsJson, output
+from zync.cli.console import ConsoleOutput
 
 app = typer.Typer(no_args_is_help=True, help="A real single-node Kafka, for development and tests only.")
 
@@ -29,11 +29,7 @@ def broker_start(
     """
     from zync.kafka.dev_broker import DevKafka
 
-    servers = DevKafka(folder.absolute()).start(port)
-    Output(as_json=as_json).result(
-        {"bootstrap_servers": servers},
-        f"Kafka answers at {servers} (for development only: one node, no security; data in {folder})",
-    )
+    output(as_json=as_json).broker_started(DevKafka(folder.absolute()).start(port), folder)
 
 
 @app.command("run")
@@ -43,7 +39,7 @@ def broker_run(
     """Run the development broker in the foreground."""
     from zync.kafka.dev_broker import DevKafka
 
-    Output().progress("a Kafka for development only: one node, no security; Ctrl-C ends it")
+    ConsoleOutput().progress("a Kafka for development only: one node, no security; Ctrl-C ends it")
     sys.exit(DevKafka(folder.absolute()).run(port))
 
 
@@ -52,8 +48,7 @@ def broker_stop(folder: BrokerFolder = _BROKER_FOLDER, as_json: AsJson = False) 
     """End the development broker cleanly."""
     from zync.kafka.dev_broker import DevKafka
 
-    stopped = DevKafka(folder.absolute()).stop()
-    Output(as_json=as_json).result({"stopped": stopped}, "stopped" if stopped else f"no broker ran {_location(folder)}")
+    output(as_json=as_json).broker_stopped(stopped=DevKafka(folder.absolute()).stop(), folder=folder)
 
 
 @app.command("status")
@@ -63,12 +58,4 @@ def broker_status(folder: BrokerFolder = _BROKER_FOLDER, as_json: AsJson = False
 
     broker = DevKafka(folder.absolute())
     pid = broker.pid()
-    servers = broker.servers() if pid else None
-    Output(as_json=as_json).result(
-        {"bootstrap_servers": servers, "running": pid is not None, "pid": pid},
-        f"runs at {servers} (pid {pid})" if pid else f"no broker runs {_location(folder)}",
-    )
-
-
-def _location(folder: Path) -> str:
-    return f"in {folder.absolute()} (--folder names another)"
+    output(as_json=as_json).broker_status(broker.servers() if pid else None, pid, folder)

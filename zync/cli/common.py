@@ -9,6 +9,8 @@ from typing import Annotated, Any, Concatenate, Literal
 
 import typer
 
+from zync.cli.console import ConsoleOutput
+from zync.cli.json_output import JsonOutput
 from zync.cli.options import debug_option, log_format_option, read_config
 from zync.cli.output import Output
 from zync.config.model import Config
@@ -23,6 +25,11 @@ LogFormat = Annotated[
     Literal["text", "json"],
     typer.Option(help="Of the lines on standard error.", callback=log_format_option),
 ]
+
+
+def output(*, as_json: bool) -> Output:
+    """Returns what prints a command's results, with or without `--json`."""
+    return JsonOutput() if as_json else ConsoleOutput()
 
 
 @dataclass(frozen=True)
@@ -44,7 +51,7 @@ class Common:
     @property
     def out(self) -> Output:
         """What prints the command's results."""
-        return Output(as_json=self.as_json)
+        return output(as_json=self.as_json)
 
     def read_config(self, *, needed: bool = False) -> Config:
         """Reads the config that the options select, as `options.read_config` does."""

@@ -2,7 +2,7 @@
 
 import typer
 
-from zync.cli.output import Output
+from zync.cli.console import ConsoleOutput
 
 app = typer.Typer(no_args_is_help=True, help="Show what a config may have.")
 
@@ -14,6 +14,6 @@ def schema() -> None:
     \b
     zync config schema > zync.schema.json
     """
-    from zync.project.schema import config_schema, config_schema_text
+    from zync.project.schema import config_schema_text
 
-    Output().result(config_schema(), config_schema_text().rstrip())
+    ConsoleOutput().text(config_schema_text().rstrip())

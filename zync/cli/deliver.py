@@ -1,6 +1,5 @@
 """The commands that deliver staging's rows to Kafka and to tables."""
 
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -11,12 +10,9 @@ from zync.cli.completion import tables
 from zync.cli.options import Metrics, measuring, stop_on_signals
 from zync.cli.output import Output
 from zync.lake.paths import locate
-from zync.text import amount
 
 if TYPE_CHECKING:
     from zync.config.model import Config
-    from zync.deliver.kafka.delivery import Delivered
-    from zync.deliver.tables.snapshots import Snapshot
 
 _GROUP_ROWS = 50_000
 
@@ -68,17 +64,9 @@ def sync_to(
         until_caught_up=until_caught_up,
     )
 
-    def committed(delivered: "Delivered") -> None:
-        out.progress(_progress_text(delivered), event="delivered", **asdict(delivered))
-
     with measuring("zync.deliver.metrics:KafkaDeliveryMetrics", metrics, out) as collector:
-        delivered = sync_to_kafka(delivery, stop_on_signals(), committed, collector)
-    rate = sum(delivered.rows.values()) / delivered.seconds if delivered.seconds else 0.0
-    out.result(
-        asdict(delivered) | {"rate": round(rate)},
-        f"{_progress_text(delivered)}, in {amount(delivered.commits, 'Kafka transaction')}, "
-        f"{delivered.seconds:.1f} s ({rate:,.0f} rows/s)",
-    )
+        delivered = sync_to_kafka(delivery, stop_on_signals(), out.delivered_so_far, collector)
+    out.delivered(delivered)
 
 
 def _to_tables(  # noqa: PLR0913 - the command's options
@@ -88,11 +76,6 @@ def _to_tables(  # noqa: PLR0913 - the command's options
     from zync.lake.lock import owned
     from zync.spark.session import session
 
-    def print_batch(batch: delivery.Batch) -> None:
-        rows = ", ".join(f"{topic} {count:,}" for topic, count in batch.rows.items()) or "none"
-        text = f"delivered through sync {batch.sync:,}, rows: {rows}, in {batch.seconds:.1f} s"
-        out.progress(text, event="delivered", **asdict(batch))
-
     stop = stop_on_signals()
     folder = locate(snapshots.FOLDER, settings.lake)
     with owned(folder):  # raises before Spark starts, whose start would slow down the deliverer that holds the lock
@@ -100,9 +83,9 @@ def _to_tables(  # noqa: PLR0913 - the command's options
     with measuring("zync.deliver.metrics:DeliveryMetrics", metrics, out) as collector:
         spark = session(master, settings.spark, brief=until_caught_up, lake=settings.lake)
         newest = delivery.sync_to_tables(
-            spark, settings, staging, folder, stop, print_batch, collector, until_caught_up=until_caught_up
+            spark, settings, staging, folder, stop, out.delivered_batch, collector, until_caught_up=until_caught_up
         )
-    out.result(asdict(newest) if newest else {}, _snapshot_text(newest) if newest else "nothing was delivered yet")
+    out.delivered_snapshot(newest)
 
 
 @common_options()
@@ -121,9 +104,7 @@ def snapshot(
 
     folder = locate(snapshots.FOLDER, common.read_config().lake)
     selected = snapshots.at(f"{folder}/{snapshots.NAME}", None if at is None else _moment(at))
-    statements = snapshots.views(selected, folder) if as_views else []
-    values = {**asdict(selected), **({"sql": statements} if as_views else {})}
-    common.out.result(values, "\n".join(statements) if as_views else _snapshot_text(selected))
+    common.out.snapshot(selected, snapshots.views(selected, folder) if as_views else None)
 
 
 def _moment(text: str) -> "int | datetime":
@@ -136,14 +117,3 @@ def _moment(text: str) -> "int | datetime":
         msg = f"{text!r} is neither a sync's number nor a time like 2026-01-31T12:00:00Z"
         raise typer.BadParameter(msg, param_hint="--at") from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-def _snapshot_text(snapshot: "Snapshot") -> str:
-    tables = ", ".join(f"{topic} version {version}" for topic, version in snapshot.versions.items())
-    return f"sync {snapshot.sync:,} ({snapshot.at:%Y-%m-%dT%H:%M:%S.%f}Z): {tables}"
-
-
-def _progress_text(delivered: "Delivered") -> str:
-    rows = ", ".join(f"{topic} {count:,}" for topic, count in delivered.rows.items()) or "none"
-    through = f"; through seqno {delivered.seqno:,}" if delivered.seqno else ""  # unknown if no broker answered
-    return f"delivered {amount(delivered.transactions, 'transaction')}, rows: {rows}{through}"

@@ -11,7 +11,6 @@ from zync.cli.completion import kinds, tables, topics
 from zync.cli.options import stop_on_signals
 from zync.errors import UsageError
 from zync.lake.paths import locate
-from zync.text import Verbatim
 
 _WATCH_SECONDS = 2
 
@@ -52,16 +51,13 @@ def query(
     zync query --consistent "SELECT sum(balance) FROM accounts"
     """
     from zync.operate.query import query as query_staging
-    from zync.operate.query import query_tables, rows_of, table_of
+    from zync.operate.query import query_tables
     from zync.spark.session import session
 
-    settings, out = common.read_config(), common.out
+    settings = common.read_config()
     run_query = query_tables if consistent else query_staging
-    result = run_query(session(None, settings.spark, brief=True, lake=settings.lake), settings, text)
-    if common.as_json:
-        out.rows(Verbatim(row) for row in rows_of(result))
-    else:
-        out.result({}, table_of(result))
+    common.out.spark_starts()
+    common.out.query(run_query(session(None, settings.spark, brief=True, lake=settings.lake), settings, text))
 
 
 @common_options()
@@ -75,7 +71,6 @@ def status(
     zync status
     zync status --watch
     """
-    from zync.operate.status import as_dict, describe
     from zync.operate.status import status as read_status
 
     settings, out = common.read_config(), common.out
@@ -84,7 +79,7 @@ def status(
         current = read_status(locate("raw", settings.lake), locate("staging", settings.lake), settings)
         if watch:
             out.clear()
-        out.result(as_dict(current), describe(current))
+        out.status(current)
         if stop is None or stop.wait(_WATCH_SECONDS):
             return
 
@@ -97,15 +92,12 @@ def explain(common: Common) -> None:
     zync explain
     zync explain --config shop/zync.yaml --json
     """
-    from dataclasses import asdict
-
-    from zync.operate.explain import describe
-    from zync.operate.explain import explain as explained
+    from zync.operate.explain import explain as analyze
     from zync.spark.session import session
 
     settings = common.read_config(needed=True)
-    pipeline = explained(session(None, settings.spark, brief=True, lake=settings.lake), settings)
-    common.out.result(asdict(pipeline), describe(pipeline))
+    common.out.spark_starts()
+    common.out.explain(analyze(session(None, settings.spark, brief=True, lake=settings.lake), settings))
 
 
 @common_options()
@@ -121,35 +113,13 @@ def check(
     zync check
     zync check --data raw     do the rules give the same output when raw is cut otherwise?
     """
-    from concurrent.futures import ThreadPoolExecutor
+    from zync.operate.check import check as check_config
 
-    from zync.operate.check import compare_cuts
-    from zync.operate.explain import explain as read
-    from zync.operate.surroundings import warnings as warnings_of
-    from zync.spark.session import session
-
-    settings, out = common.read_config(needed=True), common.out
-    with ThreadPoolExecutor(1) as executor:  # runs while Spark starts, which takes longer
-        surroundings = executor.submit(warnings_of, settings)
-        spark = session(None, settings.spark, brief=True, lake=settings.lake)
-        pipeline = read(spark, settings)
-        warnings = [*pipeline.warnings, *surroundings.result()]
-    difference = compare_cuts(spark, settings, locate(data, settings.lake)) if data else None
-    lines = [*(f"warning: {text}" for text in warnings)]
-    if difference:
-        lines.append(
-            f"{difference.topic}/{difference.offset} depends on how raw is cut: {difference.at_once} in one sync, "
-            f"{difference.in_parts} in several; a rule must make of a transaction what only that transaction says"
-        )
-    lines += (
-        []
-        if difference
-        else ["the config and its rules can run" + (f", and {data} gives the same in any cut" * bool(data))]
-    )
-    out.result(
-        {"ok": not difference, "warnings": warnings, "difference": difference and vars(difference)}, "\n".join(lines)
-    )
-    sys.exit(1 if difference else 0)
+    settings = common.read_config(needed=True)
+    common.out.spark_starts()
+    checked = check_config(settings, locate(data, settings.lake) if data else None)
+    common.out.check(checked, data)
+    sys.exit(1 if checked.difference else 0)
 
 
 @common_options(lake=False)
@@ -168,9 +138,8 @@ def doctor(
     zync doctor --connector-config shop.json
     zync doctor                               only the topics that the config reads
     """
-    from zync.kafka.admin import Brokers
-    from zync.operate import connector_config as read
-    from zync.operate.doctor import TopicSettings, as_dict, describe, diagnose, hurts, read_topics
+    from zync.operate.diagnosis import examine
+    from zync.operate.doctor import hurts
 
     if (connect is None) != (connector is None):
         msg = "--connect and --connector go together: the address of Kafka Connect, and the connector's name there"
@@ -179,26 +148,12 @@ def doctor(
         msg = "--connect and --connector-config both name a connector's config: give one of them"
         raise UsageError(msg)
     settings = common.read_config()
-    connector_settings = read.from_file(connector_config) if connector_config else None
-    if connect and connector:
-        connector_settings = read.from_connect(connect, connector)
-    topics = None
-    if settings.kafka.get("bootstrap.servers"):
-        brokers = Brokers(settings.kafka)
-        partitions = brokers.topics()
-        names = read_topics(settings, partitions)
-        properties = brokers.topic_properties(names)
-        topics = {name: TopicSettings(partitions[name], properties.get(name, {})) for name in names}
-    if connector_settings is None and topics is None:
+    if not (connector_config or (connect and connector) or settings.kafka.get("bootstrap.servers")):
         msg = (
             "nothing to look at: give --connect and --connector, or --connector-config, or name Kafka in the config "
             "(kafka.bootstrap.servers)"
         )
         raise UsageError(msg)
-    subjects = [
-        *(["the connector's config"] if connector_settings is not None else []),
-        *(["the topics"] if topics is not None else []),
-    ]
-    findings = diagnose(connector_settings, topics, settings)
-    common.out.result(as_dict(findings), describe(findings, " and ".join(subjects)))
-    sys.exit(1 if hurts(findings) else 0)
+    diagnosis = examine(settings, connect, connector, connector_config)
+    common.out.diagnosis(diagnosis)
+    sys.exit(1 if hurts(diagnosis.findings) else 0)

@@ -9,7 +9,6 @@ from zync.cli.common import Common, common_options
 from zync.cli.completion import tables
 from zync.cli.options import Retain
 from zync.lake.paths import locate
-from zync.text import amount
 
 
 @common_options()
@@ -29,8 +28,6 @@ def replay(
     zync replay raw --into staging2
     zync replay raw --into staging2 --config next.yaml && zync diff staging staging2
     """
-    from dataclasses import asdict
-
     from zync.operate.replay import replay as make
     from zync.spark.session import session
     from zync.sync.outcome import describe
@@ -39,11 +36,7 @@ def replay(
     raw, target, other = (locate(name, settings.lake) for name in (table, into, beside))
     spark = session(master, settings.spark, lake=settings.lake)
     result = make(spark, settings, raw, target, to_seqno, other, lambda outcome: out.progress(describe(outcome)))
-    start = f" from seqno {result.start:,}, where raw starts," if result.start > 1 else ""
-    text = f"{into}: {amount(result.transactions, 'transaction')}{start} up to seqno {result.head:,}"
-    if result.different:
-        text += f"; other rows than in {beside} may come from what differs: {', '.join(result.different)}"
-    out.result(asdict(result), text)
+    out.replayed(result, into, beside)
 
 
 @common_options()
@@ -58,17 +51,13 @@ def diff(
     \b
     zync diff staging staging2
     """
-    from dataclasses import asdict
-
-    from zync.operate.diff import describe_diff
     from zync.operate.diff import diff as compare
     from zync.spark.session import session
 
     settings = common.read_config()
     spark = session(None, settings.spark, brief=True, lake=settings.lake)
     differences = compare(spark, locate(one, settings.lake), locate(other, settings.lake), limit)
-    topics = {topic: asdict(difference) for topic, difference in differences.items()}
-    common.out.result({"same": not differences, "topics": topics}, describe_diff(differences))
+    common.out.differences(differences)
     sys.exit(1 if differences else 0)
 
 
@@ -89,10 +78,7 @@ def verify(
     zync verify
     zync verify raw staging --every-version --kafka
     """
-    from dataclasses import asdict
-
     from zync.lake.table import open_table
-    from zync.operate.verify import describe
     from zync.operate.verify import verify as prove
 
     settings = common.read_config()
@@ -105,9 +91,8 @@ def verify(
         every_version=every_version,
         kafka=kafka,
     )
-    holds = not any(claim.violations for claim in claims)
-    common.out.result({"ok": holds, "claims": [asdict(claim) for claim in claims]}, describe(claims))
-    sys.exit(0 if holds else 1)
+    common.out.verified(claims)
+    sys.exit(1 if any(claim.violations for claim in claims) else 0)
 
 
 @common_options()
@@ -133,10 +118,8 @@ def maintain(
     zync maintain raw --retain 30d
     zync maintain staging --compact --vacuum
     """
-    from dataclasses import asdict
-
     from zync.errors import UsageError
-    from zync.operate.maintain import RETAIN, Trimming, describe
+    from zync.operate.maintain import RETAIN, Trimming
     from zync.operate.maintain import maintain as tidy
 
     settings, out = common.read_config(), common.out
@@ -158,6 +141,6 @@ def maintain(
         retain=RETAIN if retain is None else retain,
         trimming=trimming,
         dry_run=dry_run,
-        on_compacted=lambda count, total: out.progress(f"compacted {count:,} of {total:,}"),
+        on_compacted=out.compacted,
     )
-    out.result(asdict(result), describe(result))
+    out.maintained(result)

@@ -188,5 +188,5 @@ def measuring(kind: str, address: str | None, out: Output, *arguments: Any) -> "
     metrics = resolve_name(kind)(*arguments)
     with serving(address, metrics) as port:
         served = f"{address.rpartition(':')[0]}:{port}"
-        out.progress(f"metrics at http://{served}/metrics", event="metrics", address=served)
+        out.serving_metrics(served)
         yield metrics

@@ -1,9 +1,9 @@
 """The commands of the pipeline, from Kafka or files to staging, and `zync run`."""
 
 import sys
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -25,12 +25,8 @@ from zync.errors import UsageError
 from zync.ingest import memory
 from zync.lake.paths import locate
 from zync.log import logs_as_json
-from zync.sync.outcome import describe
-from zync.text import amount, byte_size
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from zync.raw.append import Appended
 
 
@@ -99,27 +95,13 @@ def sync_from(
     )
 
     def committed(appended: "Appended") -> None:
-        records, size = amount(appended.rows, "record"), byte_size(appended.num_bytes)
-        out.progress(
-            f"committed {records} ({size}) from seqno {appended.first_seqno}",
-            event="commit",
-            records=appended.rows,
-            bytes=appended.num_bytes,
-            first_seqno=appended.first_seqno,
-            seconds=round(appended.seconds, 3),
-        )
+        out.committed(appended)
         if collector:
             collector.committed(appended)
 
     with measuring("zync.ingest.metrics:IngestMetrics", metrics, out) as collector:
-        result = sync_from_kafka(ingest, stop_on_signals(), committed, collector)
-    rate = result.records / result.seconds if result.seconds else 0.0
-    lag = "unknown" if result.lag is None else f"{result.lag:,}"
-    out.result(
-        {"bytes" if key == "num_bytes" else key: value for key, value in vars(result).items()} | {"rate": round(rate)},
-        f"{amount(result.records, 'record')}, {byte_size(result.num_bytes)} in {result.seconds:.1f} s "
-        f"({rate:,.0f} records/s), {amount(result.commits, 'commit')}, lag {lag}",
-    )
+        ingested = sync_from_kafka(ingest, stop_on_signals(), committed, collector)
+    out.ingested(ingested)
 
 
 @common_options()
@@ -136,13 +118,7 @@ def load(
     """
     from zync.raw.jsonl import load as load_files
 
-    appended = load_files(locate(table, common.read_config().lake), files)
-    last = (appended.first_seqno or 1) + appended.rows - 1
-    seqnos = f", seqno {appended.first_seqno} to {last}" if appended.rows else ""
-    common.out.result(
-        {"records": appended.rows, "bytes": appended.num_bytes, "first_seqno": appended.first_seqno},
-        f"loaded {amount(appended.rows, 'record')}{seqnos}",
-    )
+    common.out.loaded(load_files(locate(table, common.read_config().lake), files))
 
 
 @common_options(log_format=True)
@@ -160,7 +136,6 @@ def sync(
     zync sync raw staging
     zync sync raw staging --follow
     """
-    from zync.sync.outcome import Outcome
     from zync.sync.syncer import follow as follow_raw
     from zync.sync.syncer import sync_once
 
@@ -171,19 +146,11 @@ def sync(
         if metrics:
             msg = "there is nothing to watch in one sync: give --follow too"
             raise typer.BadParameter(msg, param_hint="--metrics")
-        outcome = sync_once(settings, *locations, master=master)
-        out.result(vars(outcome), describe(outcome))
+        out.synced(sync_once(settings, *locations, master=master))
         return
     stop = stop_on_signals()
-
-    def print_outcome(outcome: Outcome) -> None:
-        if logs_as_json() and not common.as_json:
-            out.progress(describe(outcome), event="sync", **vars(outcome))
-        else:
-            out.result(vars(outcome), describe(outcome))
-
     with measuring("zync.sync.metrics:SyncMetrics", metrics, out) as collector:
-        follow_raw(settings, *locations, stop, print_outcome, master, collector)
+        follow_raw(settings, *locations, stop, out.followed, master, collector)
 
 
 def check_tables_of_sync(raw: str, staging: str) -> None:
@@ -231,10 +198,8 @@ def run(
     options = {key: value for key, value in values.items() if value is not None}
     parts = supervisor.parts(settings, settings.lake, options)
 
-    def say(part: str, level: str, text: str, values: "Mapping[str, Any]") -> None:
-        out.progress(text if logs_as_json() else f"{part:9} {text}", level=level, part=part, **values)
-
-    view: Any = nullcontext()
+    say = out.part
+    view: AbstractContextManager[None] = nullcontext()
     if out.err.isatty() and not logs_as_json():
         from zync.run.view import View
 

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from zync.cli.common import AsJson, Debug
-from zync.cli.output import Output
+from zync.cli.common import AsJson, Debug, output
+from zync.cli.console import ConsoleOutput
 
 
 def init(folder: Annotated[Path, typer.Argument()] = Path(), as_json: AsJson = False) -> None:
@@ -18,10 +18,7 @@ def init(folder: Annotated[Path, typer.Argument()] = Path(), as_json: AsJson = F
     """
     from zync.project.template import init as write
 
-    files = [str(path) for path in write(folder)]
-    *project, schema = files
-    text = f"wrote {', '.join(project)}; next: zync check\n{schema}: by it your editor completes and checks zync.yaml"
-    Output(as_json=as_json).result({"files": files}, text)
+    output(as_json=as_json).initialized([str(path) for path in write(folder)])
 
 
 def demo(
@@ -41,5 +38,4 @@ def demo(
     """
     from zync.demo import demo as play
 
-    out = Output()
-    play(folder, what, seconds, lambda line: out.result({}, line))
+    play(folder, what, seconds, ConsoleOutput().text)

@@ -50,26 +50,11 @@ def list_(
     zync txn list --state in-flight --older 1h
     zync txn list --state quarantined --json
     """
-    from dataclasses import asdict
-
     from zync.operate.txn import transactions
 
-    settings, out = common.read_config(), common.out
+    settings = common.read_config()
     raw, staging = locate("raw", settings.lake), locate("staging", settings.lake)
-    listed = transactions(raw, staging, state=state, older=older, topic=topic, limit=limit)
-    if common.as_json:
-        rows = [{name: value for name, value in asdict(item).items() if name != "so_far"} for item in listed]
-        out.rows({"txn": row.pop("id"), **row} for row in rows)
-        return
-    for item in listed:
-        topics = ", ".join(f"{name} {count}" for name, count in item.topics.items())
-        awaited = f" behind {item.waits_for}" if item.waits_for else ""
-        reason = f": {item.reason}" if item.reason else f": whole, waits for its turn{awaited}" if item.held else ""
-        since = f"{item.since:%Y-%m-%d %H:%M:%S}" if item.since else "?"
-        decision = f" (decided: {item.decided}; the next sync acts on it)" if item.decided else ""
-        out.line(f"{item.state}  {item.id}  since {since}  seqno {item.seqno}  {topics}{reason}{decision}")
-    if not listed:
-        out.line("none")
+    common.out.transactions(transactions(raw, staging, state=state, older=older, topic=topic, limit=limit))
 
 
 @txn.command()
@@ -89,11 +74,10 @@ def show(
 
 
 def _show(common: Common, txn_id: str) -> None:
-    from zync.operate import txn_show
+    from zync.operate.txn_show import show as read
 
     settings = common.read_config()
-    transaction = txn_show.show(locate("raw", settings.lake), locate("staging", settings.lake), txn_id, settings)
-    common.out.result(transaction, txn_show.describe(transaction))
+    common.out.transaction(read(locate("raw", settings.lake), locate("staging", settings.lake), txn_id, settings))
 
 
 def _add_txn_command(action: "Action", text: str) -> None:
@@ -143,7 +127,7 @@ def _decide(
 ) -> None:
     from zync.operate.decide import IN_FLIGHT, SET_ASIDE, decide, undecided
 
-    settings, out = common.read_config(), common.out
+    settings = common.read_config()
     raw, staging = locate("raw", settings.lake), locate("staging", settings.lake)
     states = IN_FLIGHT if action in ("release", "discard") else SET_ASIDE
     candidates = undecided(raw, staging, txn_ids, state, older, states)
@@ -152,16 +136,7 @@ def _decide(
         typer.confirm(f"{action} {amount(len(chosen), 'transaction')} ({state})?", abort=True, err=True)
     if chosen:
         decide(raw, chosen, action, reason, since=candidates.head)
-    text = f"{action}: {amount(len(chosen), 'transaction')} on record; the next sync acts on it" if chosen else "none"
-    result: dict[str, object] = {"decision": action, "transactions": [*chosen]}
-    for key, reason_text, skipped in (
-        ("in_flight_again", "they are in flight again", candidates.in_flight_again),
-        ("decided", "a decision about them is on record that no sync has met", candidates.decided),
-    ):
-        if skipped:
-            text += f"; left alone, as {reason_text}: {', '.join(skipped)}"
-            result[key] = skipped
-    out.result(result, text)
+    common.out.decided(action, candidates)
 
 
 @dlq.command("list")
@@ -172,17 +147,10 @@ def dlq_list(common: Common) -> None:
     \b
     zync dlq list
     """
-    from zync.operate.dlq import describe, groups
+    from zync.operate.dlq import groups
 
-    settings, out = common.read_config(), common.out
-    errors = groups(locate("raw", settings.lake), locate("staging", settings.lake))
-    if common.as_json:
-        out.rows(errors)
-        return
-    for group in errors:
-        out.line(describe(group))
-    if not errors:
-        out.line("nothing is set aside")
+    settings = common.read_config()
+    common.out.set_aside(groups(locate("raw", settings.lake), locate("staging", settings.lake)))
 
 
 @dlq.command("show")

@@ -27,3 +27,8 @@ class Ingested:
     lag: int | None = None
     first_seqno: int | None = None
     positions: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def rate(self) -> float:
+        """Records a second."""
+        return self.records / self.seconds if self.seconds else 0.0

@@ -1,6 +1,7 @@
-"""`zync check --data raw`: tests that different cuts of the same raw give the same output."""
+"""`zync check`: checks a config without touching data, and that different cuts of a raw give the same output."""
 
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from pyspark.sql import SparkSession
 
 from zync.config.model import Config
 from zync.lake.files import data_files, dataset
-from zync.spark.session import delete_at_end
+from zync.operate import surroundings
+from zync.operate.explain import explain
+from zync.spark.session import delete_at_end, session
 from zync.staging.table import STAGING_SCHEMA, existing_staging
 from zync.sync.syncer import Syncer
 
@@ -36,6 +39,37 @@ class Difference:
     offset: int
     at_once: str | None
     in_parts: str | None
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The result of `check`: the config and its rules can run.
+
+    Attributes:
+        warnings: problems that do not keep the pipeline from running.
+        difference: an output row that depends on how raw is cut; None if there is none, or none was looked for.
+    """
+
+    warnings: list[str]
+    difference: Difference | None
+
+
+def check(config: Config, raw: str | None = None) -> Checked:
+    """Checks the config and its rules, in a Spark session that is started for it.
+
+    Args:
+        config: the config.
+        raw: the location of a raw to sync in different cuts, too.
+
+    Raises:
+        UsageError: for the first part of the config that cannot run.
+    """
+    with ThreadPoolExecutor(1) as executor:  # runs while Spark starts, which takes longer
+        warnings = executor.submit(surroundings.warnings, config)
+        spark = session(None, config.spark, brief=True, lake=config.lake)
+        pipeline = explain(spark, config)
+        all_warnings = [*pipeline.warnings, *warnings.result()]
+    return Checked(all_warnings, compare_cuts(spark, config, raw) if raw else None)
 
 
 def compare_cuts(spark: SparkSession, config: Config, raw: str) -> Difference | None:

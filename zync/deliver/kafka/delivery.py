@@ -90,6 +90,11 @@ class Delivered:
     sync: int = 0
     seqno: int = 0
 
+    @property
+    def rate(self) -> float:
+        """Rows a second."""
+        return sum(self.rows.values()) / self.seconds if self.seconds else 0.0
+
 
 def sync_to_kafka(
     delivery: Delivery,
