@@ -1,4 +1,4 @@
-"""What all tests share: a real broker, one Spark session, the command line as a process."""
+"""What all tests share: a real broker, one Spark session, a schema registry, the command line as a process."""
 
 import json
 import logging

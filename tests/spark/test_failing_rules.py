@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.spark.conftest import Pipeline
-from zync.config.model import Lookup
+from zync.config.model import Lookup, Topic
 from zync.errors import DataError, UsageError
 from zync.rules import bisect
 from zync.spark import sizing
@@ -67,21 +67,40 @@ def test_those_that_rules_fail_on_are_found_wherever_they_are_in_few_tries(
     assert len(tries) <= 80  # seven of 300, and two groups or three on the way to each
 
 
-@pytest.mark.parametrize(
-    "expression",
-    [
-        "to_json(str_to_map(if(value:x::int = 0, 'a:1,a:2', 'a:1')))",
-        "size(sequence(1L, if(value:x::int = 0, 4000000000L, 1L)))",
-        "(SELECT max(v) FROM (SELECT seqno s, explode(if(value:x::int = 0, array(1, 2), array(1))) v FROM a) b "
-        "WHERE b.s = a.seqno GROUP BY v)",
-    ],
-)
-def test_so_is_one_whose_error_sql_has_in_a_class_of_its_own(pipeline: Pipeline, txn: Any, expression: str) -> None:
-    """A key twice, too much for an array, more rows than one for a subquery."""
-    pipeline.rules(out=f"SELECT seqno, {expression} AS x FROM a")  # noqa: S608
-    pipeline.load(*[("a", txn(t, x=t)) for t in range(3)])
-    assert pipeline.sync().transactions == 2
-    assert [(row["txn"], row["rule"]) for row in pipeline.of("quarantined")] == [("0", "out.sql")]
+IN_A_CLASS_OF_ITS_OWN = {
+    "a key twice": "to_json(str_to_map(if(value:x::int = 0, 'a:1,a:2', 'a:1')))",
+    "too much for an array": "size(sequence(1L, if(value:x::int = 0, 4000000000L, 1L)))",
+    "more rows than one for a subquery": (
+        "(SELECT max(v) FROM (SELECT seqno s, explode(if(value:x::int = 0, array(1, 2), array(1))) v FROM {a}) b "
+        "WHERE b.s = {a}.seqno GROUP BY v)"
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def failed(tmp_path_factory: pytest.TempPathFactory, spark: Any, txn: Any) -> dict[str, list[str]]:
+    """The transactions that each rule failed on, by the error."""
+    pipeline = Pipeline(tmp_path_factory.mktemp("failed"), spark)
+    topics = {what: f"t{number}" for number, what in enumerate(IN_A_CLASS_OF_ITS_OWN)}
+    pipeline.change(topics={topic: Topic("value:txn") for topic in topics.values()})
+    pipeline.rules(
+        **{
+            topic: f"SELECT seqno, {IN_A_CLASS_OF_ITS_OWN[what].replace('{a}', topic)} AS x FROM {topic}"  # noqa: S608
+            for what, topic in topics.items()
+        }
+    )
+    pipeline.load(*[(topic, txn(f"{topic}-{x}", x=x)) for x in range(3) for topic in topics.values()])
+    assert pipeline.sync().transactions == 2 * len(topics)
+    rules = [(row["rule"], row["txn"]) for row in pipeline.of("quarantined")]
+    return {
+        what: [txn.removeprefix(topic) for rule, txn in rules if rule == f"{topic}.sql"]
+        for what, topic in topics.items()
+    }
+
+
+@pytest.mark.parametrize("what", IN_A_CLASS_OF_ITS_OWN)
+def test_so_is_one_whose_error_sql_has_in_a_class_of_its_own(failed: dict[str, list[str]], what: str) -> None:
+    assert failed[what] == ["-0"]
 
 
 def test_a_rule_that_fails_on_several_together_is_told_as_such(pipeline: Pipeline, txn: Any) -> None:

@@ -34,38 +34,48 @@ def test_names_and_expressions_of_the_config_stay_in_their_place(pipeline: Pipel
     assert outcome.set_aside == {"ignored": 1}  # of a topic that the config does not name
 
 
-@pytest.mark.parametrize("view", ["ORDERS", "`Orders`", "IDENTIFIER('or' || 'ders')"])
-def test_a_view_is_there_however_a_rule_writes_its_name(pipeline: Pipeline, txn: Any, view: str) -> None:
-    pipeline.change(topics={"orders": Topic("value:txn"), "unnamed": Topic("value:txn")})
-    pipeline.rules(out=f"SELECT seqno, value:x::int AS x FROM {view}")  # noqa: S608
-    pipeline.load(("orders", txn(1, 2, x=1)), ("unnamed", txn(1, 2)))
-    pipeline.sync()
-    assert pipeline.values() == [{"x": 1}]
+VIEWS = {"capitals": "ORDERS", "quoted": "`Orders`", "put_together": "IDENTIFIER('or' || 'ders')"}
+ZYNCS_OWN = ("decided", "set_aside", "settling", "made", "settled", "identified", "assembled")
+WITHIN = (
+    "WITH one AS (SELECT seqno, 'outer' AS x FROM a), "
+    "two AS (WITH one AS (SELECT seqno, 'inner' AS x FROM a) SELECT * FROM one) SELECT * FROM two"
+)
 
 
-def test_no_statement_reads_the_environment(pipeline: Pipeline, txn: Any) -> None:
-    """What records say gets into statements, as part of reasons: Spark would put in a variable's value."""
-    pipeline.rules(out="SELECT seqno, '${env:PATH}' AS x FROM records")
-    pipeline.load(("a", txn(1)))
-    pipeline.sync()
-    assert pipeline.values() == [{"x": "${env:PATH}"}]
-
-
-@pytest.mark.parametrize("name", ["decided", "set_aside", "settling", "made", "settled", "identified", "assembled"])
-def test_a_lookup_may_be_called_as_a_view_of_zyncs_own(pipeline: Pipeline, txn: Any, name: str) -> None:
-    (pipeline.folder / "names.json").write_text('{"txn":"1","who":"me"}')
-    pipeline.change(lookups={name: Lookup(json=pipeline.folder / "names.json")})
-    pipeline.rules(out=f"SELECT a.seqno, who FROM a JOIN {name} ON {name}.txn = a.txn")  # noqa: S608 - ours
-    pipeline.load(("a", txn(1)))
-    pipeline.sync()
-    assert pipeline.values() == [{"who": "me"}]
-
-
-def test_names_within_names_mean_in_rules_what_they_mean_in_spark(pipeline: Pipeline, txn: Any) -> None:
-    pipeline.rules(
-        out="WITH one AS (SELECT seqno, 'outer' AS x FROM records), "
-        "two AS (WITH one AS (SELECT seqno, 'inner' AS x FROM records) SELECT * FROM one) SELECT * FROM two"
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory, spark: Any, txn: Any) -> Pipeline:
+    """A sync with a rule for each of those names, and for what they mean elsewhere."""
+    pipeline = Pipeline(tmp_path_factory.mktemp("named"), spark)
+    (pipeline.folder / "names.json").write_text('{"txn":"2","who":"me"}')
+    pipeline.change(
+        topics={name: Topic("value:txn") for name in ("orders", "unnamed", "a")},
+        lookups={name: Lookup(json=pipeline.folder / "names.json") for name in ZYNCS_OWN},
     )
-    pipeline.load(("a", txn(1)))
-    pipeline.sync()
-    assert pipeline.values() == [{"x": "inner"}]
+    pipeline.rules(
+        **{name: f"SELECT seqno, value:x::int AS x FROM {view}" for name, view in VIEWS.items()},  # noqa: S608
+        **{f"by_{name}": f"SELECT a.seqno, who FROM a JOIN {name} ON {name}.txn = a.txn" for name in ZYNCS_OWN},  # noqa: S608
+        environment="SELECT seqno, '${env:PATH}' AS x FROM a",
+        within=WITHIN,
+    )
+    pipeline.load(("orders", txn(1, 2, x=1)), ("unnamed", txn(1, 2)), ("a", txn(2)))
+    assert pipeline.sync().transactions == 2
+    return pipeline
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_is_there_however_a_rule_writes_its_name(named: Pipeline, view: str) -> None:
+    assert named.values(view) == [{"x": 1}]
+
+
+def test_no_statement_reads_the_environment(named: Pipeline) -> None:
+    """What records say gets into statements, as part of reasons: Spark would put in a variable's value."""
+    assert named.values("environment") == [{"x": "${env:PATH}"}]
+
+
+@pytest.mark.parametrize("name", ZYNCS_OWN)
+def test_a_lookup_may_be_called_as_a_view_of_zyncs_own(named: Pipeline, name: str) -> None:
+    assert named.values(f"by_{name}") == [{"who": "me"}]
+
+
+def test_names_within_names_mean_in_rules_what_they_mean_in_spark(named: Pipeline) -> None:
+    assert named.values("within") == [{"x": "inner"}]
