@@ -39,6 +39,8 @@ RATE = 10
 """Transfers a second: of more, the processors are busy with what piles up while a process is away, and those that start
 take minutes (of 30 a second the first snapshot took 150 s, and the next one 104 s, on a machine that others use, too).
 """
+PATIENCE = 400
+"""Seconds for what a part does next: zync run gives the tables a third of the processor time of others beside them."""
 COLUMNS = {
     "accounts": ["aid", "bid", "abalance"],
     "tellers": ["tid", "bid", "tbalance"],
@@ -75,7 +77,7 @@ def test_no_reader_ever_sees_a_broken_bank(folder: Path, kafka: DevKafka) -> Non
     bank = PostgresBank(folder, broker, RATE)
 
     def run() -> "subprocess.Popen[str]":
-        return start("run", "--commit-every", "2s", "--metrics", f"localhost:{port}", cwd=folder)
+        return start("run", "--commit-every", "5s", "--metrics", f"localhost:{port}", cwd=folder)
 
     def transfers() -> int:
         found = consistent_sums(folder)
@@ -87,7 +89,7 @@ def test_no_reader_ever_sees_a_broken_bank(folder: Path, kafka: DevKafka) -> Non
     running = run()
     try:
         bank.start()
-        wait_until(lambda: transfers() > 0, 400)
+        wait_until(lambda: transfers() > 0, PATIENCE)
         done = {
             "sync-from kafka": head,
             "sync raw": lambda: DeltaTable(folder / "lake" / "staging").version(),
@@ -103,7 +105,7 @@ def test_no_reader_ever_sees_a_broken_bank(folder: Path, kafka: DevKafka) -> Non
             wait_until(lambda words=words, killed=killed: part(running, words) not in (None, killed))
             reached[words] = done[words]()
         for words in PARTS:
-            wait_until(lambda words=words: done[words]() > reached[words], 200)
+            wait_until(lambda words=words: done[words]() > reached[words], PATIENCE)
         wait_until(lambda: get(port, "/readyz")[0] == 200, 120)
         restarts = [line for line in get(port, "/metrics")[1].splitlines() if "zync_run_restarts_total{" in line]
         assert sorted(line.split()[-1] for line in restarts) == ["1.0"] * 4
@@ -115,10 +117,10 @@ def test_no_reader_ever_sees_a_broken_bank(folder: Path, kafka: DevKafka) -> Non
         running.kill()
         running.wait()
         running = run()  # whose sync waits for the other's to be gone
-        wait_until(lambda: transfers() > before, 400)
+        wait_until(lambda: transfers() > before, PATIENCE)
         bank.end()
         truth = bank.truth()
-        wait_until(lambda: set((consistent_sums(folder) or ({},))[0].values()) == {truth}, 400)
+        wait_until(lambda: set((consistent_sums(folder) or ({},))[0].values()) == {truth}, PATIENCE)
         running.send_signal(signal.SIGINT)
         assert running.wait(120) == 0
         zync("sync-to", "kafka", "staging", "--until-caught-up", cwd=folder)
@@ -138,7 +140,7 @@ def test_no_reader_ever_sees_a_broken_bank(folder: Path, kafka: DevKafka) -> Non
 def assert_at_work(done: Callable[[], int]) -> None:
     """Returns in the middle of what it does, a moment after something of it was done."""
     before = done()
-    wait_until(lambda: done() > before, 200)
+    wait_until(lambda: done() > before, PATIENCE)
     time.sleep(random.uniform(0, 0.5))
 
 

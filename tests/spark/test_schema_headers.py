@@ -12,6 +12,7 @@ import pytest
 
 from tests.registry import avro, classes, framed
 from tests.spark.conftest import Pipeline
+from tests.spark.formats import reasons
 from zync.config.model import Formats, RegistryAccess
 from zync.raw.jsonl import load
 
@@ -77,10 +78,6 @@ def put(pipeline: Pipeline, *records: tuple[bytes | None, bytes | None, Headers]
     path = pipeline.folder / "in.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     load(pipeline.raw, [str(path)])
-
-
-def reasons(pipeline: Pipeline) -> list[str]:
-    return [row["reason"] for row in sorted(pipeline.of("quarantined"), key=lambda row: row["seqno"])]
 
 
 def order(number: int) -> bytes:
