@@ -12,7 +12,7 @@ error the table is opened anew, and the log is searched for the commit's nonce. 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
@@ -63,7 +63,6 @@ class Commit:
         name: What the commit is, for the message if its outcome is unknown.
         successor: Who finds out later whether it landed, for the same message.
         others: The number of actions that are no `txn` actions; None if it is not known.
-        metadata: More fields of `commitInfo`.
     """
 
     table: DeltaTable
@@ -73,7 +72,6 @@ class Commit:
     name: str
     successor: str
     others: int | None = None
-    metadata: Mapping[str, str] = field(default_factory=dict)
 
     def attempt(self, write: Callable[[CommitProperties], None]) -> Landed | Refused:
         """Attempts the commit once.
@@ -87,9 +85,9 @@ class Commit:
             CommitUnknownError: The commit failed, and the table cannot be read to see whether it landed.
         """
         version = self.table.version()
-        metadata = {**self.metadata, _NONCE: self.nonce}
+        properties = commit_properties(dict(self.transactions), others=self.others, **{_NONCE: self.nonce})
         try:
-            write(commit_properties(dict(self.transactions), others=self.others, **metadata))
+            write(properties)
         except (DeltaError, OSError, pa.ArrowException) as error:
             return self._resolve(error, version)
         return Landed(self.table)

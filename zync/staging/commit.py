@@ -170,7 +170,7 @@ def commit_files(table: DeltaTable, folder: str, number: int, nonce: str, *, row
         def write(properties: CommitProperties, handle: DeltaTable = handle) -> None:
             change_files(handle, list(_add_actions(handle, folder, rows)), properties)
 
-        commit = Commit(handle, {SYNC: number}, nonce, failure, name, "the next sync", metadata={"userMetadata": nonce})
+        commit = Commit(handle, {SYNC: number}, nonce, failure, name, "the next sync")
         outcome = commit.attempt(write)
         if isinstance(outcome, Landed):
             return
