@@ -135,18 +135,18 @@ def retrieve(options: list[str], pattern: str, cwd: Path) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Fetches the jars that every session needs; with `fetch s3` those for a lake in S3, too.
-
-    Raises:
-        UsageError: The arguments are others.
-    """
+    """Fetches the jars that every session needs; with `fetch s3` those for a lake in S3, too."""
     if arguments not in ([], ["fetch", "s3"]):
-        msg = "usage: python -m zync.java [fetch s3]"
-        raise UsageError(msg)
-    fetch(DELTA)
-    fetch(AVRO)
-    if arguments:
-        fetch_s3()
+        print("usage: python -m zync.java [fetch s3]", file=sys.stderr)  # noqa: T201 - a script
+        sys.exit(UsageError.exit_code)
+    try:
+        fetch(DELTA)
+        fetch(AVRO)
+        if arguments:
+            fetch_s3()
+    except ZyncError as error:
+        print(f"zync: {error}", file=sys.stderr)  # noqa: T201 - a script
+        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":
