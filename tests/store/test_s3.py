@@ -54,10 +54,10 @@ def test_the_demo_runs_on_s3_and_each_command_ends_cleanly(
     lake = f"s3://{BUCKET}/{demo.parent.name}"
     run("load", "raw", "consume-1.jsonl")
     run("sync", "raw", "staging")
-    killed = arrow_files(f"{lake}/staging")
-    killed.create_dir("sync-00000002-killed")
-    with killed.open_output_stream("sync-00000002-killed/rows.zstd.parquet") as file:
-        file.write(b"of a sync that was killed before its commit")
+    another = arrow_files(f"{lake}/staging")
+    another.create_dir("sync-00000002-another")
+    with another.open_output_stream("sync-00000002-another/rows.zstd.parquet") as file:
+        file.write(b"of a sync beside it, which has not committed yet")
 
     (demo / "credentials").write_text("[team]\naws_access_key_id = test\naws_secret_access_key = s3cr3t-of-the-store\n")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(demo / "credentials"))
@@ -66,8 +66,8 @@ def test_the_demo_runs_on_s3_and_each_command_ends_cleanly(
         monkeypatch.delenv(key)
     run("load", "raw", "consume-2.jsonl")
     assert json.loads(run("sync", "raw", "staging", "--json").stdout)["outputs"] == {"order": 1}
-    folders = {info.base_name for info in killed.get_file_info(FileSelector(""))}
-    assert "sync-00000002-killed" not in folders
+    folders = {info.base_name for info in another.get_file_info(FileSelector(""))}
+    assert "sync-00000002-another" in folders  # no lock says that its sync is dead
 
     run("sync-to", "tables", "staging", "--until-caught-up")
     rows = [json.loads(line) for line in run("cat", "staging", "--kind", "output").stdout.splitlines()]

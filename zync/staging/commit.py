@@ -7,9 +7,11 @@ the sync's number as Delta's `txn`. Delta refuses the commit if anything was com
 import contextlib
 import json
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +25,7 @@ from pyspark.sql import DataFrame
 from zync.errors import CommitRefusedError, OwnedError, ZyncError
 from zync.lake.commit import Commit, Landed, Refused, change_files
 from zync.lake.files import dataset, file_statistics, table_files
-from zync.lake.paths import for_spark
+from zync.lake.paths import for_spark, is_local, locate
 from zync.lake.table import CHECKPOINT_EVERY, first_line, refresh
 from zync.spark.frames import select, spark_schema
 from zync.staging.bookkeeping import Cursor, read_cursor
@@ -135,14 +137,14 @@ def discard(table: DeltaTable, folder: str) -> None:
 def reclaim(table: DeltaTable, newest: int) -> None:
     """Deletes the folders of syncs after `newest`, the last committed sync: they were killed before their commit.
 
-    The caller must hold the lock of the table.
+    The caller must hold the lock of the table. An object store has none, so a sync that is still at work may have
+    written such a folder: there it stays until a vacuum finds it old enough.
     """
-    file_system = table_files(table)
-    with contextlib.suppress(OSError):
-        for folder in file_system.get_file_info(FileSelector("")):
-            match = re.match(r"sync-(\d+)-", folder.base_name)
-            if match and int(match[1]) > newest:
-                file_system.delete_dir(folder.path)
+    location = locate(table.table_uri, "")
+    for folder in Path(location).glob("sync-*") if is_local(location) else ():
+        match = re.match(r"sync-(\d+)-", folder.name)
+        if match and int(match[1]) > newest:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def commit_files(table: DeltaTable, folder: str, number: int, nonce: str, *, rows: int) -> None:
