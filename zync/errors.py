@@ -78,3 +78,12 @@ class CommitUnknownError(ZyncError):
     """
 
     code = "ZYNC-COMMIT-UNKNOWN"
+
+
+class ConflictError(ZyncError):
+    """Another process keeps committing to a delivered table, so that the delivery's own commits are refused.
+
+    Find the other process and stop it, then run the command again: it goes on with the same rows.
+    """
+
+    code = "ZYNC-TABLE-CONFLICT"

@@ -1,5 +1,6 @@
 """Fetches jars once into a cache folder, by the Ivy that pyspark contains, so that no session resolves them."""
 
+import hashlib
 import importlib.util
 import os
 import re
@@ -7,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 
 from zync.errors import UsageError, ZyncError
@@ -30,6 +32,11 @@ _OF_SPARK = re.compile(r"(netty-(buffer|codec|common|handler|resolver|transport)
 """Jars that Spark has in versions of its own. Two versions of Netty give a NoSuchMethodError at the session's start."""
 KAFKA = ("org.apache.kafka:kafka_2.13:4.1.1", "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3")
 """A Kafka server for development, 46 jars with its dependencies, 43 MB; and the binding for its log."""
+
+LOG_STORE = "zync.ConditionalLogStore"
+"""The class by which Spark writes the logs of Delta tables in S3 (ConditionalLogStore.java)."""
+_COMPILER = "org.codehaus.commons.compiler.samples.CompilerDemo"
+"""The main class of Janino, with the options of javac."""
 
 QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """JVM options of a short process: the JVM starts in half the time, and is slower in the long run."""
@@ -100,6 +107,36 @@ def fetch_s3() -> list[Path]:
     return [*fetch(S3), *fetch(S3_SDK, transitive=True, without=_OF_SPARK)]
 
 
+def log_store() -> Path:
+    """Returns the path of the jar with `LOG_STORE`, and compiles it the first time, in a second.
+
+    The compiler is Janino, which Spark contains: a Java runtime may have none.
+
+    Raises:
+        ZyncError: The jars that it is compiled against cannot be fetched, or it cannot be compiled.
+    """
+    source = Path(__file__).parent / "ConditionalLogStore.java"
+    digest = hashlib.sha256(source.read_bytes() + "".join(DELTA).encode()).hexdigest()
+    jar = cache_folder() / f"log-store-{digest[:16]}.jar"
+    if jar.exists():
+        return jar
+    compiler = [str(_spark_jar(name)) for name in ("janino", "commons-compiler")]
+    libraries = [*fetch(DELTA), *fetch_s3(), *_spark_jar("ivy").parent.glob("*.jar")]
+    with tempfile.TemporaryDirectory(dir=cache_folder(), prefix=".compile-") as scratch:
+        options = ["-d", f"{scratch}/classes", "-classpath", os.pathsep.join(map(str, libraries))]
+        command = [java(), *QUICK, "-cp", os.pathsep.join(compiler), _COMPILER, *options, str(source)]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - Java
+        classes = sorted(Path(scratch).glob("classes/**/*.class"))
+        if result.returncode or not classes:
+            msg = f"{source} could not be compiled: {(result.stderr or result.stdout).strip()}"
+            raise ZyncError(msg)
+        with zipfile.ZipFile(f"{scratch}/{jar.name}", "w") as archive:
+            for path in classes:
+                archive.write(path, path.relative_to(f"{scratch}/classes"))
+        Path(scratch, jar.name).rename(jar)
+    return jar
+
+
 def _ivy(artifact: str, folder: Path, *, transitive: bool) -> None:
     options = ["-dependency", *artifact.split(":"), "-confs", "default", *([] if transitive else ["-notransitive"])]
     retrieve(options, f"{folder}/[artifact]-[revision](-[classifier]).[ext]", cwd=folder.parent)
@@ -119,12 +156,7 @@ def retrieve(options: list[str], pattern: str, cwd: Path) -> None:
     Raises:
         ZyncError: Ivy fails.
     """
-    spec = importlib.util.find_spec("pyspark")
-    ivy = next(Path(str(spec.origin)).parent.glob("jars/ivy-*.jar"), None) if spec else None
-    if ivy is None:
-        msg = "pyspark is not installed as a package with its jars: pip install pyspark"
-        raise UsageError(msg)
-    command = [java(), "-jar", str(ivy), *options, "-retrieve", pattern]
+    command = [java(), "-jar", str(_spark_jar("ivy")), *options, "-retrieve", pattern]
     with locked(cache_folder() / ".ivy.lock", wait=_IVY_SECONDS):  # concurrent Ivys damage their cache
         result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)  # noqa: S603 - Java
     if result.returncode:
@@ -134,16 +166,33 @@ def retrieve(options: list[str], pattern: str, cwd: Path) -> None:
         raise ZyncError(msg)
 
 
+def _spark_jar(name: str) -> Path:
+    """Returns the path of a jar that pyspark contains, by its name without its version."""
+    spec = importlib.util.find_spec("pyspark")
+    jar = next(Path(str(spec.origin)).parent.glob(f"jars/{name}-[0-9]*.jar"), None) if spec else None
+    if jar is None:
+        msg = "pyspark is not installed as a package with its jars: pip install pyspark"
+        raise UsageError(msg)
+    return jar
+
+
 def main(arguments: list[str]) -> None:
-    """Fetches the jars that every session needs; with `fetch s3` those for a lake in S3, too."""
-    if arguments not in ([], ["fetch", "s3"]):
-        print("usage: python -m zync.java [fetch s3]", file=sys.stderr)  # noqa: T201 - a script
+    """Fetches the jars that every session needs; with `fetch s3` those for a lake in S3, too.
+
+    With `log-store` it prints the path of the jar that a Spark application of one's own needs for a lake in S3.
+    """
+    if arguments not in ([], ["fetch", "s3"], ["log-store"]):
+        print("usage: python -m zync.java [fetch s3 | log-store]", file=sys.stderr)  # noqa: T201 - a script
         sys.exit(UsageError.exit_code)
     try:
+        if arguments == ["log-store"]:
+            print(log_store())  # noqa: T201 - a script
+            return
         fetch(DELTA)
         fetch(AVRO)
         if arguments:
             fetch_s3()
+            log_store()
     except ZyncError as error:
         print(f"zync: {error}", file=sys.stderr)  # noqa: T201 - a script
         sys.exit(error.exit_code)

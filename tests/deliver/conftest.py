@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
+from deltalake import DeltaTable
 from pyspark.sql.types import StructType
 
 from tests.conftest import zync
@@ -81,13 +82,17 @@ class Staging:
             cursor["state"] = json.dumps({"columns": made})
         rows.append({**cursor, "digests": []})
         folder = f"sync-{number:08d}-{nonce[:8]}"
-        for piece in range(pieces):
-            part = rows[piece::pieces]
-            (Path(self.path) / folder / str(piece)).mkdir(parents=True)
-            add_rows(table, f"{folder}/{piece}", pa.Table.from_pylist(part, STAGING_SCHEMA))
+        tables = [pa.Table.from_pylist(rows[piece::pieces], STAGING_SCHEMA) for piece in range(pieces)]
+        self.write(table, folder, tables)
+        commit_files(open_table(self.path) or table, folder, number, nonce, rows=len(rows))
+
+    def write(self, table: DeltaTable, folder: str, pieces: list[pa.Table]) -> None:
+        """Writes a file for each piece into a folder of the table."""
+        for number, piece in enumerate(pieces):
+            (Path(self.path) / folder / str(number)).mkdir(parents=True)
+            add_rows(table, f"{folder}/{number}", piece)
         for path in (Path(self.path) / folder).glob("*/*.parquet"):
             path.rename(path.parents[1] / f"{path.parent.name}.zstd.parquet")
-        commit_files(open_table(self.path) or table, folder, number, nonce, rows=len(rows))
 
     def config(self, text: str = "") -> None:
         """A zync.yaml beside the lake that names the broker."""

@@ -2,33 +2,19 @@
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pyarrow.fs import FileSelector
 
 from tests.conftest import ZYNC
-from tests.store.s3 import BUCKET, running_s3
+from tests.store.s3 import BUCKET
 from zync.errors import UsageError
 from zync.lake.storage import arrow_files, prepare, spark_properties
 from zync.lake.table import existing_table
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    folder = tmp_path_factory.mktemp("store") / "s3"
-    folder.mkdir()
-    with running_s3(folder) as variables:
-        yield variables
-
-
-@pytest.fixture
-def s3(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture

@@ -59,7 +59,9 @@ def test_a_table_that_others_wrote_to_or_took_away_is_named(tmp_path: Path) -> N
 def test_the_snapshot_of_a_moment_is_the_newest_before_it(tmp_path: Path) -> None:
     location = str(tmp_path / snapshots.NAME)
     for sync in (1, 2, 3):
-        snapshots.take(location, Snapshot(sync, MOMENT + timedelta(hours=sync), STAGING, {"a": sync}))
+        snapshots.take(
+            snapshots.ensure_snapshots(location), Snapshot(sync, MOMENT + timedelta(hours=sync), STAGING, {"a": sync})
+        )
     assert snapshots.at(location, None).sync == 3
     assert snapshots.at(location, 2).sync == 2
     assert snapshots.at(location, MOMENT + timedelta(hours=2, minutes=59)).sync == 2

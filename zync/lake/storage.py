@@ -45,6 +45,8 @@ def spark_properties(location: str) -> dict[str, str]:
         return {}
     properties = {
         "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+        # S3A would ask before each put whether the file or a folder of that name exists; zync's names are new.
+        "spark.hadoop.fs.s3a.performance.flags": "*",
         # S3A's own chain has neither profiles nor web identity; the SDK's has what delta-rs and Arrow have.
         "spark.hadoop.fs.s3a.aws.credentials.provider": (
             "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"

@@ -15,7 +15,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from zync import java
-from zync.errors import INTERRUPTED, ZyncError
+from zync.errors import INTERRUPTED, UsageError, ZyncError
 from zync.lake import storage
 from zync.spark import class_archive
 from zync.spark.errors import message_of
@@ -63,6 +63,12 @@ _START = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions": "1",
 }
+_CONDITIONAL_LOGS = {
+    **{f"spark.delta.logStore.{scheme}.impl": java.LOG_STORE for scheme in ("s3", "s3a")},
+}
+"""Delta's own log store for S3 does not exclude a second writer, and by default lists a whole log for its last entries.
+"""
+_UNFENCED = "S3SingleDriverLogStore"
 
 _LONG_RUNNING_OPTIONS = ("-XX:+UseParallelGC", "-XX:-DontCompileHugeMethods")
 """JVM options of a long-running process. With the collector that Java chooses by itself, a first million records takes
@@ -142,15 +148,19 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool, lake:
         "spark.hadoop.fs.permissions.umask-mode": f"{_umask():03o}",  # Hadoop has a default of its own
         **_START,
         **storage.spark_properties(lake),
+        **(_CONDITIONAL_LOGS if storage.is_s3(lake) else {}),
         **properties,
     }
     if master:
         settings["spark.master"] = master
+    is_s3 = storage.is_s3(lake)
+    jars = [java.log_store()] if is_s3 else []
     if "spark.jars" not in settings and "spark.jars.packages" not in settings:
-        store_jars = java.fetch_s3() if storage.is_s3(lake) else []
-        jars = [str(jar) for jar in (*java.fetch(java.DELTA), *_avro_jars(), *store_jars)]
-        settings["spark.jars"] = ",".join(jars)
-        settings.setdefault("spark.driver.extraClassPath", os.pathsep.join(jars))
+        jars += [*java.fetch(java.DELTA), *_avro_jars(), *(java.fetch_s3() if is_s3 else [])]
+    if jars:
+        paths = [str(jar) for jar in jars]
+        settings["spark.jars"] = ",".join([*filter(None, [settings.get("spark.jars")]), *paths])
+        settings.setdefault("spark.driver.extraClassPath", os.pathsep.join(paths))
     user_options = properties.get("spark.driver.extraJavaOptions", "")
     options = f"-Dlog4j2.configurationFile=file:{Path(__file__).parent}/log4j2.properties"
     settings["spark.executor.extraJavaOptions"] = (
@@ -181,6 +191,24 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool, lake:
     for class_name in _IMPORTED_CLASSES:
         java_import(spark._jvm, class_name)  # noqa: SLF001
     return spark
+
+
+def check_log_store(spark: SparkSession, location: str) -> None:
+    """Checks that of two processes that write a version of the table at `location` one is refused.
+
+    Raises:
+        UsageError: The caller's Spark application writes logs in S3 by Delta's own log store.
+    """
+    if not storage.is_s3(location):
+        return
+    key = f"spark.delta.logStore.{location.partition(':')[0]}.impl"
+    if spark.sparkContext.getConf().get(key, _UNFENCED).endswith(_UNFENCED):
+        msg = (
+            f"this Spark application writes the logs of tables in S3 by Delta's {_UNFENCED}, with which two writers "
+            f"overwrite each other's commits: start it with --conf {key}={java.LOG_STORE} and --jars, or give it the "
+            "jar that `python -m zync.java log-store` names in another way"
+        )
+        raise UsageError(msg)
 
 
 def _umask() -> int:

@@ -16,7 +16,7 @@ def test_snapshots_stay_few_files_and_those_of_long_ago_go(tmp_path: Path, monke
     location, now = str(tmp_path / "_snapshots"), snapshots.now()
     for number in range(1, 36):
         taken = Snapshot(number, now - timedelta(days=70 - 2 * number), "s", {"t": number})
-        snapshots.take(location, taken)
+        snapshots.take(snapshots.ensure_snapshots(location), taken)
         assert snapshots.newest(location) == taken
         table = DeltaTable(location)
         assert len(table.file_uris()) <= 10

@@ -11,10 +11,11 @@ from pyspark.sql.types import StructType
 from zync.debezium import toast
 from zync.debezium.unavailable import Placeholder
 from zync.deliver.tables import moves, pruning, truncations
+from zync.deliver.tables.fence import check_planned, planned_from
 from zync.deliver.tables.places import assign_positions, bind_tombstones
 from zync.deliver.tables.target import PLACE, VALIDITY, Target
 from zync.deliver.tables.writer import Writer
-from zync.errors import ZyncError
+from zync.errors import ConflictError, ZyncError
 from zync.lake.files import data_files
 from zync.lake.table import open_table
 from zync.rules.json_text import JSON_OPTIONS
@@ -30,17 +31,17 @@ more than that, and a row that it wrote and cannot read would stop the delivery 
 _STATE_SCHEMA = "'left_out ARRAY<STRING>, old_key STRING'"
 _PLACE_VALUES = {"_position": "place.position", "_seqno": "place.seqno"}
 _NEWER = "(s._position > t._position OR s._position = t._position AND s._seqno > t._seqno)"
+_CONFLICTS = (
+    "ZYNC_CONCURRENT_WRITE",
+    "DELTA_CONCURRENT",
+    "DELTA_METADATA_CHANGED",
+    "DELTA_PROTOCOL_CHANGED",
+    "DELTA_TABLE_ALREADY_EXISTS",
+    "TABLE_OR_VIEW_ALREADY_EXISTS",
+)
+"""Names of Spark's errors if another process committed to the table meanwhile."""
 _NULL_PARTITIONS = ("", "__HIVE_DEFAULT_PARTITION__")
 """Texts that Delta reads back as null from a partition column."""
-
-
-class ConflictError(ZyncError):
-    """Another process keeps committing to a delivered table, so that the delivery's own commits are refused.
-
-    Find the other process and stop it, then run the command again: it goes on with the same rows.
-    """
-
-    code = "ZYNC-TABLE-CONFLICT"
 
 
 def deliver(  # noqa: PLR0913 - each is a fact about the batch
@@ -64,6 +65,9 @@ def deliver(  # noqa: PLR0913 - each is a fact about the batch
         ConflictError: another writer committed to the table first.
         ZyncError: Spark could not apply the rows.
     """
+    staging_id = str(staging.metadata().id)
+    table = open_table(target.location)
+    base_versions = check_planned(target, table, staging_id, after, upto)
     files = data_files(staging, "sync", above=after, upto=upto)
     row_filter = f"kind = 'output' AND kafka.topic = {literal(target.topic)}"
     if any(file.lowest <= after or file.highest > upto for file in files):
@@ -80,11 +84,10 @@ def deliver(  # noqa: PLR0913 - each is a fact about the batch
         "value_type": literal(target.columns.toDDL()),
         "options": options(FROM_JSON),
     }
-    table = open_table(target.location)
     left_out_columns = toast.noted(table.metadata().configuration) if table else frozenset()
-    writer = Writer(spark, target, str(staging.metadata().id), upto, left_out_columns | arrivals.left_out)
+    writer = Writer(spark, target, staging_id, upto, left_out_columns | arrivals.left_out)
     is_new = table is None or not table.version()  # version 0: created, and not filled
-    with RowCache(spark) as row_cache:
+    with RowCache(spark) as row_cache, planned_from(spark, base_versions):
         try:
             dropped = writer.fit_columns() if table is not None else []
             uses_positions = placeholder is not None and keyed
@@ -107,7 +110,8 @@ def deliver(  # noqa: PLR0913 - each is a fact about the batch
         except spark_errors() as error:
             error_text = message_of(error)
             msg = f"output {target.topic} could not be delivered to {target.location}: {error_text}"
-            raise (ConflictError if "DELTA_CONCURRENT" in error_text else ZyncError)(msg) from error
+            conflict = any(name in error_text for name in _CONFLICTS)
+            raise (ConflictError if conflict else ZyncError)(msg) from error
 
 
 class _Apply:

@@ -6,6 +6,7 @@ these commits some tables are ahead; the next batch first brings the others to t
 of a single sync.
 """
 
+import contextlib
 import logging
 import threading
 import time
@@ -19,15 +20,16 @@ from pyspark.sql import SparkSession
 from zync.config.model import Config
 from zync.debezium.unavailable import placeholder
 from zync.deliver.tables import snapshots
-from zync.deliver.tables.apply import ConflictError, deliver
+from zync.deliver.tables.apply import deliver
 from zync.deliver.tables.schema_changes import as_made
 from zync.deliver.tables.snapshots import Snapshot
-from zync.deliver.tables.target import REMAKE_ADVICE, Target, check_table, delivered_sync, targets
-from zync.errors import UsageError
+from zync.deliver.tables.target import REMAKE_ADVICE, TableState, Target, check_table, targets
+from zync.errors import ConflictError, UsageError
 from zync.lake.files import data_files
 from zync.lake.lock import owned
-from zync.lake.table import refresh
+from zync.lake.table import open_table, refresh
 from zync.rules.plan import rules_over_nothing
+from zync.spark.session import check_log_store
 from zync.spark.sizing import Sizing, tune
 from zync.staging.outputs import columns_by_sync
 from zync.staging.table import SYNC, existing_staging, open_staging
@@ -101,13 +103,15 @@ def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses eac
         >>> snapshot.versions
         {'order': 1}
     """
+    check_log_store(spark, folder)
     with owned(folder):
         _, rows_by_rule = rules_over_nothing(spark, config, understand(spark, config))
         targets_by_topic = targets(rows_by_rule, config.deliver.tables or {}, folder)
         if not targets_by_topic:
             msg = "the config has no outputs to make tables of"
             raise UsageError(msg)
-        newest = snapshots.newest(f"{folder}/{snapshots.NAME}")
+        snapshots_location = f"{folder}/{snapshots.NAME}"
+        newest = snapshots.newest(snapshots_location)
         checked_at, conflicts = float("-inf"), 0
         table = existing_staging(staging) if until_caught_up else None
         while not stop.is_set():
@@ -133,6 +137,8 @@ def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses eac
                         raise
                     log.info("%s; trying again", error)
                     stop.wait(_AGAIN_SECONDS)
+                    newest = snapshots.newest(snapshots_location)
+                    refresh(table)
                     continue
                 conflicts = 0
                 if metrics:
@@ -141,7 +147,8 @@ def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses eac
                 checked_at = time.monotonic()
                 continue
             if newest and time.monotonic() - checked_at > _LOOK_AFTER_SECONDS:
-                newest = look_after(targets_by_topic, folder, newest)
+                with contextlib.suppress(ConflictError):  # the other process took a snapshot of what it did
+                    newest = look_after(targets_by_topic, folder, newest)
                 checked_at = time.monotonic()
             if until_caught_up:
                 break
@@ -175,18 +182,31 @@ def look_after(targets_by_topic: dict[str, Target], folder: str, newest: Snapsho
         The newest snapshot.
 
     Raises:
+        ConflictError: another process delivered meanwhile.
         ZyncError: others changed a table, or deleted it.
     """
-    versions = {
-        topic: check_table(targets_by_topic[topic], newest.staging, version) or version
+    location = f"{folder}/{snapshots.NAME}"
+    snapshots_table = open_table(location)
+    states = {
+        topic: check_table(targets_by_topic[topic], newest.staging, version)
         for topic, version in newest.versions.items()
         if topic in targets_by_topic
     }
+    versions = {topic: state.version for topic, state in states.items() if state}
     if versions.items() <= newest.versions.items():
         return newest
+    _check_not_ahead(states, newest.sync)
     snapshot = replace(newest, at=snapshots.now(), versions=newest.versions | versions)
-    snapshots.take(f"{folder}/{snapshots.NAME}", snapshot)
+    snapshots.take(snapshots_table or snapshots.ensure_snapshots(location), snapshot)
     return snapshot
+
+
+def _check_not_ahead(states: dict[str, TableState | None], sync: int) -> None:
+    """Raises ConflictError if a table, or its tombstones, have a sync after `sync`: another process delivered it."""
+    for topic, state in states.items():
+        if state and max(state.sync, state.tombstones_sync) > sync:
+            msg = f"another process delivered to the table of {topic}, which is through a later sync than {sync:,}"
+            raise ConflictError(msg)
 
 
 def _deliver_batch(  # noqa: PLR0913
@@ -201,12 +221,15 @@ def _deliver_batch(  # noqa: PLR0913
     """Brings all tables to the sync of the table that is ahead, or else to `newest_sync`, and takes a snapshot."""
     started, staging_id = time.monotonic(), str(staging.metadata().id)
     snapshot_versions = previous.versions if previous else {}
-    for target in tables:
-        check_table(target, staging_id, snapshot_versions.get(target.topic))
-    delivered_syncs = {target.topic: delivered_sync(target, staging_id) for target in tables}
+    snapshots_table = snapshots.ensure_snapshots(f"{folder}/{snapshots.NAME}")
+    states = {target.topic: check_table(target, staging_id, snapshot_versions.get(target.topic)) for target in tables}
+    delivered_syncs = {topic: state.sync if state else 0 for topic, state in states.items()}
     after = previous.sync if previous else 0
     ahead = max(delivered_syncs.values())
     upto = ahead if ahead > after else newest_sync
+    if upto > newest_sync:
+        msg = f"another process delivered sync {upto:,}, and {staging.table_uri} was read through sync {newest_sync:,}"
+        raise ConflictError(msg)
     row_count = sum(file.rows for file in data_files(staging, "sync", above=after, upto=upto))
     tune(spark, config.spark, Sizing(row_count))
     after_by_topic = {
@@ -221,10 +244,12 @@ def _deliver_batch(  # noqa: PLR0913
             table_columns = {sync: outputs for sync, outputs in columns.items() if sync > table_after}
             rows[target.topic] = deliver(spark, as_made(target, table_columns), staging, table_after, upto, unavailable)
     # Checks again, as others may have written meanwhile; by now each table has a version, 0 at least.
-    versions = {
-        target.topic: check_table(target, staging_id, snapshot_versions.get(target.topic, 0)) or 0 for target in tables
+    states = {
+        target.topic: check_table(target, staging_id, snapshot_versions.get(target.topic, 0)) for target in tables
     }
+    _check_not_ahead(states, upto)
+    versions = {topic: state.version if state else 0 for topic, state in states.items()}
     snapshot = Snapshot(upto, snapshots.now(), staging_id, versions)
-    snapshots.take(f"{folder}/{snapshots.NAME}", snapshot)
+    snapshots.take(snapshots_table, snapshot)
     seconds = round(time.monotonic() - started, 3)
     return snapshot, Batch(after, upto, {topic: count for topic, count in rows.items() if count}, seconds)

@@ -7,23 +7,26 @@ rows are rewritten as a single file, without those that are older than the table
 
 import contextlib
 import re
+import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain, count
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from zync.errors import UsageError
+from zync.errors import ConflictError, UsageError
 from zync.lake import delivered
+from zync.lake.commit import Commit, Refused
 from zync.lake.files import data_files, dataset
+from zync.lake.paths import locate
 from zync.lake.table import (
     CHECKPOINT_EVERY,
     NO_HOOKS,
     REMEMBERED,
-    commit_properties,
     ensure_table,
     existing_table,
     open_table,
@@ -68,21 +71,33 @@ class Snapshot:
     versions: dict[str, int]
 
 
-def take(location: str, snapshot: Snapshot) -> None:
-    """Appends the snapshot to the table at `location`. The caller holds the lock of the delivery."""
-    table = ensure_table(location, _SCHEMA, "zync: versions of delivered tables that belong together")
+def ensure_snapshots(location: str) -> DeltaTable:
+    """Opens the table of snapshots at its newest version, and creates it if it does not exist."""
+    return ensure_table(location, _SCHEMA, "zync: versions of delivered tables that belong together")
+
+
+def take(table: DeltaTable, snapshot: Snapshot) -> None:
+    """Appends the snapshot to the table of snapshots, which was opened before the snapshot's versions were read.
+
+    Raises:
+        ConflictError: Another process took a snapshot after the table was opened.
+    """
     rows = pa.Table.from_pylist([{**vars(snapshot), "versions": list(snapshot.versions.items())}], _SCHEMA)
     tidy = (table.version() + 1) % TIDY_EVERY == 0
     if tidy:
         recent_rows = _rows(table).filter(ds.field("at") > pa.scalar(snapshot.at - REMEMBERED, TIMESTAMP))
         rows = pa.concat_tables([recent_rows, rows])
-    write_deltalake(
-        table,
-        rows,
-        mode="overwrite" if tidy else "append",
-        commit_properties=commit_properties({_APP: snapshot.sync}),
-        post_commithook_properties=NO_HOOKS,
-    )
+
+    def write(properties: CommitProperties) -> None:
+        mode: Literal["overwrite", "append"] = "overwrite" if tidy else "append"
+        write_deltalake(table, rows, mode=mode, commit_properties=properties, post_commithook_properties=NO_HOOKS)
+
+    name = f"the snapshot of sync {snapshot.sync:,}"
+    failure = f"{name} could not be written to {locate(table.table_uri, '')}"
+    commit = Commit(table, {_APP: snapshot.sync}, uuid.uuid4().hex, failure, name, "the next batch")
+    if isinstance(commit.attempt(write), Refused):
+        msg = f"another process took a snapshot in {locate(table.table_uri, '')} meanwhile"
+        raise ConflictError(msg)
     if tidy:
         with contextlib.suppress(DeltaError, OSError):  # the next rewrite tries again
             refresh(table)

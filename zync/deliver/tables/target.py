@@ -183,14 +183,23 @@ def _check_layout(target: Target) -> None:
             raise UsageError(msg)
 
 
-def delivered_sync(target: Target, staging_id: str) -> int:
-    """Returns the last sync of a staging (by its table id) that is in the table; 0 if there is no table."""
-    table = open_table(target.location)
-    return (table.transaction_version(APP + staging_id) or 0) if table else 0
+@dataclass(frozen=True)
+class TableState:
+    """What a delivered table has.
+
+    Attributes:
+        version: Its version.
+        sync: The last sync of staging whose rows it has; 0 before the first.
+        tombstones_sync: The last sync whose deletions its tombstones have; 0 without any.
+    """
+
+    version: int
+    sync: int
+    tombstones_sync: int
 
 
-def check_table(target: Target, staging_id: str, snapshot_version: int | None) -> int | None:
-    """Checks that only zync changed the table since the newest snapshot; returns the table's version.
+def check_table(target: Target, staging_id: str, snapshot_version: int | None) -> TableState | None:
+    """Checks that only zync changed the table since the newest snapshot.
 
     Args:
         target: The table.
@@ -198,7 +207,7 @@ def check_table(target: Target, staging_id: str, snapshot_version: int | None) -
         snapshot_version: The table's version in the newest snapshot, if it has one.
 
     Returns:
-        The version; None if the table does not exist and no snapshot has it.
+        What the table has; None if the table does not exist and no snapshot has it.
 
     Raises:
         UsageError: the table is of another staging, or has another key, apply or partitioning than the config says.
@@ -215,7 +224,8 @@ def check_table(target: Target, staging_id: str, snapshot_version: int | None) -
         origin = f"of another staging (table id {staging_ids[0]})" if staging_ids else "not zync's"
         msg = f"the table at {target.location} is {origin}: take it away, or give another lake"
         raise UsageError(msg)
-    _check_made_with(target, table)
+    tombstones = open_table(target.deleted) if target.deleted else None
+    _check_made_with(target, table, tombstones)
     version = table.version()
     if snapshot_version is not None and version < snapshot_version:
         msg = f"the table at {target.location} is at version {version}, and was at {snapshot_version}: was it put back?"
@@ -227,10 +237,11 @@ def check_table(target: Target, staging_id: str, snapshot_version: int | None) -
                 f"{commit['operation']}: {REMAKE_ADVICE}, and write elsewhere"
             )
             raise ZyncError(msg)
-    return version
+    syncs = [(entry.transaction_version(APP + staging_id) or 0) if entry else 0 for entry in (table, tombstones)]
+    return TableState(version, *syncs)
 
 
-def _check_made_with(target: Target, table: DeltaTable) -> None:
+def _check_made_with(target: Target, table: DeltaTable, tombstones: DeltaTable | None) -> None:
     """Raises UsageError if the table was created with other settings; ZyncError if its tombstones are deleted."""
     metadata = table.metadata()
     # Tables of older zyncs do not have these properties.
@@ -242,7 +253,7 @@ def _check_made_with(target: Target, table: DeltaTable) -> None:
             difference = f"{key.removeprefix('zync.')} is {wanted[key] or 'none'}, and was {value or 'none'}"
             msg = f"output {target.topic}: {difference} when {target.location} was made. Say that, or {REMAKE_ADVICE}"
             raise UsageError(msg)
-    if created_with and target.deleted and open_table(target.deleted) is None:
+    if created_with and target.deleted and tombstones is None:
         _raise_deleted(target, target.deleted)
 
 

@@ -13,9 +13,8 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructTy
 from zync.debezium import toast
 from zync.deliver.tables.schema_changes import changes
 from zync.deliver.tables.target import CLUSTERED_BY, Target
-from zync.deliver.tables.truncations import TOMBSTONES
 from zync.lake.delivered import APP
-from zync.lake.table import ensure_table, open_table
+from zync.lake.table import open_table
 from zync.rules.json_text import JSON_OPTIONS
 from zync.spark.frames import leaves
 from zync.sql import literal, name
@@ -122,8 +121,7 @@ class Writer:
             self.spark.sql(f"ALTER TABLE delta.{name(self.target.location)} {clause}")
 
     def _update_properties(self) -> None:
-        """Gives an existing table the clustering and properties of a new one, and its tombstones if it lacks them."""
-        self._ensure_tombstones()
+        """Gives an existing table the clustering and properties of a new one."""
         table = open_table(self.target.location)
         if table is None:
             return
@@ -134,13 +132,8 @@ class Writer:
         if not wanted.items() <= current.items():
             self._alter(f"SET{self._properties_clause}")
 
-    def _ensure_tombstones(self) -> None:
-        if self.target.deleted:
-            ensure_table(self.target.deleted, TOMBSTONES, "zync: what was deleted, and where in the source's order")
-
     def fill(self, rows: DataFrame) -> None:
         """Writes the first rows of the table; creates the table if it does not exist."""
-        self._ensure_tombstones()
         if open_table(self.target.location) is None:
             with self._tagged():
                 table = f"delta.{name(self.target.location)} ({rows.schema.toDDL()}) USING DELTA{self._table_clauses}"

@@ -1,0 +1,23 @@
+"""A store for the tests of a folder: a server that speaks S3, and the environment by which clients find it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.store.s3 import running_s3
+
+
+@pytest.fixture(scope="session")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The variables by which the usual clients find a running server with the bucket BUCKET."""
+    folder = tmp_path_factory.mktemp("store") / "s3"
+    folder.mkdir()
+    with running_s3(folder) as variables:
+        yield variables
+
+
+@pytest.fixture
+def s3(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets these variables for this process and those that it starts."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)

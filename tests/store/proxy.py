@@ -1,0 +1,144 @@
+"""An HTTP proxy in front of a store: it counts requests, and delays, holds, refuses or breaks some of them."""
+
+import http.client
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple
+from urllib.parse import urlparse
+
+
+class Request(NamedTuple):
+    method: str
+    path: str
+    body_bytes: int
+    headers: dict[str, str]
+
+
+class Answer(NamedTuple):
+    """What a rule answers in the store's place."""
+
+    status: int
+    body: bytes = b""
+
+
+class Broken(Exception):
+    """A rule raises it to close the connection without an answer."""
+
+
+Rule = Callable[[Request, Callable[[], None]], Answer | None]
+"""Is called with a request and with a function that lets the store have it; None lets it through and answers."""
+
+
+@dataclass
+class Proxy:
+    """A running proxy.
+
+    Attributes:
+        url: The endpoint for clients.
+        requests: All requests since the last `clear`.
+        rule: Decides about each request; None lets all through.
+        seconds: A delay of each request.
+    """
+
+    url: str = ""
+    requests: list[Request] = field(default_factory=list)
+    rule: Rule | None = None
+    seconds: float = 0.0
+
+
+@contextmanager
+def running_proxy(upstream: str) -> Iterator[Proxy]:
+    """Runs a proxy in front of the server at `upstream`."""
+    proxy, target = Proxy(), urlparse(upstream)
+    connections = threading.local()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        wbufsize = -1
+        disable_nagle_algorithm = True
+
+        def handle_any(self) -> None:
+            body = self._body()
+            request = Request(self.command, self.path, len(body), dict(self.headers.items()))
+            proxy.requests.append(request)
+            if proxy.seconds:
+                time.sleep(proxy.seconds)
+            passed: list[tuple[http.client.HTTPResponse, bytes]] = []
+            try:
+                answer = proxy.rule(request, lambda: passed.append(self._forward(body))) if proxy.rule else None
+            except Broken:
+                self.close_connection = True
+                self.connection.close()
+                return
+            if answer is not None:
+                self._answer(answer.status, {}, answer.body)
+                return
+            response, content = passed[0] if passed else self._forward(body)
+            self._answer(response.status, dict(response.getheaders()), content)
+
+        do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any  # noqa: N815
+
+        def _body(self) -> bytes:
+            if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+                return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            chunks = []
+            while size := int(self.rfile.readline().split(b";")[0], 16):
+                chunks.append(self.rfile.read(size))
+                self.rfile.readline()
+            self.rfile.readline()
+            return b"".join(chunks)
+
+        def _forward(self, body: bytes) -> tuple[http.client.HTTPResponse, bytes]:
+            hop_by_hop = {"connection", "transfer-encoding", "expect", "content-length"}
+            headers = {key: value for key, value in self.headers.items() if key.lower() not in hop_by_hop}
+            if body or self.command in ("PUT", "POST"):
+                headers["Content-Length"] = str(len(body))
+            connection = getattr(connections, "connection", None)
+            if connection is None:
+                connection = connections.connection = http.client.HTTPConnection(str(target.hostname), target.port)
+            try:
+                connection.request(self.command, self.path, body or None, headers)
+                response = connection.getresponse()
+            except (http.client.HTTPException, OSError):  # the store closed a connection that was idle
+                connection.close()
+                connection.request(self.command, self.path, body or None, headers)
+                response = connection.getresponse()
+            return response, response.read()
+
+        def _answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
+            self.send_response_only(status)
+            is_head = self.command == "HEAD"
+            for key, value in headers.items():
+                if key.lower() not in ("connection", "transfer-encoding", "keep-alive"):
+                    if key.lower() == "content-length" and not is_head:
+                        continue
+                    self.send_header(key, value)
+            if not is_head and status not in (204, 304):
+                self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if not is_head:
+                self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+        request_queue_size = 128
+
+        def handle_error(self, *_: Any) -> None:
+            pass  # a client that was killed
+
+    server = Server(("localhost", 0), Handler)
+    proxy.url = f"http://localhost:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield proxy
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,139 @@
+package zync;
+
+import io.delta.storage.S3SingleDriverLogStore;
+import java.io.ByteArrayOutputStream;
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.FileAlreadyExistsException;
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FSDataOutputStreamBuilder;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.s3a.RemoteFileChangedException;
+import org.apache.hadoop.fs.s3a.S3AFileSystem;
+import software.amazon.awssdk.services.s3.S3Client;
+import software.amazon.awssdk.services.s3.model.ListObjectsV2Request;
+import software.amazon.awssdk.services.s3.model.ListObjectsV2Response;
+import software.amazon.awssdk.services.s3.model.S3Object;
+
+/**
+ * Writes the entries of Delta logs in S3 by a conditional put, so that of two writers of a version one is refused.
+ *
+ * Delta's own log store for S3 looks whether the entry exists and then puts it; between the two another process may
+ * put the same entry, which is lost then. This class leaves that to the store: PUT with If-None-Match: *.
+ *
+ * A session may set `zync.base.<table>` to the version that its commits were planned from. Then an entry is refused,
+ * too, if another process wrote one after that version: Delta itself lets such commits land where rows do not conflict,
+ * as two appends of the same rows.
+ *
+ * Entries are listed from the wanted version on; Delta's log store lists the whole log.
+ *
+ * zync compiles this file by Janino, which Spark contains (zync/java.py).
+ */
+public class ConditionalLogStore extends S3SingleDriverLogStore {
+    private static final int ATTEMPTS = 5;
+    private static final Set WRITTEN = ConcurrentHashMap.newKeySet();
+
+    public ConditionalLogStore(Configuration configuration) {
+        super(configuration);
+    }
+
+    public void write(Path path, Iterator actions, Boolean overwrite, Configuration configuration) throws IOException {
+        if (!overwrite.booleanValue()) {
+            checkBase(path, configuration);
+        }
+        ByteArrayOutputStream entry = new ByteArrayOutputStream();
+        while (actions.hasNext()) {
+            entry.write((actions.next() + "\n").getBytes(StandardCharsets.UTF_8));
+        }
+        for (int attempt = 1; ; attempt++) {
+            try {
+                put(path, entry, overwrite.booleanValue(), configuration);
+                WRITTEN.add(path.toString());
+                return;
+            } catch (RemoteFileChangedException exception) { // 412
+                FileAlreadyExistsException refused = new FileAlreadyExistsException(path.toString());
+                refused.initCause(exception);
+                throw refused;
+            } catch (IOException exception) {
+                // 409: another put of the same key is under way. S3 wants it to be tried again.
+                if (attempt == ATTEMPTS || !String.valueOf(exception.getMessage()).contains("Status Code: 409")) {
+                    throw exception;
+                }
+            }
+        }
+    }
+
+    private void checkBase(Path path, Configuration configuration) throws IOException {
+        String base = configuration.get("zync.base." + path.getParent().getParent());
+        if (base == null || !path.getName().matches("\\d{20}\\.json")) {
+            return;
+        }
+        long version = Long.parseLong(path.getName().substring(0, 20));
+        for (long other = Long.parseLong(base) + 1; other < version; other++) {
+            Path entry = new Path(path.getParent(), String.format("%020d.json", new Object[] {Long.valueOf(other)}));
+            if (!WRITTEN.contains(entry.toString())) {
+                throw new IOException("ZYNC_CONCURRENT_WRITE: another process wrote " + entry);
+            }
+        }
+    }
+
+    private void put(Path path, ByteArrayOutputStream entry, boolean overwrite, Configuration configuration)
+            throws IOException {
+        FSDataOutputStreamBuilder builder = path.getFileSystem(configuration).createFile(path);
+        builder.overwrite(overwrite);
+        if (!overwrite) {
+            builder.must("fs.option.create.conditional.overwrite", true);
+        }
+        FSDataOutputStream stream = (FSDataOutputStream) builder.build();
+        try {
+            entry.writeTo(stream);
+        } catch (IOException exception) { // to close it would put what was written so far
+            stream.abort();
+            throw exception;
+        }
+        stream.close();
+    }
+
+    public Iterator listFrom(Path path, Configuration configuration) throws IOException {
+        FileSystem files = path.getFileSystem(configuration);
+        if (!(files instanceof S3AFileSystem)) {
+            return super.listFrom(path, configuration);
+        }
+        Path log = path.getParent();
+        String folder = log.toUri().getPath().substring(1) + "/";
+        String name = path.getName();
+        int last = name.length() - 1; // the listing begins after a key, and has to contain `name`
+        String before = name.substring(0, last) + (char) (name.charAt(last) - 1);
+        ListObjectsV2Request.Builder request = ListObjectsV2Request.builder();
+        request.bucket(log.toUri().getHost()).prefix(folder).delimiter("/").startAfter(folder + before);
+        S3Client client = ((S3AFileSystem) files).getS3AInternals().getAmazonS3Client("Delta's log");
+        List entries = new ArrayList();
+        String token = null;
+        do {
+            ListObjectsV2Response page =
+                    client.listObjectsV2((ListObjectsV2Request) request.continuationToken(token).build());
+            Iterator objects = page.contents().iterator();
+            while (objects.hasNext()) {
+                S3Object object = (S3Object) objects.next();
+                Path entry = new Path(log, object.key().substring(folder.length()));
+                long modified = object.lastModified().toEpochMilli();
+                long blockSize = files.getDefaultBlockSize(entry);
+                entries.add(new FileStatus(object.size().longValue(), false, 1, blockSize, modified, entry));
+            }
+            token = page.nextContinuationToken();
+        } while (token != null);
+        if (entries.isEmpty() && !files.exists(log)) {
+            throw new FileNotFoundException("No such file or directory: " + log);
+        }
+        return entries.iterator();
+    }
+}

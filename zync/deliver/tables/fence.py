@@ -1,0 +1,73 @@
+"""The fence of a delivered table: a batch lands only on the version that it was planned from.
+
+On a local disk an OS lock keeps a second delivery away. A store has no such lock: two deliveries may run, for a while,
+of which one does not know the other. Delta lets both land if their rows do not conflict, as two appends of the same
+rows. So Spark's log store for S3 (ConditionalLogStore.java) refuses commits after those of another process.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from zync.deliver.tables.target import Target
+from zync.deliver.tables.truncations import TOMBSTONES
+from zync.errors import ConflictError
+from zync.lake.delivered import APP
+from zync.lake.paths import is_local
+from zync.lake.table import ensure_table
+
+_BASE = "zync.base."
+"""The prefix of the session's settings that ConditionalLogStore.java reads; the location of a table follows."""
+
+
+def check_planned(target: Target, table: DeltaTable | None, staging_id: str, after: int, upto: int) -> dict[str, int]:
+    """Checks that the table and its tombstones are as the batch was planned; creates the tombstones if they lack.
+
+    Args:
+        target: The table's description.
+        table: The table at its newest version; None if it does not exist.
+        staging_id: The table id of staging.
+        after: The last sync that the table had when the batch was planned.
+        upto: The last sync of the batch.
+
+    Returns:
+        The versions by location from which the batch's commits follow; -1 of a table that does not exist.
+
+    Raises:
+        ConflictError: Another process delivered meanwhile.
+    """
+    app = APP + staging_id
+    versions = {target.location: table.version() if table else -1}
+    _check_sync(target.location, table, app, after)
+    if target.deleted:
+        tombstones = ensure_table(target.deleted, TOMBSTONES, "zync: what was deleted, and where in the source's order")
+        _check_sync(target.deleted, tombstones, app, upto)
+        versions[target.deleted] = tombstones.version()
+    return versions
+
+
+def _check_sync(location: str, table: DeltaTable | None, app: str, upto: int) -> None:
+    sync = (table.transaction_version(app) or 0) if table else 0
+    if sync > upto:
+        msg = f"another process delivered sync {sync:,} to {location} meanwhile"
+        raise ConflictError(msg)
+
+
+@contextmanager
+def planned_from(spark: SparkSession, versions: Mapping[str, int]) -> Iterator[None]:
+    """Makes Spark's commits fail, within the context, after a commit of another process to one of the tables.
+
+    Args:
+        spark: The session.
+        versions: The versions of the tables by location, after which only this process may commit.
+    """
+    settings = {f"{_BASE}{location}": version for location, version in versions.items() if not is_local(location)}
+    for key, version in settings.items():
+        spark.conf.set(key, str(version))
+    try:
+        yield
+    finally:
+        for key in settings:
+            spark.conf.unset(key)
