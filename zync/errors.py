@@ -30,6 +30,16 @@ class UsageError(ZyncError):
     exit_code = 2
 
 
+class TableLostError(UsageError):
+    """A table was deleted, or replaced by another, while a process used it.
+
+    Put it back as it was, and run the command again. If it was deleted on purpose, give another lake, or delete what
+    was made of it, too: zync does not go on in a new table as if it were the old one.
+    """
+
+    code = "ZYNC-TABLE-LOST"
+
+
 class OwnedError(ZyncError):
     """Another process writes to the table, or maintains it, and one at a time may.
 

@@ -31,6 +31,7 @@ CODES = {
     "DataError": "ZYNC-DATA",
     "GapError": "ZYNC-GAP",
     "OwnedError": "ZYNC-OWNED",
+    "TableLostError": "ZYNC-TABLE-LOST",
     "RaisedError": "ZYNC-RULE-RAISED",
     "RefusedError": "ZYNC-KAFKA-REFUSED",
     "RegistryAwayError": "ZYNC-REGISTRY-AWAY",

@@ -47,6 +47,8 @@ def spark_properties(location: str) -> dict[str, str]:
         "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
         # S3A would ask before each put whether the file or a folder of that name exists; zync's names are new.
         "spark.hadoop.fs.s3a.performance.flags": "*",
+        # A rename is a copy there. Without the second one for each file, as nobody reads files before zync's commit.
+        "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
         # S3A's own chain has neither profiles nor web identity; the SDK's has what delta-rs and Arrow have.
         "spark.hadoop.fs.s3a.aws.credentials.provider": (
             "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"

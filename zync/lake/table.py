@@ -1,9 +1,11 @@
 """Opens and creates Delta tables, builds their commits, and reads the `txn` actions of their logs."""
 
+import contextlib
 import json
 import os
 import re
-from collections.abc import Iterator
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Sc
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyarrow.fs import FileSelector, FileSystem, FileType
 
-from zync.errors import UsageError, ZyncError
+from zync.errors import TableLostError, UsageError, ZyncError
 from zync.lake import storage
 from zync.lake.files import table_files
 from zync.lake.paths import is_local, locate
@@ -23,11 +25,20 @@ _CAUSE = re.compile(r"\s*\n\s*(?:\x1b\[\d+m)*↳(?:\x1b\[\d+m)*\s*")
 """What delta-rs puts before each cause: a line of its own, with a red arrow."""
 _UNSUPPORTED_IN_PATHS = re.compile(r"[][^|\\%{}*?]")
 """delta-rs fails on the first of these characters; the last are wildcards for Spark."""
+_REQUESTS_AT_ONCE = 8
 _TRANSACTIONS = "zync.transactions"
 _ACTIONS = "zync.actions"
 _CHECKPOINT = re.compile(r"\d{20}\.checkpoint.*\.parquet")
 CHECKPOINT_EVERY = 100
-"""Commits between checkpoints: a reader has to read at most so many entries of the log."""
+"""Commits between checkpoints of a local table."""
+_STORE_CHECKPOINT_EVERY = 10
+_POLL_SECONDS, _STORE_POLL_SECONDS = 0.1, 1.0
+_LOST_SECONDS = 30.0
+_ENTRY_TIMES = 1000
+_entry_times: dict[tuple[str, int], int] = {}
+"""The times of log entries as last seen, by the id and version of the table; the last `_ENTRY_TIMES`."""
+_checked_until: dict[str, float] = {}
+"""By location, when `poll` asks again whether the table was lost."""
 REMEMBERED = timedelta(days=30)
 """How long the log of a table that `ensure_table` creates keeps the `remove` actions of its files."""
 
@@ -110,15 +121,103 @@ def existing_table(location: str, made_by: str) -> DeltaTable:
 def refresh(table: DeltaTable) -> None:
     """Updates the handle to the table's newest version; cheap to call often.
 
-    Listing a folder takes longer the more files it has, so a local log is listed only if it has an entry after the
-    handle's version. If a clean-up removed the handle's own entry, the log is listed as well.
+    To list a log takes longer the more entries it has, so it is listed only if it has an entry after the handle's
+    version. If the handle's own entry is gone, or another than before, the table is opened anew: a clean-up may have
+    removed the entry, or somebody the table.
+
+    Raises:
+        TableLostError: The table was deleted or replaced since the handle was opened.
+        ZyncError: The table cannot be read.
     """
-    if is_local(location := locate(table.table_uri, "")):
-        log, current = Path(location, "_delta_log"), table.version()
-        exists = [os.access(log / f"{version:020}.json", os.F_OK) for version in (current, current + 1)]
-        if exists == [True, False]:
-            return
-    table.update_incremental()
+    location, current = locate(table.table_uri, ""), table.version()
+    is_same, has_next = _is_same_entry(table), _has_entry(location, current + 1)
+    if not is_same:
+        newest = open_table(location)
+        if newest is None or newest.metadata().id != table.metadata().id:
+            what = "deleted" if newest is None else "replaced by another table"
+            msg = f"the table at {location} was {what} while zync used it: put it back, or start anew with another lake"
+            raise TableLostError(msg)
+        _entry_times.pop((str(table.metadata().id), current), None)
+    if has_next or not is_same:
+        table.update_incremental()
+
+
+def poll(table: DeltaTable) -> None:
+    """Updates the handle as `refresh` does, for a loop that waits `poll_seconds` between two calls.
+
+    In an object store each call is a single request while nothing happens; whether the table was lost is asked every
+    `_LOST_SECONDS` only.
+    """
+    location, now = locate(table.table_uri, ""), time.monotonic()
+    if is_local(location) or now >= _checked_until.get(location, 0.0):
+        refresh(table)
+        _checked_until[location] = now + _LOST_SECONDS
+    elif _has_entry(location, table.version() + 1):
+        table.update_incremental()
+
+
+def poll_seconds(location: str) -> float:
+    """Returns the seconds to wait between two looks at the table; a look at an object store is a request."""
+    return _POLL_SECONDS if is_local(location) else _STORE_POLL_SECONDS
+
+
+def remember_entry(table: DeltaTable) -> None:
+    """Remembers the entry of the handle's version, after a commit by this process, so that `refresh` knows it again.
+
+    In an object store, where that is a request, the next `refresh` does it.
+    """
+    if is_local(locate(table.table_uri, "")):
+        _is_same_entry(table)
+
+
+def _is_same_entry(table: DeltaTable) -> bool:
+    """Returns whether the log has the entry of the handle's version, with the time that it had at the last call."""
+    location, version = locate(table.table_uri, ""), table.version()
+    path = f"_delta_log/{version:020}.json"
+    try:
+        if is_local(location):
+            modified = Path(location, path).stat().st_mtime_ns
+        else:
+            modified = storage.arrow_files(location).get_file_info(path).mtime_ns or 0
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        msg = f"{location} cannot be read: {first_line(error)}"
+        raise ZyncError(msg) from error
+    while len(_entry_times) > _ENTRY_TIMES:
+        del _entry_times[next(iter(_entry_times))]
+    return modified == _entry_times.setdefault((str(table.metadata().id), version), modified) != 0
+
+
+def _has_entry(location: str, version: int) -> bool:
+    """Returns whether the table's log has the entry of a version."""
+    path = f"_delta_log/{version:020}.json"
+    if is_local(location):
+        return os.access(Path(location, path), os.F_OK)
+    try:
+        with storage.arrow_files(location).open_input_file(path):
+            return True
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        msg = f"{location} cannot be read: {first_line(error)}"
+        raise ZyncError(msg) from error
+
+
+def checkpoint_every(location: str) -> int:
+    """Returns the number of commits between two checkpoints: a reader has to read at most so many entries of the log.
+
+    In an object store each of them is a request, or two.
+    """
+    return CHECKPOINT_EVERY if is_local(location) else _STORE_CHECKPOINT_EVERY
+
+
+def checkpoint(table: DeltaTable) -> None:
+    """Writes a checkpoint if it is time for one, after a commit on this handle; ignores a failure."""
+    with contextlib.suppress(DeltaError, OSError):
+        refresh(table)
+        if table.version() % checkpoint_every(locate(table.table_uri, "")) == 0:
+            table.create_checkpoint()
 
 
 def of_kind(table: DeltaTable, schema: pa.Schema, kind: str) -> DeltaTable:
@@ -164,7 +263,7 @@ def ensure_table(location: str, schema: pa.Schema, description: str, **propertie
             mode="error",
             description=description,
             configuration={
-                "delta.checkpointInterval": str(CHECKPOINT_EVERY),
+                "delta.checkpointInterval": str(checkpoint_every(location)),
                 "delta.deletedFileRetentionDuration": f"interval {REMEMBERED.days} days",
                 **{f"delta.{key}": value for key, value in properties.items()},
             },
@@ -216,28 +315,56 @@ def app_transactions(table: DeltaTable) -> dict[str, int]:
     deltalake has a call for a single id only. This function reads the checkpoint and the commits after it, as the
     Delta protocol's action reconciliation says.
     """
-    files = table_files(table)
+    files, version = table_files(table), table.version()
+    hinted = _hinted_checkpoint(files, version)
+    if hinted is not None:
+        with contextlib.suppress(FileNotFoundError):  # the log was cleaned up by a newer checkpoint
+            return _read_transactions(files, *hinted, version)
+    return _read_transactions(files, *_newest_checkpoint(files, version), version)
+
+
+def _read_transactions(files: FileSystem, start: int, names: list[str], end: int) -> dict[str, int]:
+    """Reads the `txn` actions of a checkpoint's files, and of the entries after the version `start` through `end`."""
     versions: dict[str, int] = {}
-    names = sorted(
-        info.base_name
-        for info in files.get_file_info(FileSelector("_delta_log"))
-        if info.type == FileType.File and int((re.match(r"\d{20}", info.base_name) or ["-1"])[0]) <= table.version()
-    )
-    checkpoints = [name for name in names if _CHECKPOINT.fullmatch(name)]
-    start = int(checkpoints[-1][:20]) if checkpoints else -1
-    for name in checkpoints:
-        if int(name[:20]) == start:
-            with files.open_input_file(f"_delta_log/{name}") as source:
-                for row in pq.read_table(source, columns=["txn"])["txn"].drop_null().to_pylist():
-                    versions[row["appId"]] = row["version"]
     for name in names:
-        if _ENTRY.fullmatch(name) and int(name[:20]) > start:
-            versions.update(_txn_actions(files, name))
+        with files.open_input_file(f"_delta_log/{name}") as source:
+            for row in pq.read_table(source, columns=["txn"])["txn"].drop_null().to_pylist():
+                versions[row["appId"]] = row["version"]
+    entries = [f"{version:020}.json" for version in range(start + 1, end + 1)]
+    with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
+        for transactions in pool.map(lambda name: _txn_actions(files, name), entries):
+            versions.update(transactions)
     return versions
 
 
-def _txn_actions(files: FileSystem, name: str) -> Iterator[tuple[str, int]]:
-    with files.open_input_stream(f"_delta_log/{name}") as source:
-        for line in source.read().splitlines():
-            if b'"txn"' in line and (txn := json.loads(line).get("txn")):
-                yield txn["appId"], txn["version"]
+def _hinted_checkpoint(files: FileSystem, version: int) -> tuple[int, list[str]] | None:
+    """Returns the version and the file of the checkpoint that `_last_checkpoint` names; None if it names none."""
+    try:
+        with files.open_input_file("_delta_log/_last_checkpoint") as source:
+            last = json.loads(source.read())
+        if last["version"] <= version and not last.get("parts") and not last.get("v2Checkpoint"):
+            return last["version"], [f"{last['version']:020}.checkpoint.parquet"]
+    except FileNotFoundError:
+        return (-1, []) if version < _STORE_CHECKPOINT_EVERY else None
+    except (ValueError, KeyError):
+        pass  # it is only a hint
+    return None
+
+
+def _newest_checkpoint(files: FileSystem, version: int) -> tuple[int, list[str]]:
+    """Returns the version and the files of the newest checkpoint that is not after a version; -1 and none without."""
+    names = sorted(
+        info.base_name
+        for info in files.get_file_info(FileSelector("_delta_log"))
+        if info.type == FileType.File and _CHECKPOINT.fullmatch(info.base_name) and int(info.base_name[:20]) <= version
+    )
+    start = int(names[-1][:20]) if names else -1
+    return start, [name for name in names if int(name[:20]) == start]
+
+
+def _txn_actions(files: FileSystem, name: str) -> dict[str, int]:
+    """Returns the versions of the `txn` actions of a log entry by application id."""
+    with files.open_input_file(f"_delta_log/{name}") as source:
+        lines = source.read().splitlines()
+    actions = [json.loads(line).get("txn") for line in lines if b'"txn"' in line]
+    return {txn["appId"]: txn["version"] for txn in actions if txn}

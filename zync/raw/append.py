@@ -17,12 +17,12 @@ import pyarrow as pa
 from deltalake import ColumnProperties, CommitProperties, DeltaTable, WriterProperties, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from zync.errors import ZyncError
+from zync.errors import TableLostError, ZyncError
 from zync.kafka.partition import Source
 from zync.lake.commit import Commit, Landed, Refused, change_files
 from zync.lake.lock import locked
 from zync.lake.paths import is_local
-from zync.lake.table import CHECKPOINT_EVERY, NO_HOOKS, existing_table, first_line, refresh
+from zync.lake.table import NO_HOOKS, checkpoint_every, existing_table, first_line, refresh, remember_entry
 from zync.lake.types import TIMESTAMP
 from zync.raw.batch import Batch
 from zync.raw.table import (
@@ -40,6 +40,7 @@ from zync.raw.table import (
 log = logging.getLogger(__name__)
 
 _TURN_SECONDS = 2.0
+_HANDLE_COMMITS = 100
 _WITHOUT_LOCK_SECONDS = 60.0
 _UNIQUE = ColumnProperties(dictionary_enabled=False)
 _BYTES = ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")
@@ -105,6 +106,7 @@ class Appender:
     def __init__(self, location: str) -> None:
         self.location = location
         self._table: _Handle | None = None
+        self._table_id: str | None = None
         self._without_lock_until = 0.0
 
     def append(self, batch: Batch) -> Appended:
@@ -168,7 +170,13 @@ class Appender:
 
     def _open(self) -> _Handle:
         existing_table(self.location, made_by(self.location))
-        return _Handle(self.location)
+        table = _Handle(self.location)
+        table_id = str(table.metadata().id)
+        if self._table_id not in (None, table_id):
+            msg = f"raw at {self.location} was replaced by another table while zync wrote to it: put it back"
+            raise TableLostError(msg)
+        self._table_id = table_id
+        return table
 
     def _attempt(self, table: _Handle, batch: Batch, first: int, nonce: str) -> Landed | Refused:
         """Attempts the commit once, on the handle whose positions were compared. Keeps only a handle that worked."""
@@ -200,6 +208,7 @@ class Appender:
         outcome = Commit(table, transactions, nonce, failure, name, "the next append").attempt(write)
         if outcome.table is table:
             table.committed(transactions)
+            remember_entry(table)
             self._table = table
         return outcome
 
@@ -224,10 +233,11 @@ class Appender:
             raise ZyncError(msg) from error
 
     def _checkpoint(self, table: DeltaTable) -> None:
-        """Writes a checkpoint every CHECKPOINT_EVERY versions, and drops the handle, which grows slower with age."""
-        if table.version() % CHECKPOINT_EVERY:
+        """Writes a checkpoint every so many versions. Drops the handle after `_HANDLE_COMMITS`: it grows slower."""
+        if table.version() % _HANDLE_COMMITS == 0:
+            self._table = None
+        if table.version() % checkpoint_every(self.location):
             return
-        self._table = None
         try:
             table.create_checkpoint()
         except (DeltaError, OSError) as error:

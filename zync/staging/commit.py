@@ -26,7 +26,7 @@ from zync.errors import CommitRefusedError, OwnedError, ZyncError
 from zync.lake.commit import Commit, Landed, Refused, change_files
 from zync.lake.files import dataset, file_statistics, table_files
 from zync.lake.paths import for_spark, is_local, locate
-from zync.lake.table import CHECKPOINT_EVERY, first_line, refresh
+from zync.lake.table import first_line
 from zync.spark.frames import select, spark_schema
 from zync.staging.bookkeeping import Cursor, read_cursor
 from zync.staging.table import STAGING_SCHEMA, STATISTICS, SYNC
@@ -197,14 +197,6 @@ def _read_cursor(refused: Refused, failure: str) -> Cursor:
     except (ZyncError, DeltaError, OSError) as read_error:
         msg = f"{failure}: {first_line(refused.error)}, and the table cannot be read ({first_line(read_error)})"
         raise CommitRefusedError(msg) from refused.error
-
-
-def checkpoint(table: DeltaTable) -> None:
-    """Writes a Delta checkpoint every `CHECKPOINT_EVERY` versions, after a commit on this handle; ignores a failure."""
-    with contextlib.suppress(DeltaError, OSError):
-        refresh(table)
-        if table.version() % CHECKPOINT_EVERY == 0:
-            table.create_checkpoint()
 
 
 def _add_actions(table: DeltaTable, folder: str, rows: int) -> Iterator[AddAction]:

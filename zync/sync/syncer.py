@@ -16,13 +16,13 @@ from pyspark.sql import SparkSession
 from zync.config.model import Config
 from zync.errors import UsageError, ZyncError
 from zync.lake.lock import owned
-from zync.lake.table import open_table, refresh
-from zync.raw.table import existing_raw, next_seqno, positions, trimmed
+from zync.lake.table import checkpoint, of_kind, open_table, poll, poll_seconds, refresh
+from zync.raw.table import RAW_SCHEMA, existing_raw, next_seqno, positions, trimmed
 from zync.spark.frames import RowCache
 from zync.spark.session import session
 from zync.spark.sizing import Sizing
 from zync.staging.bookkeeping import Bookkeeping, read_bookkeeping, read_cursor
-from zync.staging.commit import checkpoint, reclaim
+from zync.staging.commit import reclaim
 from zync.staging.set_aside import SetAside, read_set_aside
 from zync.staging.table import ensure_staging, open_staging
 from zync.sync.apply_rules import apply_rules
@@ -40,7 +40,6 @@ from zync.transactions.needed import check_start
 if TYPE_CHECKING:
     from zync.sync.metrics import SyncMetrics
 
-_POLL_SECONDS = 0.1
 """How long `follow` waits before it looks at raw again."""
 
 
@@ -80,6 +79,17 @@ class Syncer:
         self.bookkeeping: Bookkeeping | None = None
         self.clock = 0
         self._staging_version = -1
+        self._raw_table: DeltaTable | None = None
+        self._staging_table: DeltaTable | None = None
+
+    def poll(self) -> int | None:
+        """Returns the newest version of raw, for a loop that waits; None if there is no raw yet."""
+        if self._raw_table is None:
+            table = open_table(self.raw)
+            self._raw_table = table and of_kind(table, RAW_SCHEMA, "raw")
+        else:
+            poll(self._raw_table)
+        return self._raw_table.version() if self._raw_table else None
 
     def sync(self, upto: int | None = None) -> Outcome:
         """Runs a sync: all new records of raw go to staging in a single commit. Without new records nothing is written.
@@ -90,8 +100,7 @@ class Syncer:
         Raises:
             UsageError: Staging was made from another raw, or the config does not fit the data.
         """
-        raw = existing_raw(self.raw)
-        staging = open_staging(self.staging)
+        raw, staging = self._newest_tables()
         bookkeeping = self._read_bookkeeping(staging)
         cursor = bookkeeping.cursor
         if self.config.transactions.order == "commit":
@@ -110,13 +119,26 @@ class Syncer:
             sync = Sync(
                 self.spark, row_cache, self.config, self.done, self.decoder, raw, staging, bookkeeping, head, ranges
             )
-            self.bookkeeping = None  # until the sync has succeeded: after a failure staging is read anew
+            self.bookkeeping = self._staging_table = None  # until it has succeeded: after a failure both are read anew
             committed, seconds = _run_stages(sync)
         # If another commit came in between, the version differs and the next sync reads staging anew.
         self.bookkeeping, self._staging_version = committed.bookkeeping, staging.version() + 1
         self.clock = committed.applied.summary.ingested or self.clock
         checkpoint(staging)
+        self._staging_table = staging
         return _outcome(committed, seconds)
+
+    def _newest_tables(self) -> tuple[DeltaTable, DeltaTable | None]:
+        """Returns raw and staging at their newest versions; the handles of the last sync, if there are any."""
+        if self._raw_table is None:
+            self._raw_table = existing_raw(self.raw)
+        else:
+            refresh(self._raw_table)
+        if self._staging_table is None:
+            self._staging_table = open_staging(self.staging)
+        else:
+            refresh(self._staging_table)
+        return self._raw_table, self._staging_table
 
     def release_overdue(self) -> bool:
         """Releases a transaction that others have waited for too long (`transactions.incomplete`).
@@ -252,25 +274,22 @@ def follow(
         if metrics:  # in parallel with Spark's start, which takes longer
             threading.Thread(target=_report_bookkeeping, args=(metrics, staging), name="metrics", daemon=True).start()
         syncer = Syncer(config, raw, staging, session(master, config.spark, lake=staging))
-        synced_version = -1
-        table: DeltaTable | None = None
+        synced_version = None
         while not stop.is_set():
-            table = table or open_table(raw)
-            if table is not None:
-                refresh(table)
-                if table.version() != synced_version:
-                    synced_version = table.version()
-                    outcome = syncer.sync()
-                    if metrics:
-                        metrics.turn()
-                        metrics.synced(outcome)
-                    if outcome.seconds:
-                        on_sync(outcome)
-                        syncer.release_overdue()
-                    continue
+            version = syncer.poll()
+            if version != synced_version:
+                synced_version = version
+                outcome = syncer.sync()
+                if metrics:
+                    metrics.turn()
+                    metrics.synced(outcome)
+                if outcome.seconds:
+                    on_sync(outcome)
+                    syncer.release_overdue()
+                continue
             if metrics:
                 metrics.turn()
-            stop.wait(_POLL_SECONDS)
+            stop.wait(poll_seconds(raw))
 
 
 def _report_bookkeeping(metrics: "SyncMetrics", location: str) -> None:

@@ -27,7 +27,7 @@ from zync.deliver.kafka.topics import Topics
 from zync.errors import ZyncError
 from zync.kafka.admin import Brokers, RefusedError
 from zync.kafka.garbage import not_collecting
-from zync.lake.table import refresh
+from zync.lake.table import poll, poll_seconds, refresh
 from zync.staging.bookkeeping import read_cursor
 from zync.staging.outputs import staged, with_tombstones
 from zync.staging.table import SYNC, existing_staging, open_staging
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 0.1
 _AGAIN_SECONDS = 1.0
 _REPORT_SECONDS = 1.0
 _WARN_SECONDS = 60.0
@@ -190,7 +189,7 @@ class _Run:
     def wait(self) -> None:
         if self.metrics:
             self.metrics.turn()
-        self.stop.wait(_LOOK_SECONDS)
+        self.stop.wait(poll_seconds(self.delivery.staging))
 
     def deliver(self, table: DeltaTable) -> None:
         """Delivers staging, with a new sender after each transient error.
@@ -294,7 +293,7 @@ class _Run:
             version = table.version()
             while table.version() == version and not self.stop.is_set():
                 self.wait()
-                refresh(table)
+                poll(table)
 
     def groups(self, table: DeltaTable, encoder: Encoder) -> Iterator["_Group"]:
         """Yields the Kafka transactions of the rows in staging that are not delivered yet, in order."""

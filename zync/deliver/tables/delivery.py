@@ -27,7 +27,7 @@ from zync.deliver.tables.target import REMAKE_ADVICE, TableState, Target, check_
 from zync.errors import ConflictError, UsageError
 from zync.lake.files import data_files
 from zync.lake.lock import owned
-from zync.lake.table import open_table, refresh
+from zync.lake.table import open_table, poll, poll_seconds, refresh
 from zync.rules.plan import rules_over_nothing
 from zync.spark.session import check_log_store
 from zync.spark.sizing import Sizing, tune
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 0.1
 _AGAIN_SECONDS = 1.0
 _CONFLICTS = 10
 """Conflicts in a row after which the delivery ends, as the other writer goes on."""
@@ -152,9 +151,9 @@ def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses eac
                 checked_at = time.monotonic()
             if until_caught_up:
                 break
-            stop.wait(_LOOK_SECONDS)
+            stop.wait(poll_seconds(staging))
             if table:
-                refresh(table)
+                poll(table)
     return newest
 
 

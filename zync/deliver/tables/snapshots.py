@@ -27,6 +27,7 @@ from zync.lake.table import (
     CHECKPOINT_EVERY,
     NO_HOOKS,
     REMEMBERED,
+    checkpoint,
     ensure_table,
     existing_table,
     open_table,
@@ -95,10 +96,13 @@ def take(table: DeltaTable, snapshot: Snapshot) -> None:
     name = f"the snapshot of sync {snapshot.sync:,}"
     failure = f"{name} could not be written to {locate(table.table_uri, '')}"
     commit = Commit(table, {_APP: snapshot.sync}, uuid.uuid4().hex, failure, name, "the next batch")
-    if isinstance(commit.attempt(write), Refused):
+    outcome = commit.attempt(write)
+    if isinstance(outcome, Refused):
         msg = f"another process took a snapshot in {locate(table.table_uri, '')} meanwhile"
         raise ConflictError(msg)
-    if tidy:
+    if not tidy:
+        checkpoint(table)
+    else:
         with contextlib.suppress(DeltaError, OSError):  # the next rewrite tries again
             refresh(table)
             table.create_checkpoint()
