@@ -184,7 +184,8 @@ the file, which editors complete and check by.
 - Paths are relative to the file.
 - An unknown key is an error that names the file, the line and the nearest known key.
 - `${NAME}` is read from the environment, and `${file:PATH}` from a file, as secrets are mounted. Where an error would
-  quote such a value it shows `${NAME}` instead; only `lake` and `bootstrap.servers` are shown.
+  quote such a value it shows `${NAME}` instead; only addresses are shown: `lake`, `storage.endpoint`, `storage.region`
+  and `bootstrap.servers`.
 - A time is written like `500ms`, `30s`, `15m`, `24h`, `7d` or `2w`.
 
 A whole config, with a comment at each key, is in [On your own Kafka](../how-to/own-kafka.md#the-config).

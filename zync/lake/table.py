@@ -57,9 +57,9 @@ def open_table(location: str) -> DeltaTable | None:
             msg = f"{location} is not a Delta table: name another place, or move what is there"
             raise UsageError(msg)
         _check_log(path / "_delta_log")
-    storage.prepare(location)
+    options = storage.delta_options(location)
     try:
-        return DeltaTable(location)
+        return DeltaTable(location, storage_options=options)
     except TableNotFoundError:
         return None
     except DeltaError as error:
@@ -162,6 +162,7 @@ def ensure_table(location: str, schema: pa.Schema, description: str, **propertie
             location,
             schema=Schema.from_arrow(schema),
             mode="error",
+            storage_options=storage.delta_options(location),
             description=description,
             configuration={
                 "delta.checkpointInterval": str(CHECKPOINT_EVERY),

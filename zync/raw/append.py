@@ -19,6 +19,7 @@ from deltalake.exceptions import DeltaError
 
 from zync.errors import ZyncError
 from zync.kafka.partition import Source
+from zync.lake import storage
 from zync.lake.commit import Commit, Landed, Refused, change_files
 from zync.lake.lock import locked
 from zync.lake.paths import is_local
@@ -82,7 +83,7 @@ class _Handle(DeltaTable):
     """
 
     def __init__(self, location: str) -> None:
-        super().__init__(location)
+        super().__init__(location, storage_options=storage.delta_options(location))
         self._versions: dict[str, int | None] = {}
         self._versions_at = self.version()
 
