@@ -101,6 +101,10 @@ def main() -> None:
 def _error_text(error: Exception) -> str:
     if isinstance(error, ZyncError):
         return str(error)
+    from zync.lake.store_errors import meaning
+
+    if store_error := meaning(str(error)):
+        return store_error
     text = next(iter(str(error).splitlines()), "")
     if "pyspark" in sys.modules:
         from zync.spark.errors import message_of

@@ -26,6 +26,7 @@ would try for three minutes."""
 _SPARK_BOUNDS = {
     "spark.hadoop.fs.s3a.attempts.maximum": "3",
     "spark.hadoop.fs.s3a.retry.limit": "3",
+    "spark.hadoop.fs.s3a.retry.throttle.limit": "5",
     "spark.hadoop.fs.s3a.connection.establish.timeout": "5s",
     "spark.hadoop.fs.s3a.connection.timeout": "30s",
 }
@@ -52,6 +53,11 @@ def use(storage: Storage) -> None:
     _process.storage = storage
 
 
+def buckets_are_in_hosts() -> bool:
+    """Returns whether the config says that a URL has the bucket in its host."""
+    return _process.storage.path_style is False
+
+
 def is_s3(location: str) -> bool:
     """Returns whether the location is in S3, or in a store that speaks S3."""
     return location.startswith(("s3://", "s3a://"))
@@ -72,7 +78,7 @@ def delta_options(location: str) -> dict[str, str] | None:
         options["aws_force_credential_load"] = os.environ.get("AWS_FORCE_CREDENTIAL_LOAD", "true")
     if endpoint.startswith("http://"):
         options["allow_http"] = os.environ.get("AWS_ALLOW_HTTP", "true")
-    if storage.path_style is False:  # delta-rs leaves it to its caller to put the bucket into the host
+    if buckets_are_in_hosts():  # delta-rs leaves it to its caller to put the bucket into the host
         url = urlparse(endpoint)
         endpoint = url._replace(netloc=f"{urlparse(location).netloc}.{url.netloc}").geturl()
         options["aws_virtual_hosted_style_request"] = "true"
@@ -125,7 +131,7 @@ def spark_properties(location: str) -> dict[str, str]:
     }
     if endpoint := _endpoint():
         properties["spark.hadoop.fs.s3a.endpoint"] = endpoint
-        properties["spark.hadoop.fs.s3a.path.style.access"] = "false" if storage.path_style is False else "true"
+        properties["spark.hadoop.fs.s3a.path.style.access"] = "false" if buckets_are_in_hosts() else "true"
     if region := _region():
         properties["spark.hadoop.fs.s3a.endpoint.region"] = region
     if storage.access_key_id:
@@ -160,7 +166,7 @@ def arrow_files(location: str) -> "FileSystem":
         _endpoint(),
         _region(),
         (storage.access_key_id, storage.secret_access_key, storage.session_token),
-        virtual=storage.path_style is False,
+        virtual=buckets_are_in_hosts(),
     )
     return SubTreeFileSystem(location.partition("://")[2], client)
 

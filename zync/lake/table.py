@@ -17,6 +17,7 @@ from zync.errors import UsageError, ZyncError
 from zync.lake import storage
 from zync.lake.files import table_files
 from zync.lake.paths import is_local, locate
+from zync.lake.store_errors import meaning
 
 _ENTRY = re.compile(r"\d{20}\.json")
 _CAUSE = re.compile(r"\s*\n\s*(?:\x1b\[\d+m)*↳(?:\x1b\[\d+m)*\s*")
@@ -40,7 +41,7 @@ def open_table(location: str) -> DeltaTable | None:
 
     Raises:
         UsageError: The location has something else, or Delta does not support its path.
-        ZyncError: The table cannot be read, or its log is damaged.
+        ZyncError: The table cannot be read, its log is damaged, or its store refuses or does not answer.
     """
     if is_local(location):
         path = Path(location)
@@ -62,7 +63,7 @@ def open_table(location: str) -> DeltaTable | None:
         return DeltaTable(location, storage_options=options)
     except TableNotFoundError:
         return None
-    except DeltaError as error:
+    except (DeltaError, OSError) as error:
         msg = f"{location} cannot be read as a Delta table: {first_line(error)}"
         raise ZyncError(msg) from error
 
@@ -181,7 +182,9 @@ def ensure_table(location: str, schema: pa.Schema, description: str, **propertie
 
 
 def first_line(error: BaseException) -> str:
-    """Returns the first line of an exception's text, with the causes that delta-rs puts below it."""
+    """Returns an exception's text as a line: what a store's error means, or the first line with delta-rs's causes."""
+    if store_error := meaning(str(error)):
+        return store_error
     return (_CAUSE.sub(": ", str(error).strip()).splitlines() or [type(error).__name__])[0]
 
 

@@ -23,6 +23,7 @@ from zync.lake import storage
 from zync.lake.commit import Commit, Landed, Refused, change_files
 from zync.lake.lock import locked
 from zync.lake.paths import is_local
+from zync.lake.store_errors import without_panics
 from zync.lake.table import CHECKPOINT_EVERY, NO_HOOKS, existing_table, first_line, refresh
 from zync.lake.types import TIMESTAMP
 from zync.raw.batch import Batch
@@ -187,14 +188,15 @@ class Appender:
             if not batch.num_rows:
                 change_files(table, [], properties)
                 return
-            write_deltalake(
-                table,
-                _numbered(batch, first, now),
-                mode="append",
-                commit_properties=properties,
-                post_commithook_properties=NO_HOOKS,
-                writer_properties=_WRITER,
-            )
+            with without_panics(self.location):
+                write_deltalake(
+                    table,
+                    _numbered(batch, first, now),
+                    mode="append",
+                    commit_properties=properties,
+                    post_commithook_properties=NO_HOOKS,
+                    writer_properties=_WRITER,
+                )
 
         self._table = None
         failure, name = f"raw at {self.location} cannot be written", f"the append to raw at {self.location}"
