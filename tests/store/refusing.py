@@ -3,7 +3,7 @@
 import http.client
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
@@ -44,8 +44,12 @@ class Gate:
 
 @contextmanager
 def refusing_s3(upstream: str) -> Iterator[Gate]:
-    """Runs the server before the S3 server at the URL `upstream`."""
-    gate, address = Gate(), urlsplit(upstream).netloc
+    """Runs the server before the S3 server at the URL `upstream`.
+
+    It hands conditional puts on one after the other: S3Mock looks first and writes then, so that of two puts at
+    once under `If-None-Match: *` it mostly takes both.
+    """
+    gate, address, conditional = Gate(), urlsplit(upstream).netloc, threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -54,25 +58,38 @@ def refusing_s3(upstream: str) -> Iterator[Gate]:
             pass
 
         def answer(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body = self.body()
             gate.requests.append((self.command, self.path))
             refusal = gate.refusal
             if refusal and self.command in refusal.methods and refusal.only(self.path):
                 text = _ERROR.format(code=refusal.code, message=refusal.message).encode()
                 self.reply(refusal.status, [("Content-Type", "application/xml"), *refusal.headers], text)
                 return
-            dropped = {"if-none-match", "if-match"} if gate.ignores_conditions else set[str]()
+            dropped = {"transfer-encoding"}  # http.client sends the body's length instead
+            dropped |= {"if-none-match", "if-match"} if gate.ignores_conditions else set[str]()
             headers = {name: value for name, value in self.headers.items() if name.lower() not in dropped}
+            has_condition = self.command == "PUT" and {"if-none-match", "if-match"} & {name.lower() for name in headers}
             server = http.client.HTTPConnection(address, timeout=60)
-            try:
-                server.request(self.command, self.path, body, headers)
-                response = server.getresponse()
+            with closing(server):
+                with conditional if has_condition else nullcontext():
+                    server.request(self.command, self.path, body, headers)
+                    response = server.getresponse()
+                    content = response.read()
                 hop = ("connection", "transfer-encoding", "content-length", "keep-alive")
                 passed = [(name, value) for name, value in response.getheaders() if name.lower() not in hop]
                 length = response.getheader("Content-Length") if self.command == "HEAD" else None
-                self.reply(response.status, passed, response.read(), length)
-            finally:
-                server.close()
+                self.reply(response.status, passed, content, length)
+
+        def body(self) -> bytes:
+            if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+                return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            parts = []
+            while size := int(self.rfile.readline().partition(b";")[0], 16):
+                parts.append(self.rfile.read(size))
+                self.rfile.readline()
+            while self.rfile.readline().strip():  # trailers
+                pass
+            return b"".join(parts)
 
         def reply(self, status: int, headers: list[tuple[str, str]], body: bytes, length: str | None = None) -> None:
             self.send_response_only(status)

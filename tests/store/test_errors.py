@@ -159,9 +159,9 @@ def test_spark_says_it_in_a_line_as_well(gate: Gate, environment: dict[str, str]
     (demo / "zync.yaml").write_text(config)
     load = [*ZYNC, "load", "raw", "consume-1.jsonl"]
     subprocess.run(load, cwd=demo, env=environment, check=True, timeout=240)
-    gate.refusal = Refusal(403, "AccessDenied", "Access Denied", ("PUT", "POST"), lambda path: "/staging/" in path)
+    gate.refusal = Refusal(403, "AccessDenied", "Access Denied", ("PUT", "POST"), lambda path: "/staging/sync-" in path)
     line = failure(environment, demo, "sync", "raw", "staging")
-    assert re.search(r"no permission to write \S*refusals-spark/staging\S*: grant s3:PutObject on it", line)
+    assert re.search(r"no permission to write \S*refusals-spark/staging/sync-\S*: grant s3:PutObject on it", line)
     gate.refusal = Refusal(403, "AccessDenied", "Access Denied", ("GET",), lambda path: "/raw/part-" in path)
     line = failure(environment, demo, "query", "SELECT count(value) FROM raw")
     assert "no permission to read s3://lake/refusals-spark/raw/part-" in line

@@ -35,6 +35,14 @@ S3A = "software.amazon.awssdk.services.s3.model.S3Exception: Access Denied (Serv
         (of_delta_rs("DELETE", "lake/raw/a", DENIED), "no permission to delete s3://lake/raw/a: grant s3:DeleteObject"),
         (of_delta_rs("POST", "lake?delete=", DENIED), "no permission to delete s3://lake: "),
         (
+            f"Generic S3 error\n {_ARROW} DeleteObjects request failed for key raw/a: (code: AccessDenied)",
+            "no permission to delete raw/a: grant s3:DeleteObject on it",
+        ),
+        (
+            of_delta_rs("PUT", "lake/a", f"501 Not Implemented\n {_ARROW} {_BODY.format('NotImplemented', 'no')}"),
+            "the store does not know a request that zync needs, probably the conditional put",
+        ),
+        (
             "When listing objects under key 't/' in bucket 'lake': AWS Error ACCESS_DENIED during ListObjectsV2 "
             "operation: Access Denied",
             "no permission to list s3://lake/t/",

@@ -60,6 +60,11 @@ _MEANINGS = (
         "storage.access_key_id and storage.secret_access_key in the config",
     ),
     (
+        "NotImplemented|501 Not Implemented|Status Code: 501",
+        "the store does not know a request that zync needs, probably the conditional put (If-None-Match: *): take a "
+        "store that has it",
+    ),
+    (
         "AccessDenied|ACCESS_DENIED|AllAccessDisabled|AccountProblem|403 Forbidden|Status Code: 403|HTTP status 403",
         "no permission to {operation}: {grant}",
     ),
@@ -76,6 +81,7 @@ _MEANINGS = (
 )
 """What an error contains, and what is said of it. The first that fits counts: a 403 may have a code of its own."""
 _DELTA_REQUEST = re.compile(r"Error performing ([A-Z]+) (https?://\S+) in ")
+_DELTA_DELETE = re.compile(r"DeleteObjects request failed for key ([^\s:]+)")
 _ARROW_REQUEST = re.compile(r"key '([^']*)' in bucket '([^']*)'.*? during (\w+) operation")
 _SPARK_REQUEST = re.compile(r"([\w#()/ -]+?) +on (s3a?://)?([^\s:]+):")
 _SPARK_FILE = re.compile(r"(?:reading file|accessing) s3a?://([^\s,]+[^\s,.])")
@@ -180,6 +186,8 @@ def _failed_request(text: str) -> _Request:
         kind = "list" if "list-type" in query else "delete" if "delete" in query else match[1]
         host = [url.netloc.partition(".")[0]] if storage.buckets_are_in_hosts() else []
         return _Request.in_bucket(kind, "/".join([*host, unquote(url.path).strip("/"), *query.get("prefix", ())]))
+    if match := _DELTA_DELETE.search(text):
+        return _Request("delete", match[1])
     if match := _ARROW_REQUEST.search(text):
         return _Request.in_bucket(match[3], f"{match[2]}/{match[1]}")
     if match := _SPARK_FILE.search(text):

@@ -17,6 +17,7 @@ from zync.errors import UsageError, ZyncError
 from zync.lake import storage
 from zync.lake.files import table_files
 from zync.lake.paths import is_local, locate
+from zync.lake.probe import prove
 from zync.lake.store_errors import meaning
 
 _ENTRY = re.compile(r"\d{20}\.json")
@@ -143,6 +144,8 @@ def of_kind(table: DeltaTable, schema: pa.Schema, kind: str) -> DeltaTable:
 def ensure_table(location: str, schema: pa.Schema, description: str, **properties: str) -> DeltaTable:
     """Opens a table at its newest version, and creates it if it does not exist. Processes may do that concurrently.
 
+    An object store is proved before a table is created in it.
+
     Args:
         location: The table's path or URI.
         schema: The schema of a new table.
@@ -150,12 +153,13 @@ def ensure_table(location: str, schema: pa.Schema, description: str, **propertie
         **properties: Delta's properties of a new table, without `delta.`, in addition to zync's defaults.
 
     Raises:
-        UsageError: The location has something else.
+        UsageError: The location has something else, or its store does not keep writers apart.
         ZyncError: The table cannot be created or read.
     """
     table = open_table(location)
     if table is not None:
         return table
+    prove(location.rpartition("/")[0])
     try:
         if is_local(location):
             Path(location).mkdir(parents=True, exist_ok=True)
