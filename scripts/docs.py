@@ -81,6 +81,7 @@ built on. `zync --install-completion` sets up completion for your shell, which w
 | 1 | failed; of `check`, `diff` and `verify` also: something was found |
 | 2 | your mistake: an option, the config, a rule or an input file |
 | 3 | another writer owns the table |
+| 4 | a table was deleted or replaced while zync used it |
 | {INTERRUPTED} | ended by Ctrl-C |
 
 """
@@ -184,7 +185,8 @@ the file, which editors complete and check by.
 - Paths are relative to the file.
 - An unknown key is an error that names the file, the line and the nearest known key.
 - `${NAME}` is read from the environment, and `${file:PATH}` from a file, as secrets are mounted. Where an error would
-  quote such a value it shows `${NAME}` instead; only `lake` and `bootstrap.servers` are shown.
+  quote such a value it shows `${NAME}` instead; only addresses are shown: `lake`, `storage.endpoint`, `storage.region`
+  and `bootstrap.servers`.
 - A time is written like `500ms`, `30s`, `15m`, `24h`, `7d` or `2w`.
 
 A whole config, with a comment at each key, is in [On your own Kafka](../how-to/own-kafka.md#the-config).

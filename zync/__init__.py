@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from zync.config.model import Config
+    from zync.config.model import Config, Storage
     from zync.deliver.kafka.delivery import Delivered, Delivery, sync_to_kafka
     from zync.deliver.tables.delivery import Batch, sync_to_tables
     from zync.deliver.tables.snapshots import Snapshot
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from zync.ingest.consume import Ingest, sync_from_kafka
     from zync.ingest.outcome import Ingested
     from zync.ingest.start_position import Begin
+    from zync.lake.storage import use as use_storage
     from zync.operate.cat import cat
     from zync.operate.decide import decide, undecided
     from zync.operate.diff import diff
@@ -82,6 +83,7 @@ __all__ = [
     "Snapshot",
     "spark_session",
     "status",
+    "Storage",
     "sync_from_kafka",
     "sync_once",
     "sync_to_kafka",
@@ -89,6 +91,7 @@ __all__ = [
     "Syncer",
     "undecided",
     "UsageError",
+    "use_storage",
     "verify",
     "ZyncError",
     "__version__",
@@ -97,6 +100,8 @@ __all__ = [
 _EXPORTS = {
     "Config": "zync.config.model",
     "load_config": "zync.project.load:load",
+    "Storage": "zync.config.model",
+    "use_storage": "zync.lake.storage:use",
     "spark_session": "zync.spark.session:session",
     # Kafka, or files, to raw
     "Ingest": "zync.ingest.consume",

@@ -30,7 +30,7 @@ class UsageError(ZyncError):
     exit_code = 2
 
 
-class TableLostError(UsageError):
+class TableLostError(ZyncError):
     """A table was deleted, or replaced by another, while a process used it.
 
     Put it back as it was, and run the command again. If it was deleted on purpose, give another lake, or delete what
@@ -38,6 +38,7 @@ class TableLostError(UsageError):
     """
 
     code = "ZYNC-TABLE-LOST"
+    exit_code = 4
 
 
 class OwnedError(ZyncError):

@@ -68,6 +68,24 @@ def test_what_dies_is_started_again_and_what_lost_its_run_ends(lake: Lake, topic
     assert log.count("sync-from starts\n") > 1
 
 
+def test_a_lake_that_vanishes_under_it_ends_all_parts_by_name(lake: Lake, topic_of_transactions: str) -> None:
+    """Started again, sync-from would begin anew in another raw, at seqno 1."""
+    name = topic_of_transactions
+    send(lake, name, range(5))
+    running = start("run", "--commit-every", "100ms", cwd=lake.folder)
+    try:
+        wait_until(lambda: lake.count() == 10)
+        (lake.folder / "lake").rename(lake.folder / "elsewhere")
+        send(lake, name, range(5, 10))
+        assert running.wait(60) == 4
+    finally:
+        running.kill()
+    log = next(lake.folder.glob("run---commit-*.log")).read_text()
+    assert re.search(r"the table at .*/raw was deleted while zync used it: put it back", log), log
+    assert "ended with exit code 4; all parts stop" in log
+    assert not (lake.folder / "lake" / "raw").exists()
+
+
 def test_on_a_terminal_it_shows_how_the_parts_do_and_ctrl_c_ends_them(lake: Lake, topic_of_transactions: str) -> None:
     send(lake, topic_of_transactions, range(5))
     ours, theirs = pty.openpty()

@@ -1,4 +1,4 @@
-"""A real server that speaks S3: Adobe's S3Mock, which honours conditional puts, fetched from Maven Central once."""
+"""A server that speaks S3: Adobe's S3Mock, fetched from Maven Central once, its conditional puts made atomic."""
 
 import os
 import socket
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.store.refusing import refusing_s3
 from zync import java
 
 _VERSION = "4.7.0"
@@ -64,13 +65,14 @@ def running_s3(folder: Path) -> Iterator[dict[str, str]]:
             assert server.poll() is None
             assert time.monotonic() < until
             time.sleep(0.2)
-        yield {
-            "AWS_ENDPOINT_URL": f"http://localhost:{port}",
-            "AWS_REGION": "eu-central-1",
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "s3cr3t-of-the-store",
-            "PATH": os.environ["PATH"],
-        }
+        with refusing_s3(f"http://localhost:{port}") as gate:
+            yield {
+                "AWS_ENDPOINT_URL": gate.url,
+                "AWS_REGION": "eu-central-1",
+                "AWS_ACCESS_KEY_ID": "test",
+                "AWS_SECRET_ACCESS_KEY": "s3cr3t-of-the-store",
+                "PATH": os.environ["PATH"],
+            }
     finally:
         server.kill()
         server.wait()

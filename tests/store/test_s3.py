@@ -2,7 +2,9 @@
 
 import json
 import subprocess
-from collections.abc import Callable
+import threading
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,7 @@ from pyarrow.fs import FileSelector
 
 from tests.conftest import ZYNC
 from tests.store.s3 import BUCKET
-from zync.errors import UsageError
-from zync.lake.storage import arrow_files, prepare, spark_properties
+from zync.lake.storage import arrow_files, spark_properties
 from zync.lake.table import existing_table
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -82,11 +83,55 @@ def test_two_writers_at_once_each_get_their_own_seqnos(run: Run, demo: Path) -> 
     run("verify", "raw")
 
 
-def test_a_setting_that_gives_the_conditional_put_away_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_S3_ALLOW_UNSAFE_RENAME", "true")
-    prepare("/local/lake")
-    with pytest.raises(UsageError, match=r"AWS_S3_ALLOW_UNSAFE_RENAME is set: .* Unset it"):
-        prepare("s3://bucket/lake")
+_NAMES = ("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+
+
+def _processes_that_show(secret: str) -> Iterator[str]:
+    """Yields the command lines and environments of all processes that have a secret in them."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        for name in ("cmdline", "environ"):
+            try:
+                text = (folder / name).read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:  # it has ended, or is another user's
+                continue
+            if secret in text:
+                yield f"{folder.name} {name}: {text}"
+
+
+def test_the_config_alone_says_how_the_store_is_reached(
+    environment: dict[str, str], run: Run, demo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of AWS's is in the environment, and no process has the secret in its command line or environment."""
+    for name in _NAMES:
+        monkeypatch.delenv(name, raising=False)
+    endpoint, region, key, _ = (environment[name] for name in _NAMES)
+    secret = uuid.uuid4().hex  # no other test's
+    (demo / "secret").write_text(f"{secret}\n")
+    config = (demo / "zync.yaml").read_text()
+    section = (
+        f"{{endpoint: '{endpoint}', region: {region}, access_key_id: {key}, secret_access_key: '${{file:secret}}'}}"
+    )
+    (demo / "zync.yaml").write_text(f"{config}storage: {section}\n")
+    shown = set[str]()
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.05):
+            shown.update(_processes_that_show(secret))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        run("load", "raw", "consume-1.jsonl")
+        run("sync", "raw", "staging")
+        assert run("query", "SELECT count(*) AS n FROM raw").stdout.strip()
+        assert secret not in run("explain").stdout
+        run("verify")
+        run("cat", "staging")
+    finally:
+        done.set()
+        watcher.join()
+    assert shown == set()
 
 
 def test_spark_gets_what_the_environment_says_and_no_key(monkeypatch: pytest.MonkeyPatch) -> None:

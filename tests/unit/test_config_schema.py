@@ -42,6 +42,11 @@ CONFIGS = {
         registry: {url: "http://registry", basic_auth: "me:secret", ca: ca.pem, certificate: ca.pem,
                    certificate_key: ca.pem, timeout: 500ms}
         """,
+    "storage": """
+        lake: s3://bucket/lake
+        storage: {endpoint: "https://store", region: eu, path_style: false, access_key_id: me, secret_access_key: "12",
+                  session_token: t, aws_request_payer: requester}
+        """,
     "done": 'transactions: {done: "count(*) = 2", expire_after: 24h, remember: 1000000}',
     "preset": """
         transactions:
@@ -94,7 +99,7 @@ VALUES = [None, True, 5, -1, 2.5, "", "some", "5", "5%", "150%", "0s", "30s", "a
 
 BEYOND = re.compile(
     "is not there|is a folder|no output '|needs a schema registry|avro_schema needs (value|key): avro|"
-    "two of transactions.connectors have"
+    "two of transactions.connectors have|is for a lake in an object store"
 )
 """What zync refuses and a schema cannot know: by files, and by names in two places."""
 
@@ -216,6 +221,11 @@ def test_the_schema_says_what_zync_says(folder: Path, name: str) -> None:
         "deliver: {kafka: {progress_topic: __consumer_offsets}}",
         "deliver: {tables: {o: {apply: replace}}}",
         "registry: {timeout: 10s}",
+        "{lake: 's3://a', storage: {endpont: 'https://store'}}",
+        "{lake: 's3://a', storage: {allow_unsafe_rename: true}}",
+        "{lake: 's3://a', storage: {secret_access_key: a}}",
+        "{lake: 's3://a', storage: {session_token: a}}",
+        "{lake: 's3://a', storage: {path_style: true}}",
         "[]",
     ],
 )

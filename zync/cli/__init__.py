@@ -80,7 +80,8 @@ def before_the_command(
 def main() -> None:
     """Runs the command line.
 
-    Exit codes: 0 for success, 1 for a failure, 2 for the user's mistake, 3 if another writer owns the table.
+    Exit codes: 0 for success, 1 for a failure, 2 for the user's mistake, 3 if another writer owns the table,
+    4 if a table was deleted or replaced while zync used it.
     """
     signal.signal(signal.SIGINT, _interrupt)
     READ.clear()
@@ -101,6 +102,10 @@ def main() -> None:
 def _error_text(error: Exception) -> str:
     if isinstance(error, ZyncError):
         return str(error)
+    from zync.lake.store_errors import meaning
+
+    if store_error := meaning(str(error)):
+        return store_error
     text = next(iter(str(error).splitlines()), "")
     if "pyspark" in sys.modules:
         from zync.spark.errors import message_of

@@ -132,7 +132,7 @@ def read_config(path: Path | None, lake: str | None, *, needed: bool = False) ->
     else:
         from zync.project.load import load
 
-        config = load(path or Path("zync.yaml"))
+        config = load(path or Path("zync.yaml"), lake)
         READ.append(config)
     return replace(config, lake=lake) if lake else config
 

@@ -1,20 +1,61 @@
-"""Access to a lake in an object store, by the cloud's usual environment, alike for delta-rs, Spark and Arrow.
+"""Access to a lake in an object store, alike for delta-rs, Spark and Arrow.
 
-delta-rs reads the environment itself. Spark's file system and Arrow's take keys, profiles and web identity from it, and
-get the endpoint and the region from here.
+The config's `storage` goes before the cloud's usual environment. delta-rs reads the environment itself. Spark's file
+system and Arrow's take keys, profiles and web identity from it, and get the rest from here. Keys of the config reach
+delta-rs as options of each table and Spark in its Hadoop configuration: never in an environment or a command line.
 """
 
 import os
+from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 from urllib.parse import urlparse
 
-from deltalake.fs import DeltaStorageHandler
-from pyarrow.fs import FileSystem, PyFileSystem, S3FileSystem, SubTreeFileSystem
-
+from zync.config.model import Storage
 from zync.errors import UsageError
 
-_UNSAFE = ("AWS_S3_ALLOW_UNSAFE_RENAME", "AWS_ALLOW_UNSAFE_RENAME")
-"""Variables by which delta-rs writes its log without a conditional put, so that two writers overwrite each other."""
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem, S3FileSystem
+
+FENCE = "two writers would overwrite each other's commits, as only the store's conditional put keeps them apart"
+"""Why an option is refused by which delta-rs commits in another way."""
+
+_BOUNDS = {"timeout": "30s", "connect_timeout": "5s", "retry_timeout": "20s"}
+"""How long delta-rs tries: a request may take 30 s, and is not sent again 20 s after it was sent first. By default it
+would try for three minutes."""
+_SPARK_BOUNDS = {
+    "spark.hadoop.fs.s3a.attempts.maximum": "3",
+    "spark.hadoop.fs.s3a.retry.limit": "3",
+    "spark.hadoop.fs.s3a.retry.throttle.limit": "5",
+    "spark.hadoop.fs.s3a.connection.establish.timeout": "5s",
+    "spark.hadoop.fs.s3a.connection.timeout": "30s",
+}
+_TRUTHS = ("1", "true", "on", "yes", "y")
+"""The values that delta-rs takes for true."""
+
+
+@dataclass
+class _Process:
+    """The access to object stores that this process has: one process reads one config."""
+
+    storage: Storage = Storage()
+
+
+_process = _Process()
+
+
+def use(storage: Storage) -> None:
+    """Sets how this process reaches object stores, for tables that it opens from now on. Reading a config does this.
+
+    Example:
+        >>> zync.use_storage(zync.Storage(endpoint="https://store.example", region="eu-central-1"))
+    """
+    _process.storage = storage
+
+
+def buckets_are_in_hosts() -> bool:
+    """Returns whether the config says that a URL has the bucket in its host."""
+    return _process.storage.path_style is False
 
 
 def is_s3(location: str) -> bool:
@@ -22,27 +63,64 @@ def is_s3(location: str) -> bool:
     return location.startswith(("s3://", "s3a://"))
 
 
-def prepare(location: str) -> None:
-    """Completes this process's environment for a lake, before delta-rs reads it.
+def delta_options(location: str) -> dict[str, str] | None:
+    """Returns delta-rs's options for a table; None for one that is in no object store.
 
     Raises:
-        UsageError: The environment allows delta-rs to write without a conditional put.
+        UsageError: The environment has delta-rs commit without a conditional put, or mixes keys.
     """
     if not is_s3(location):
-        return
-    if unsafe := next((name for name in _UNSAFE if os.environ.get(name, "").lower() in ("true", "1")), None):
-        msg = f"{unsafe} is set: with it two writers overwrite each other's commits, and rows are lost. Unset it"
+        return None
+    _check_environment()
+    storage, endpoint = _process.storage, _endpoint()
+    options = dict(_BOUNDS)
+    if endpoint and not storage.access_key_id:  # delta-rs would look for keys alone, not for a profile or a role
+        options["aws_force_credential_load"] = os.environ.get("AWS_FORCE_CREDENTIAL_LOAD", "true")
+    if endpoint.startswith("http://"):
+        options["allow_http"] = os.environ.get("AWS_ALLOW_HTTP", "true")
+    if buckets_are_in_hosts():  # delta-rs leaves it to its caller to put the bucket into the host
+        url = urlparse(endpoint)
+        endpoint = url._replace(netloc=f"{urlparse(location).netloc}.{url.netloc}").geturl()
+        options["aws_virtual_hosted_style_request"] = "true"
+    own = {
+        "aws_endpoint_url": endpoint if storage.endpoint else "",
+        "aws_region": storage.region,
+        "aws_access_key_id": storage.access_key_id,
+        "aws_secret_access_key": storage.secret_access_key,
+        "aws_session_token": storage.session_token,
+    }
+    return {**options, **{key: value for key, value in own.items() if value}, **storage.options}
+
+
+def _check_environment() -> None:
+    """Raises UsageError for a variable that gives the fence away, or that would be mixed with the config's keys."""
+    for name, value in os.environ.items():
+        option = name.lower().removeprefix("aws_").removeprefix("s3_")
+        if not value or not (
+            (option == "allow_unsafe_rename" and value.lower() in _TRUTHS)
+            or (option == "conditional_put" and value != "etag")
+            or option in ("copy_if_not_exists", "locking_provider")
+        ):
+            continue
+        msg = f"{name} is set: {FENCE}. Unset it"
         raise UsageError(msg)
-    if _endpoint():  # delta-rs would look for keys alone, not for a profile or a role
-        os.environ.setdefault("AWS_FORCE_CREDENTIAL_LOAD", "true")
-    if _endpoint().startswith("http://"):
-        os.environ.setdefault("AWS_ALLOW_HTTP", "true")
+    storage = _process.storage
+    if storage.access_key_id and not storage.session_token and os.environ.get("AWS_SESSION_TOKEN"):
+        msg = (
+            "AWS_SESSION_TOKEN is set, and is no token of storage.access_key_id in the config, with which it would be "
+            "sent: unset it, or say storage.session_token"
+        )
+        raise UsageError(msg)
 
 
 def spark_properties(location: str) -> dict[str, str]:
-    """Returns the properties by which Spark reads and writes a lake; empty for a local lake."""
+    """Returns the properties by which Spark reads and writes a lake; empty for a local lake.
+
+    Those of `storage`'s keys have names that `zync.spark.session` keeps off the JVM's command line.
+    """
     if not is_s3(location):
         return {}
+    storage = _process.storage
     properties = {
         "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
         # S3A would ask before each put whether the file or a folder of that name exists; zync's names are new.
@@ -53,36 +131,74 @@ def spark_properties(location: str) -> dict[str, str]:
         "spark.hadoop.fs.s3a.aws.credentials.provider": (
             "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
         ),
+        **_SPARK_BOUNDS,
     }
     if endpoint := _endpoint():
         properties["spark.hadoop.fs.s3a.endpoint"] = endpoint
-        properties["spark.hadoop.fs.s3a.path.style.access"] = "true"
+        properties["spark.hadoop.fs.s3a.path.style.access"] = "false" if buckets_are_in_hosts() else "true"
     if region := _region():
         properties["spark.hadoop.fs.s3a.endpoint.region"] = region
+    if storage.access_key_id:
+        provider = "TemporaryAWSCredentialsProvider" if storage.session_token else "SimpleAWSCredentialsProvider"
+        properties["spark.hadoop.fs.s3a.aws.credentials.provider"] = f"org.apache.hadoop.fs.s3a.{provider}"
+        properties["spark.hadoop.fs.s3a.access.key"] = storage.access_key_id
+        properties["spark.hadoop.fs.s3a.secret.key"] = storage.secret_access_key
+    if storage.session_token:
+        properties["spark.hadoop.fs.s3a.session.token"] = storage.session_token
     return properties
 
 
-def arrow_files(location: str) -> FileSystem:
+def session_properties(location: str) -> dict[str, str]:
+    """Returns the properties of a session in an application that was started by others; empty without `storage`.
+
+    Such an application has its own access to stores, and gets only what the config says.
+    """
+    if _process.storage == Storage():
+        return {}
+    return {name.removeprefix("spark.hadoop."): value for name, value in spark_properties(location).items()}
+
+
+def arrow_files(location: str) -> "FileSystem":
     """Opens a folder of an object store as a file system."""
+    from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - takes 0.1 s, and each config is read with this module
+    from pyarrow.fs import PyFileSystem, SubTreeFileSystem  # noqa: PLC0415
+
     if not is_s3(location):
         return PyFileSystem(DeltaStorageHandler(location))
-    return SubTreeFileSystem(location.partition("://")[2], _arrow_s3(_endpoint(), _region()))
+    storage = _process.storage
+    client = _arrow_s3(
+        _endpoint(),
+        _region(),
+        (storage.access_key_id, storage.secret_access_key, storage.session_token),
+        virtual=buckets_are_in_hosts(),
+    )
+    return SubTreeFileSystem(location.partition("://")[2], client)
 
 
 @cache
-def _arrow_s3(endpoint: str, region: str) -> S3FileSystem:
+def _arrow_s3(endpoint: str, region: str, keys: tuple[str, str, str], *, virtual: bool) -> "S3FileSystem":
     """Returns Arrow's client of S3, which keeps its connections.
 
     With a file system in Python instead, Arrow's threads may abort a process that ends.
     """
-    url = urlparse(endpoint)
-    return S3FileSystem(region=region or None, endpoint_override=url.netloc or None, scheme=url.scheme or None)
+    from pyarrow.fs import S3FileSystem  # noqa: PLC0415
+
+    url, (access_key, secret_key, session_token) = urlparse(endpoint), keys
+    return S3FileSystem(
+        access_key=access_key or None,
+        secret_key=secret_key or None,
+        session_token=session_token or None,
+        region=region or None,
+        endpoint_override=url.netloc or None,
+        scheme=url.scheme or None,
+        force_virtual_addressing=virtual,
+    )
 
 
 def _endpoint() -> str:
     names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-    return next((os.environ[name] for name in names if os.environ.get(name)), "")
+    return _process.storage.endpoint or next((os.environ[name] for name in names if os.environ.get(name)), "")
 
 
 def _region() -> str:
-    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or ""
+    return _process.storage.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or ""

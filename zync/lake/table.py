@@ -19,6 +19,8 @@ from zync.errors import TableLostError, UsageError, ZyncError
 from zync.lake import storage
 from zync.lake.files import table_files
 from zync.lake.paths import is_local, locate
+from zync.lake.probe import prove
+from zync.lake.store_errors import meaning
 
 _ENTRY = re.compile(r"\d{20}\.json")
 _CAUSE = re.compile(r"\s*\n\s*(?:\x1b\[\d+m)*↳(?:\x1b\[\d+m)*\s*")
@@ -51,7 +53,7 @@ def open_table(location: str) -> DeltaTable | None:
 
     Raises:
         UsageError: The location has something else, or Delta does not support its path.
-        ZyncError: The table cannot be read, or its log is damaged.
+        ZyncError: The table cannot be read, its log is damaged, or its store refuses or does not answer.
     """
     if is_local(location):
         path = Path(location)
@@ -68,12 +70,12 @@ def open_table(location: str) -> DeltaTable | None:
             msg = f"{location} is not a Delta table: name another place, or move what is there"
             raise UsageError(msg)
         _check_log(path / "_delta_log")
-    storage.prepare(location)
+    options = storage.delta_options(location)
     try:
-        return DeltaTable(location)
+        return DeltaTable(location, storage_options=options)
     except TableNotFoundError:
         return None
-    except DeltaError as error:
+    except (DeltaError, OSError) as error:
         msg = f"{location} cannot be read as a Delta table: {first_line(error)}"
         raise ZyncError(msg) from error
 
@@ -241,6 +243,8 @@ def of_kind(table: DeltaTable, schema: pa.Schema, kind: str) -> DeltaTable:
 def ensure_table(location: str, schema: pa.Schema, description: str, **properties: str) -> DeltaTable:
     """Opens a table at its newest version, and creates it if it does not exist. Processes may do that concurrently.
 
+    An object store is proved before a table is created in it.
+
     Args:
         location: The table's path or URI.
         schema: The schema of a new table.
@@ -248,12 +252,13 @@ def ensure_table(location: str, schema: pa.Schema, description: str, **propertie
         **properties: Delta's properties of a new table, without `delta.`, in addition to zync's defaults.
 
     Raises:
-        UsageError: The location has something else.
+        UsageError: The location has something else, or its store does not keep writers apart.
         ZyncError: The table cannot be created or read.
     """
     table = open_table(location)
     if table is not None:
         return table
+    prove(location.rpartition("/")[0])
     try:
         if is_local(location):
             Path(location).mkdir(parents=True, exist_ok=True)
@@ -261,6 +266,7 @@ def ensure_table(location: str, schema: pa.Schema, description: str, **propertie
             location,
             schema=Schema.from_arrow(schema),
             mode="error",
+            storage_options=storage.delta_options(location),
             description=description,
             configuration={
                 "delta.checkpointInterval": str(checkpoint_every(location)),
@@ -279,7 +285,9 @@ def ensure_table(location: str, schema: pa.Schema, description: str, **propertie
 
 
 def first_line(error: BaseException) -> str:
-    """Returns the first line of an exception's text, with the causes that delta-rs puts below it."""
+    """Returns an exception's text as a line: what a store's error means, or the first line with delta-rs's causes."""
+    if store_error := meaning(str(error)):
+        return store_error
     return (_CAUSE.sub(": ", str(error).strip()).splitlines() or [type(error).__name__])[0]
 
 

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from zync.config.model import Config
 from zync.lake.files import data_files, dataset
+from zync.lake.probe import prove
 from zync.operate import surroundings
 from zync.operate.explain import explain
 from zync.spark.session import delete_at_end, session
@@ -62,11 +63,14 @@ def check(config: Config, raw: str | None = None) -> Checked:
         raw: the location of a raw to sync in different cuts, too.
 
     Raises:
-        UsageError: for the first part of the config that cannot run.
+        UsageError: for the first part of the config that cannot run; also if the lake's store keeps no writers apart.
+        ZyncError: the lake's store refuses access, or does not answer.
     """
     with ThreadPoolExecutor(1) as executor:  # runs while Spark starts, which takes longer
+        store = executor.submit(prove, config.lake)
         warnings = executor.submit(surroundings.warnings, config)
         spark = session(None, config.spark, brief=True, lake=config.lake)
+        store.result()
         pipeline = explain(spark, config)
         all_warnings = [*pipeline.warnings, *warnings.result()]
     return Checked(all_warnings, compare_cuts(spark, config, raw) if raw else None)

@@ -16,11 +16,14 @@ from zync.config.model import (
     Lookup,
     Part,
     RegistryAccess,
+    Storage,
     Transactions,
 )
 from zync.config.topics import compile_regex
 from zync.debezium import preset
 from zync.errors import UsageError
+from zync.lake import storage
+from zync.lake.paths import is_local, locate
 from zync.project.yaml_reader import Reader, find
 
 _TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
@@ -29,14 +32,17 @@ _MAX_INT32 = 2**31 - 1
 """The most partitions and replicas of a topic: Kafka's protocol has 32 bits for them."""
 _MAX_INT64 = 2**63 - 1
 """The most records that `remember` may count: seqnos have 64 bits."""
+_OTHER_FENCE = re.compile(r"unsafe_rename|copy_if_not_exists|conditional_put|locking_provider", re.IGNORECASE)
+"""Options by which delta-rs commits without the conditional put, or beside it."""
 _SCHEMA_FILES: tuple[tuple[Part, str], ...] = (("key", "key_avro_schema"), ("value", "avro_schema"))
 
 
-def load(path: Path) -> Config:
-    """Reads and checks the config file at `path`.
+def load(path: Path, lake: str | None = None) -> Config:
+    """Reads and checks the config file at `path`. From then on its `storage` is how this process reaches object stores.
 
     Args:
         path: The path of `zync.yaml`. The files that it names are read relative to its folder.
+        lake: The lake instead of the file's.
 
     Raises:
         UsageError: The config is wrong. The message names `file:line` of the first error.
@@ -69,7 +75,9 @@ def load(path: Path) -> Config:
         raise UsageError(msg) from error
     if node is not None and node.tag == "tag:yaml.org,2002:null":  # for example if all but `---` is commented out
         node = None
+    _check_fence(reader, find(node, "storage"))
     config: Config = reader.value(Config, node, "the config") if node is not None else Config()
+    _check_storage(config, reader, node, lake)
     rules = tuple(
         replace(rule, python=str(reader.base / rule.python)) if rule.python else rule for rule in config.outputs
     )
@@ -77,12 +85,14 @@ def load(path: Path) -> Config:
         name: replace(lookup, delta=reader.location(lookup.delta)) if lookup.delta else lookup
         for name, lookup in config.lookups.items()
     }
-    lake = reader.location(config.lake)
+    location = lake or reader.location(config.lake)
     config = replace(
-        config, lake=lake, outputs=rules, lookups=lookups, path=path.absolute(), elsewhere=reader.elsewhere
+        config, lake=location, outputs=rules, lookups=lookups, path=path.absolute(), elsewhere=reader.elsewhere
     )
     _check_rules(config, reader, node)  # first: the preset reads them
-    return _check_parts(preset.expand(_check_preset_keys(config, reader, node)), reader, node)
+    config = _check_parts(preset.expand(_check_preset_keys(config, reader, node)), reader, node)
+    storage.use(config.storage)
+    return config
 
 
 def _file_error(path: Path) -> str | None:
@@ -293,6 +303,39 @@ def _check_registry(access: RegistryAccess | None, reader: Reader, node: yaml.No
         raise reader.fail(find(node, "timeout"), f"{key}.timeout must be more than nothing")
     if "@" in access.url:  # errors show the URL
         raise reader.fail(find(node, "url"), f"{key}.url must have no user or password in it: say {key}.basic_auth")
+
+
+def _check_fence(reader: Reader, node: yaml.Node | None) -> None:
+    """Raises UsageError for the first key of `storage` that gives the conditional put away."""
+    for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+        if isinstance(key.value, str) and _OTHER_FENCE.search(key.value):
+            text = f"storage.{key.value} is not for zync: {storage.FENCE}. Take it out"
+            raise reader.fail(key, text)
+
+
+def _check_storage(config: Config, reader: Reader, node: yaml.Node | None, lake: str | None) -> None:
+    """Raises UsageError if a key of `storage` is empty, or needs another, or if the lake is no object store."""
+    settings, storage_node = config.storage, find(node, "storage")
+    if storage_node is node:
+        return
+    for key in ("endpoint", "region", "access_key_id", "secret_access_key", "session_token"):
+        if (key_node := find(storage_node, key)) is not storage_node and not getattr(settings, key):
+            raise reader.fail(key_node, f"storage.{key} is empty: name it, or take the key out")
+    if settings.endpoint and not re.match("https?://[^@]*$", settings.endpoint):
+        text = "storage.endpoint must begin with http:// or https://, and have no user or password"
+        raise reader.fail(find(storage_node, "endpoint"), text)
+    for key, needed in (
+        ("access_key_id", "secret_access_key"),
+        ("secret_access_key", "access_key_id"),
+        ("session_token", "access_key_id"),
+    ):
+        if getattr(settings, key) and not getattr(settings, needed):
+            raise reader.fail(find(storage_node, key), f"storage.{key} needs storage.{needed}")
+    if settings.path_style is not None and not settings.endpoint:
+        raise reader.fail(find(storage_node, "path_style"), "storage.path_style needs storage.endpoint")
+    if settings != Storage() and lake is None and is_local(locate(config.lake, "")):
+        text = f"storage is for a lake in an object store, and lake is {config.lake}: take one of them out"
+        raise reader.fail(storage_node, text)
 
 
 def _check_rules(config: Config, reader: Reader, node: yaml.Node | None) -> None:

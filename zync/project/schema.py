@@ -26,6 +26,7 @@ from zync.config.model import (
     Lookup,
     OutputRule,
     RegistryAccess,
+    Storage,
     Transactions,
 )
 from zync.config.units import duration_text
@@ -51,6 +52,7 @@ _SHARE = r"\s*0*(?:100(?:\.0*)?|[0-9]{1,2}(?:\.[0-9]*)?)\s*%"
 _SCALARS: dict[Any, _Schema] = {
     str: _TEXT,
     Path: _TEXT,
+    bool: {"type": ["boolean", "string"], **_pattern("true|false")},
     int: {"type": ["integer", "string"], **_pattern(_WHOLE_NUMBER)},
     float: {"type": ["integer", "string"], **_pattern(f"{_WHOLE_NUMBER}|{_SHARE}")},
     timedelta: {"type": "string", **_pattern(r"\s*[0-9]+(?:\.[0-9]+)?\s*(?:ms|s|m|h|d|w)\s*")},
@@ -110,6 +112,8 @@ FIELD_CHECKS: dict[tuple[type, str], _Schema] = {
     (Limits, "max_quarantined"): {"minimum": 0},
     (RegistryAccess, "url"): {"type": "string", **_pattern("https?://[^@]*")},
     (RegistryAccess, "timeout"): {"not": {"pattern": r"^\s*[0.]+\s*[a-z]"}},
+    (Storage, "endpoint"): {"type": "string", **_pattern("https?://[^@]*")},
+    **{(Storage, name): {"minLength": 1} for name in ("region", "access_key_id", "secret_access_key", "session_token")},
     (Transactions, "prefix"): {"minLength": 1},
     (Transactions, "remember"): {"minimum": 0},
     (Transactions, "uncounted"): _QUALIFIED,
@@ -132,6 +136,16 @@ RECORD_CHECKS: dict[type, _Schema] = {
     },
     Lookup: _exactly_one("csv", "json", "delta"),
     OutputRule: _exactly_one("sql", "python"),
+    Storage: {
+        "dependentRequired": {
+            "access_key_id": ["secret_access_key"],
+            "secret_access_key": ["access_key_id"],
+            "session_token": ["access_key_id"],
+        },
+        "dependentSchemas": {
+            "path_style": {"if": {"properties": {"path_style": {"not": _NULL}}}, "then": {"required": ["endpoint"]}}
+        },
+    },
     Transactions: {
         "dependentSchemas": {
             "incomplete": {
@@ -193,8 +207,9 @@ def _record(kind: Any, definitions: dict[str, _Schema]) -> _Schema:
     hints = get_type_hints(kind)
     text, meanings = documentation(kind)
     properties: dict[str, _Schema] = {}
-    required = list[str]()
+    required, further = list[str](), list[str]()
     for field in fields(kind):
+        further += field.metadata.get("further", ())
         key = field.metadata.get("key", field.name)
         if key is None:
             continue
@@ -208,6 +223,7 @@ def _record(kind: Any, definitions: dict[str, _Schema]) -> _Schema:
         "type": "object",
         "properties": properties,
         **({"required": required} if required else {}),
+        **({"patternProperties": {f"^(?:{'|'.join(map(re.escape, further))})$": _TEXT}} if further else {}),
         "additionalProperties": False,
         **RECORD_CHECKS.get(kind, {}),
     }

@@ -21,6 +21,7 @@ _TAGS = frozenset(
 """The tags that YAML resolves by itself. A value's type follows from its key, not from its tag."""
 _INVALID_TEXT = re.compile(r"[\x00\ud800-\udfff]")
 """NUL and surrogates: YAML's escapes and environment variables may have them, file names and UTF-8 may not."""
+_BOOLEANS = {"true": True, "false": False}
 _REFERENCE = re.compile(r"\$\{(?:file:(?P<file>[^}]+)|(?P<name>[A-Za-z_][A-Za-z0-9_]*))\}")
 
 
@@ -89,18 +90,26 @@ class Reader:
         return self.text(node.value, node, f"a key of {key_path}")
 
     def record(self, kind: Any, node: yaml.Node, key_path: str) -> Any:
-        """Converts a mapping to a value of the dataclass `kind`."""
+        """Converts a mapping to a value of the dataclass `kind`.
+
+        A field with the metadata `further`, a list of names, holds the texts of the keys that have these names.
+        """
         hints = get_type_hints(kind)
         fields_by_key = {field.metadata.get("key", field.name): field for field in fields(kind)}
         fields_by_key.pop(None, None)
+        further = {key: field.name for field in fields(kind) for key in field.metadata.get("further", ())}
         values: dict[str, Any] = {}
         for key, key_node, item in self.items(node, key_path):
+            item_path = f"{key_path}.{key}" if key_path != "the config" else key
+            if key in further:
+                values.setdefault(further[key], {})[key] = self.value(str, item, item_path)
+                continue
             if key not in fields_by_key:
-                matches = difflib.get_close_matches(key, fields_by_key, n=1)
+                matches = difflib.get_close_matches(key, [*fields_by_key, *further], n=1)
                 hint = f"did you mean {matches[0]!r}?" if matches else f"known are {', '.join(sorted(fields_by_key))}"
                 raise self.fail(key_node, f"unknown key {key!r} in {key_path}: {hint}")
             name = fields_by_key[key].name
-            values[name] = self.value(hints[name], item, f"{key_path}.{key}" if key_path != "the config" else key)
+            values[name] = self.value(hints[name], item, item_path)
         for key, field in fields_by_key.items():
             if field.name not in values and field.default is MISSING and field.default_factory is MISSING:
                 raise self.fail(node, f"{key_path} needs {key!r}")
@@ -120,10 +129,14 @@ class Reader:
         try:
             if kind is timedelta:
                 return duration(text)
+            if kind is bool:
+                return _BOOLEANS[text]
             if kind is float and text.endswith("%"):
                 return float(text[:-1]) / 100
             if kind in (int, float):
                 return int(text.replace("_", ""))
+        except KeyError:
+            raise self.fail(node, f"{key_path} must be true or false, not {source}") from None
         except ValueError as error:
             number = f"{source} is not a whole number" + " or a share like 5%" * (kind is float)
             error_text = str(error).replace(repr(text), source) if kind is timedelta else number

@@ -19,9 +19,11 @@ from deltalake.exceptions import DeltaError
 
 from zync.errors import TableLostError, ZyncError
 from zync.kafka.partition import Source
+from zync.lake import storage
 from zync.lake.commit import Commit, Landed, Refused, change_files
 from zync.lake.lock import locked
 from zync.lake.paths import is_local
+from zync.lake.store_errors import without_panics
 from zync.lake.table import NO_HOOKS, checkpoint_every, existing_table, first_line, refresh, remember_entry
 from zync.lake.types import TIMESTAMP
 from zync.raw.batch import Batch
@@ -83,7 +85,7 @@ class _Handle(DeltaTable):
     """
 
     def __init__(self, location: str) -> None:
-        super().__init__(location)
+        super().__init__(location, storage_options=storage.delta_options(location))
         self._versions: dict[str, int | None] = {}
         self._versions_at = self.version()
 
@@ -194,14 +196,15 @@ class Appender:
             if not batch.num_rows:
                 change_files(table, [], properties)
                 return
-            write_deltalake(
-                table,
-                _numbered(batch, first, now),
-                mode="append",
-                commit_properties=properties,
-                post_commithook_properties=NO_HOOKS,
-                writer_properties=_WRITER,
-            )
+            with without_panics(self.location):
+                write_deltalake(
+                    table,
+                    _numbered(batch, first, now),
+                    mode="append",
+                    commit_properties=properties,
+                    post_commithook_properties=NO_HOOKS,
+                    writer_properties=_WRITER,
+                )
 
         self._table = None
         failure, name = f"raw at {self.location} cannot be written", f"the append to raw at {self.location}"

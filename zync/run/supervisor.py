@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from zync.config.model import Config
-from zync.errors import OwnedError, UsageError
+from zync.errors import OwnedError, TableLostError, UsageError
 from zync.lake.paths import is_local
 from zync.text import amount
 
@@ -145,18 +145,20 @@ class Pipeline:
 
     def __init__(self, parts: tuple[Part, ...], stop: threading.Event, say: Say) -> None:
         self.parts, self.stop, self.say = parts, stop, say
+        self.table_is_lost = False
 
     def run(self, watch: Callable[[], None] = lambda: None) -> int:
         """Runs the parts until `stop` is set or all are given up.
 
         If a part is given up that has never run for a minute, all parts stop: the config cannot work. Otherwise the
-        other parts go on.
+        other parts go on. If a table of the lake was deleted or replaced under a part, all parts stop: started again,
+        a part would begin anew in another table.
 
         Args:
             watch: Called several times a second.
 
         Returns:
-            The exit code: 2 if a part was given up, 0 if all parts ended well, else 1.
+            The exit code: 4 if a table was lost, 2 if a part was given up, 0 if all parts ended well, else 1.
         """
         try:
             while not self.stop.is_set():
@@ -165,6 +167,8 @@ class Pipeline:
                 watch()
                 self.stop.wait(_LOOK_SECONDS)
             well = self._end(watch)
+            if self.table_is_lost:
+                return TableLostError.exit_code
             return UsageError.exit_code if any(part.given_up for part in self.parts) else int(not well)
         finally:
             for part in self.parts:
@@ -229,6 +233,11 @@ class Pipeline:
         return code
 
     def _again(self, part: Part, code: int) -> None:
+        if code == TableLostError.exit_code:
+            self.say(part.name, "error", f"{_exit_text(code)}; all parts stop", {"event": "table_lost", "code": code})
+            self.table_is_lost = True
+            self.stop.set()
+            return
         if part.well:
             part.failures, part.mistakes, part.has_been_well = 0, 0, True
         part.mistakes = part.mistakes + 1 if code == UsageError.exit_code else 0

@@ -5,6 +5,7 @@ import re
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
+from zync.lake.store_errors import meaning
 from zync.spark.causes import PYTHON_EXCEPTION, Thrown, causes, raised_in_python
 
 _NO_MESSAGE = re.compile(r"Cannot find main error class '(\w+)'")
@@ -22,6 +23,8 @@ _CONTEXT_CONDITIONS = (
 """Conditions that name the operation during which another error happened."""
 _STATEMENT_STATES = ("42", "0A")
 """SQLSTATE classes of invalid statements, whose message has the reason."""
+_STORE_PACKAGES = ("software.amazon.awssdk.", "org.apache.hadoop.fs.s3a.")
+"""Packages of exceptions of an object store."""
 _MAX_CHARACTERS = 2_000
 """The most characters of a text: a parser's error contains its whole input, which may be 20 MB."""
 
@@ -41,6 +44,10 @@ def line_of(error: BaseException) -> int | None:
 def message_of(error: BaseException) -> str:
     """Returns the text of a Spark error as a single line without Java's packages, plans and stack traces."""
     thrown = causes(error)
+    if any(name.startswith(_STORE_PACKAGES) for exception in thrown for name in exception.classes[:1]):
+        store_error = meaning("\n".join(exception.message for exception in thrown))
+        if store_error:
+            return store_error
     text = _text_of_chain(thrown) if thrown else _text_of_python_error(error)
     return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}…"
 

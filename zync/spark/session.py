@@ -128,7 +128,7 @@ def session(
     running = SparkSession.getActiveSession()
     if running is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
         spark = (running or SparkSession.builder.getOrCreate()).newSession()
-        for key, value in (properties or {}).items():
+        for key, value in {**storage.session_properties(lake), **(properties or {})}.items():
             if spark.conf.isModifiable(key):
                 spark.conf.set(key, value)
     else:

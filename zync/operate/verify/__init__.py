@@ -9,6 +9,7 @@ from pyarrow.fs import FileType
 
 from zync.config.model import Config
 from zync.lake.files import data_files, table_files
+from zync.lake.storage import delta_options
 from zync.lake.table import first_line
 from zync.operate.verify.claim import Claim
 from zync.operate.verify.raw import kafka_claim, raw_claims
@@ -63,7 +64,7 @@ def _earlier_versions(newest: DeltaTable, claim: Claim) -> Iterator[DeltaTable]:
     files, path_exists = table_files(newest), dict[str, bool]()
     for version in range(newest.version()):
         try:
-            earlier = DeltaTable(newest.table_uri, version=version)
+            earlier = DeltaTable(newest.table_uri, version, delta_options(newest.table_uri))
         except DeltaError as error:
             if is_readable:
                 claim.add_violation(f"version {version}: {first_line(error)}")

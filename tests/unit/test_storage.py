@@ -1,0 +1,179 @@
+"""What `storage:` says is what delta-rs, Arrow and Spark are told, and nobody else."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from zync.config.model import Storage
+from zync.errors import UsageError
+from zync.lake import storage
+from zync.project.load import load
+from zync.spark.session import _SECRET
+
+LAKE = "s3://bucket/lake"
+KEYS = {"access_key_id": "me", "secret_access_key": "s3cr3t-of-the-store"}
+
+
+@pytest.fixture(autouse=True)
+def without_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("ENDPOINT_URL", "REGION", "DEFAULT_REGION", "ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN"):
+        monkeypatch.delenv(f"AWS_{name}", raising=False)
+    yield
+    storage.use(Storage())
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "zync.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_one_section_serves_delta_rs_and_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "key").write_text("s3cr3t-of-the-store\n")
+    monkeypatch.setenv("TOKEN", "t0ken-of-the-store")
+    config = load(
+        written(
+            tmp_path,
+            f"""
+lake: {LAKE}
+storage:
+  endpoint: http://store.example:9000
+  region: eu-central-1
+  access_key_id: me
+  secret_access_key: ${{file:key}}
+  session_token: ${{TOKEN}}
+  aws_request_payer: requester
+  timeout: 7s
+""",
+        )
+    )
+    options, properties = storage.delta_options(f"{LAKE}/raw"), storage.spark_properties(LAKE)
+    assert options is not None
+    assert (
+        options
+        | {
+            "aws_endpoint_url": "http://store.example:9000",
+            "allow_http": "true",
+            "aws_region": "eu-central-1",
+            "aws_access_key_id": "me",
+            "aws_secret_access_key": "s3cr3t-of-the-store",
+            "aws_session_token": "t0ken-of-the-store",
+            "aws_request_payer": "requester",
+            "timeout": "7s",
+        }
+        == options
+    )
+    s3a = {name.removeprefix("spark.hadoop.fs.s3a."): value for name, value in properties.items()}
+    assert s3a["endpoint"] == "http://store.example:9000"
+    assert s3a["endpoint.region"] == "eu-central-1"
+    assert s3a["path.style.access"] == "true"
+    assert (s3a["access.key"], s3a["secret.key"], s3a["session.token"]) == (
+        "me",
+        "s3cr3t-of-the-store",
+        "t0ken-of-the-store",
+    )
+    assert s3a["aws.credentials.provider"].endswith(".TemporaryAWSCredentialsProvider")
+    for secret in ("s3cr3t-of-the-store", "t0ken-of-the-store"):
+        assert all(_SECRET.search(name) for name, value in properties.items() if value == secret)
+        assert secret not in repr(config)
+        assert secret not in config.as_written(f"the store says {secret}")
+    assert "s3cr3t-of-the-store" not in subprocess.run(["env"], capture_output=True, text=True, check=True).stdout
+    assert storage.session_properties(LAKE)["fs.s3a.secret.key"] == "s3cr3t-of-the-store"
+
+
+def test_a_config_without_the_section_leaves_all_to_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage.use(Storage(region="eu-central-1", **KEYS))
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    load(written(tmp_path, f"lake: {LAKE}"))
+    assert "s3cr3t" not in str(storage.delta_options(LAKE))
+    assert storage.spark_properties(LAKE)["spark.hadoop.fs.s3a.endpoint.region"] == "us-east-1"
+    assert storage.session_properties(LAKE) == {}
+
+
+def test_a_local_lake_needs_nothing() -> None:
+    assert storage.delta_options("/local/lake") is None
+    assert storage.spark_properties("/local/lake") == {}
+
+
+def test_a_bucket_may_be_in_the_host() -> None:
+    storage.use(Storage(endpoint="https://store.example:9000", path_style=False))
+    options = storage.delta_options(f"{LAKE}/raw")
+    assert options is not None
+    assert options["aws_endpoint_url"] == "https://bucket.store.example:9000"
+    assert options["aws_virtual_hosted_style_request"] == "true"
+    assert storage.spark_properties(LAKE)["spark.hadoop.fs.s3a.path.style.access"] == "false"
+    assert storage.spark_properties(LAKE)["spark.hadoop.fs.s3a.endpoint"] == "https://store.example:9000"
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ("{allow_unsafe_rename: true}", "storage.allow_unsafe_rename is not for zync: two writers would overwrite"),
+        ("{AWS_S3_ALLOW_UNSAFE_RENAME: true}", "storage.AWS_S3_ALLOW_UNSAFE_RENAME is not for zync"),
+        ("{aws_copy_if_not_exists: multipart}", "storage.aws_copy_if_not_exists is not for zync"),
+        ("{aws_s3_locking_provider: dynamodb}", "storage.aws_s3_locking_provider is not for zync"),
+        ("{aws_conditional_put: disabled}", "storage.aws_conditional_put is not for zync"),
+        ("{endpont: 'https://store'}", "unknown key 'endpont' in storage: did you mean 'endpoint'?"),
+        ("{aws_access_key_id: me}", "unknown key 'aws_access_key_id' in storage: did you mean 'access_key_id'?"),
+        ("{endpoint: store:9000}", "storage.endpoint must begin with http:// or https://"),
+        ("{endpoint: 'https://me:secret@store'}", "and have no user or password"),
+        ("{access_key_id: me}", "storage.access_key_id needs storage.secret_access_key"),
+        ("{session_token: t}", "storage.session_token needs storage.access_key_id"),
+        ("{region: ''}", "storage.region is empty: name it, or take the key out"),
+        ("{path_style: false}", "storage.path_style needs storage.endpoint"),
+        ("{path_style: maybe}", "storage.path_style must be true or false, not 'maybe'"),
+    ],
+)
+def test_a_wrong_section_is_refused_where_it_is(tmp_path: Path, section: str, message: str) -> None:
+    path = written(tmp_path, f"lake: {LAKE}\nstorage: {section}")
+    with pytest.raises(UsageError) as refused:
+        load(path)
+    assert str(refused.value).startswith(f"{path}:2: ")
+    assert message in str(refused.value)
+
+
+def test_a_section_without_a_store_is_a_mistake(tmp_path: Path) -> None:
+    path = written(tmp_path, "lake: ./lake\nstorage: {region: eu-central-1}")
+    with pytest.raises(UsageError, match=r"zync.yaml:2: storage is for a lake in an object store, and lake is \./lake"):
+        load(path)
+    assert load(path, "s3://bucket/lake").storage.region == "eu-central-1"
+    assert load(path, "/tried/here").lake == "/tried/here"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("AWS_S3_ALLOW_UNSAFE_RENAME", "yes"),
+        ("AWS_ALLOW_UNSAFE_RENAME", "TRUE"),
+        ("AWS_S3_LOCKING_PROVIDER", "dynamodb"),
+        ("AWS_COPY_IF_NOT_EXISTS", "multipart"),
+        ("AWS_CONDITIONAL_PUT", "disabled"),
+    ],
+)
+def test_a_variable_that_gives_the_conditional_put_away_is_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    storage.delta_options("/local/lake")
+    with pytest.raises(UsageError, match=rf"{name} is set: two writers would overwrite .* Unset it"):
+        storage.delta_options(LAKE)
+
+
+def test_a_variable_that_leaves_the_conditional_put_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_S3_ALLOW_UNSAFE_RENAME", "false")
+    monkeypatch.setenv("AWS_CONDITIONAL_PUT", "etag")
+    assert storage.delta_options(LAKE)
+
+
+def test_a_token_of_other_keys_is_not_sent_with_those_of_the_config(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "of-a-role")
+    storage.delta_options(LAKE)
+    storage.use(Storage(**KEYS))
+    with pytest.raises(UsageError, match="AWS_SESSION_TOKEN is set, and is no token of storage.access_key_id"):
+        storage.delta_options(LAKE)
+    storage.use(Storage(**KEYS, session_token="t"))  # noqa: S106
+    assert storage.delta_options(LAKE)
