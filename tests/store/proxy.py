@@ -1,10 +1,18 @@
-"""An HTTP proxy in front of a store: it counts requests, and delays, holds, refuses or breaks some of them."""
+"""An HTTP proxy in front of a store: it counts requests, and delays, holds, refuses or breaks some of them.
+
+It hands conditional puts on one after the other: S3Mock looks first and writes then, so that of two puts at once under
+`If-None-Match: *` it mostly takes both.
+
+`python -m tests.store.proxy URL` runs one in a process of its own, and prints its URL: some calls of delta-rs's hold
+Python's lock while they wait for an answer, which a proxy in the same process could not give.
+"""
 
 import http.client
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
@@ -23,6 +31,7 @@ class Answer(NamedTuple):
 
     status: int
     body: bytes = b""
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 class Broken(Exception):
@@ -42,19 +51,21 @@ class Proxy:
         requests: All requests since the last `clear`.
         rule: Decides about each request; None lets all through.
         seconds: A delay of each request.
+        dropped_headers: Names of headers, in lower case, that are not handed on.
     """
 
     url: str = ""
     requests: list[Request] = field(default_factory=list)
     rule: Rule | None = None
     seconds: float = 0.0
+    dropped_headers: frozenset[str] = frozenset()
 
 
 @contextmanager
 def running_proxy(upstream: str) -> Iterator[Proxy]:
     """Runs a proxy in front of the server at `upstream`."""
     proxy, target = Proxy(), urlparse(upstream)
-    connections = threading.local()
+    connections, conditional = threading.local(), threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -75,7 +86,7 @@ def running_proxy(upstream: str) -> Iterator[Proxy]:
                 self.connection.close()
                 return
             if answer is not None:
-                self._answer(answer.status, {}, answer.body)
+                self._answer(answer.status, dict(answer.headers), answer.body)
                 return
             response, content = passed[0] if passed else self._forward(body)
             self._answer(response.status, dict(response.getheaders()), content)
@@ -94,9 +105,15 @@ def running_proxy(upstream: str) -> Iterator[Proxy]:
 
         def _forward(self, body: bytes) -> tuple[http.client.HTTPResponse, bytes]:
             hop_by_hop = {"connection", "transfer-encoding", "expect", "content-length"}
-            headers = {key: value for key, value in self.headers.items() if key.lower() not in hop_by_hop}
+            dropped = hop_by_hop | proxy.dropped_headers
+            headers = {key: value for key, value in self.headers.items() if key.lower() not in dropped}
+            is_conditional = self.command == "PUT" and {"if-none-match", "if-match"} & {key.lower() for key in headers}
             if body or self.command in ("PUT", "POST"):
                 headers["Content-Length"] = str(len(body))
+            with conditional if is_conditional else nullcontext():
+                return self._exchange(body, headers)
+
+        def _exchange(self, body: bytes, headers: dict[str, str]) -> tuple[http.client.HTTPResponse, bytes]:
             connection = getattr(connections, "connection", None)
             if connection is None:
                 connection = connections.connection = http.client.HTTPConnection(str(target.hostname), target.port)
@@ -142,3 +159,9 @@ def running_proxy(upstream: str) -> Iterator[Proxy]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+if __name__ == "__main__":
+    with running_proxy(sys.argv[1]) as running:
+        print(running.url, flush=True)
+        threading.Event().wait()

@@ -3,13 +3,13 @@
 import os
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.store.refusing import refusing_s3
 from zync import java
 
 _VERSION = "4.7.0"
@@ -44,6 +44,19 @@ def _free_port() -> int:
 
 
 @contextmanager
+def _proxy(upstream: str) -> Iterator[str]:
+    """Runs a proxy in a process of its own, which hands conditional puts on one after the other."""
+    command = [sys.executable, "-m", "tests.store.proxy", upstream]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
+    try:
+        assert process.stdout
+        yield process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
 def running_s3(folder: Path) -> Iterator[dict[str, str]]:
     """Runs the server with a bucket, and yields the environment by which the usual clients find it."""
     port = _free_port()
@@ -65,9 +78,9 @@ def running_s3(folder: Path) -> Iterator[dict[str, str]]:
             assert server.poll() is None
             assert time.monotonic() < until
             time.sleep(0.2)
-        with refusing_s3(f"http://localhost:{port}") as gate:
+        with _proxy(f"http://localhost:{port}") as url:
             yield {
-                "AWS_ENDPOINT_URL": gate.url,
+                "AWS_ENDPOINT_URL": url,
                 "AWS_REGION": "eu-central-1",
                 "AWS_ACCESS_KEY_ID": "test",
                 "AWS_SECRET_ACCESS_KEY": "s3cr3t-of-the-store",

@@ -32,8 +32,8 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
 def environment(gate: Gate) -> Iterator[dict[str, str]]:
     others = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "ZYNC_LAKE"))}
     keys = {"AWS_ACCESS_KEY_ID": "me", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_EC2_METADATA_DISABLED": "true"}
-    yield {**others, **keys, "AWS_REGION": "eu-central-1", "AWS_ENDPOINT_URL": gate.url}
-    gate.refusal = None
+    yield {**others, **keys, "AWS_REGION": "eu-central-1", "AWS_ENDPOINT_URL": gate.proxy.url}
+    gate.reset()
 
 
 def failure(environment: dict[str, str], folder: Path, *words: str) -> str:

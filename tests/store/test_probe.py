@@ -26,10 +26,9 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
 
 @pytest.fixture
 def environment(gate: Gate) -> Iterator[dict[str, str]]:
-    keys = {"AWS_ACCESS_KEY_ID": "me", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": "eu", "AWS_ENDPOINT_URL": gate.url}
-    yield {**os.environ, **keys}
-    gate.refusal, gate.ignores_conditions = None, False
-    gate.requests.clear()
+    keys = {"AWS_ACCESS_KEY_ID": "me", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": "eu"}
+    yield {**os.environ, **keys, "AWS_ENDPOINT_URL": gate.proxy.url}
+    gate.reset()
 
 
 def load(environment: dict[str, str], folder: Path, lake: str) -> "subprocess.CompletedProcess[str]":
@@ -39,9 +38,14 @@ def load(environment: dict[str, str], folder: Path, lake: str) -> "subprocess.Co
     )
 
 
+def paths(gate: Gate, *methods: str) -> list[str]:
+    """The paths of the requests with one of the methods, or of all."""
+    return [request.path for request in gate.proxy.requests if not methods or request.method in methods]
+
+
 def probe_objects(gate: Gate) -> set[str]:
     """The probe's objects that are in the bucket."""
-    server = http.client.HTTPConnection(urlsplit(gate.url).netloc)
+    server = http.client.HTTPConnection(urlsplit(gate.proxy.url).netloc)
     server.request("GET", f"/{BUCKET}?list-type=2")
     text = server.getresponse().read().decode()
     server.close()
@@ -53,27 +57,27 @@ def test_a_store_that_refuses_the_second_put_is_taken_and_proved_once(
 ) -> None:
     first = load(environment, tmp_path, "proved")
     assert first.returncode == 0, first.stderr
-    assert any("zync-probe" in path for _, path in gate.requests)
+    assert any("zync-probe" in path for path in paths(gate))
     assert probe_objects(gate) == set()
-    gate.requests.clear()
+    gate.proxy.requests.clear()
     assert load(environment, tmp_path, "proved").returncode == 0
-    assert not any("zync-probe" in path for _, path in gate.requests)
+    assert not any("zync-probe" in path for path in paths(gate))
 
 
 def test_a_store_that_ignores_the_condition_is_refused(gate: Gate, environment: dict[str, str], tmp_path: Path) -> None:
-    gate.ignores_conditions = True
+    gate.ignore_conditions()
     done = load(environment, tmp_path, "ignoring")
     assert done.returncode == 2
     assert "the store of s3://lake/ignoring takes two puts of the same object under If-None-Match: *" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert probe_objects(gate) == set()
-    assert not any("/raw/" in path for method, path in gate.requests if method == "PUT")
+    assert not any("/raw/" in path for path in paths(gate, "PUT"))
 
 
 def test_check_proves_the_store_as_well(gate: Gate, environment: dict[str, str], demo: Path) -> None:
     config = (demo / "zync.yaml").read_text().replace("lake: ./lake", f"lake: s3://{BUCKET}/checked")
     (demo / "zync.yaml").write_text(config)
-    gate.ignores_conditions = True
+    gate.ignore_conditions()
     done = subprocess.run(
         [*ZYNC, "check"], cwd=demo, env=environment, capture_output=True, text=True, check=False, timeout=240
     )
@@ -99,7 +103,7 @@ def test_the_server_of_these_tests_takes_one_of_several_puts_at_once(gate: Gate)
         start = threading.Barrier(3)
 
         def put(path: str, start: threading.Barrier = start, answers: list[int] = answers) -> None:
-            server = http.client.HTTPConnection(urlsplit(gate.url).netloc)
+            server = http.client.HTTPConnection(urlsplit(gate.proxy.url).netloc)
             server.connect()
             start.wait()
             server.request("PUT", path, b"", {"If-None-Match": "*"})
