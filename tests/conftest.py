@@ -45,6 +45,26 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         config.stash[_RUN].end()
 
 
+_LONGEST = ("cdc/test_bank_run.py", "crash/test_kill_sync.py", "docs/test_tutorial.py", "kafka/test_exactly_once.py")
+"""Files that take minutes: they come first, so that no worker is left with one when the others have ended."""
+_WAITING = ("kafka", "deliver/kafka", "cli")
+"""Folders whose tests wait most of the time, for timeouts and processes, while others keep the processors busy."""
+
+
+@pytest.hookimpl(trylast=True)  # when what was deselected is gone
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Orders files: the longest, and then all others, among which those that wait are spread evenly."""
+    by_file: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        by_file.setdefault(item.path.relative_to(Path(__file__).parent), []).append(item)
+    longest = sorted((file for file in by_file if str(file) in _LONGEST), key=lambda file: _LONGEST.index(str(file)))
+    rest = [file for file in by_file if file not in longest]
+    waiting = [file for file in rest if any(file.is_relative_to(folder) for folder in _WAITING)]
+    busy = [file for file in rest if file not in waiting]
+    places = {file: (number + 0.5) / len(files) for files in (waiting, busy) for number, file in enumerate(files)}
+    items[:] = [item for file in [*longest, *sorted(places, key=places.__getitem__)] for item in by_file[file]]
+
+
 @pytest.fixture(scope="session")
 def broker() -> str:
     """The `bootstrap.servers` of a real Kafka, started for this run."""
