@@ -24,6 +24,9 @@ from deltalake import DeltaTable
 from tests import shared
 from tests.registry import RunningRegistry
 from zync import java
+from zync.raw.append import Appended, Appender
+from zync.raw.jsonl import as_batch, read
+from zync.raw.table import ensure_raw
 from zync.resources import data_folder
 
 ZYNC = [sys.executable, "-m", "zync"]
@@ -202,6 +205,25 @@ def start(*args: str | Path, cwd: Path, **options: Any) -> "subprocess.Popen[str
         return subprocess.Popen(
             [*ZYNC, *map(str, args)], cwd=cwd, stdout=out, stderr=out, stdin=subprocess.DEVNULL, text=True, **options
         )
+
+
+class Loader:
+    """Loads JSON records into a raw again and again, each time by a commit of its own.
+
+    It keeps the table's handle, as sync-from does. `load` opens the table each time, which takes four times as long as
+    the commit once there are some dozen.
+    """
+
+    def __init__(self, raw: str) -> None:
+        ensure_raw(raw)
+        self.appender = Appender(raw)
+
+    def load(self, records: list[dict[str, Any]]) -> Appended:
+        with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
+            file.write("".join(json.dumps(record) + "\n" for record in records))
+            file.flush()
+            lines = read([file.name])
+        return self.appender.append_planned(lambda table: as_batch(lines, table))
 
 
 def rows(location: Path, version: int | None = None) -> list[dict[str, Any]]:
