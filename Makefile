@@ -70,13 +70,15 @@ test-cdc: setup
 # Bytes and histories that nobody thought of, from another beginning each time; `make test` has a short form of it.
 fuzz: setup
 	ZYNC_TEST_FUZZ_TIMES=5000 ZYNC_TEST_HISTORIES=100 $(BIN)/pytest -n 0 --timeout 3600 \
-		tests/spark/test_fuzz.py tests/spark/test_protobuf.py tests/deliver/test_any_history.py
+		tests/spark/test_fuzz.py tests/spark/test_protobuf.py tests/deliver/test_any_history.py \
+		tests/property/test_any_cut.py
 
 # Ten minutes of harm at random, from another beginning each time (ZYNC_TEST_SOAK_SEED: from one that it printed), and
-# syncs killed again and again; `make test` has short forms of them. The disk's harm needs root, who may mount one.
+# syncs and deliveries killed again and again; `make test` has short forms of them. The disk's harm needs root, who may
+# mount one.
 soak: setup
 	ZYNC_TEST_SOAK_SECONDS=600 $(BIN)/pytest -n 0 --timeout 1200 -s tests/kafka/test_soak.py
-	ZYNC_TEST_KILLS=30 $(BIN)/pytest -n 0 tests/crash/test_kill_sync.py
+	ZYNC_TEST_KILLS=30 $(BIN)/pytest -n 0 tests/crash/test_kill_sync.py tests/deliver/tables/test_kills.py
 
 bench: setup
 	@sh scripts/postgres.sh

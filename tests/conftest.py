@@ -24,6 +24,9 @@ from deltalake import DeltaTable
 from tests import shared
 from tests.registry import RunningRegistry
 from zync import java
+from zync.raw.append import Appended, Appender
+from zync.raw.jsonl import as_batch, read
+from zync.raw.table import ensure_raw
 from zync.resources import data_folder
 
 ZYNC = [sys.executable, "-m", "zync"]
@@ -43,6 +46,26 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if _RUN in config.stash:
         config.stash[_RUN].end()
+
+
+_LONGEST = ("cdc/test_bank_run.py", "crash/test_kill_sync.py", "docs/test_tutorial.py", "kafka/test_exactly_once.py")
+"""Files that take minutes: they come first, so that no worker is left with one when the others have ended."""
+_WAITING = ("kafka", "deliver/kafka", "cli")
+"""Folders whose tests wait most of the time, for timeouts and processes, while others keep the processors busy."""
+
+
+@pytest.hookimpl(trylast=True)  # when what was deselected is gone
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Orders files: the longest, and then all others, among which those that wait are spread evenly."""
+    by_file: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        by_file.setdefault(item.path.relative_to(Path(__file__).parent), []).append(item)
+    longest = sorted((file for file in by_file if str(file) in _LONGEST), key=lambda file: _LONGEST.index(str(file)))
+    rest = [file for file in by_file if file not in longest]
+    waiting = [file for file in rest if any(file.is_relative_to(folder) for folder in _WAITING)]
+    busy = [file for file in rest if file not in waiting]
+    places = {file: (number + 0.5) / len(files) for files in (waiting, busy) for number, file in enumerate(files)}
+    items[:] = [item for file in [*longest, *sorted(places, key=places.__getitem__)] for item in by_file[file]]
 
 
 @pytest.fixture(scope="session")
@@ -182,6 +205,25 @@ def start(*args: str | Path, cwd: Path, **options: Any) -> "subprocess.Popen[str
         return subprocess.Popen(
             [*ZYNC, *map(str, args)], cwd=cwd, stdout=out, stderr=out, stdin=subprocess.DEVNULL, text=True, **options
         )
+
+
+class Loader:
+    """Loads JSON records into a raw again and again, each time by a commit of its own.
+
+    It keeps the table's handle, as sync-from does. `load` opens the table each time, which takes four times as long as
+    the commit once there are some dozen.
+    """
+
+    def __init__(self, raw: str) -> None:
+        ensure_raw(raw)
+        self.appender = Appender(raw)
+
+    def load(self, records: list[dict[str, Any]]) -> Appended:
+        with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
+            file.write("".join(json.dumps(record) + "\n" for record in records))
+            file.flush()
+            lines = read([file.name])
+        return self.appender.append_planned(lambda table: as_batch(lines, table))
 
 
 def rows(location: Path, version: int | None = None) -> list[dict[str, Any]]:

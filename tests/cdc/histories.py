@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.cdc.test_captures import pipeline
-from tests.conftest import rows
+from tests.conftest import Loader, rows
 from zync.operate.decide import SET_ASIDE, decide, undecided
 from zync.operate.verify import verify
-from zync.raw.jsonl import load
 from zync.raw.table import existing_raw, next_seqno
 from zync.sync.syncer import Syncer
 from zync.transactions import gather
@@ -155,12 +154,11 @@ def sync_small_files(
     """
     config = config or pipeline(folder, "p", said=said)
     syncer = Syncer(config, str(folder / "raw"), str(folder / "staging"), spark)
+    loader = Loader(str(folder / "raw"))
     with pytest.MonkeyPatch.context() as patch:
         for number, (start, end) in enumerate(pairwise(sorted({0, *cuts, len(records)}))):
             for first in range(start, end, 3):
-                part = records[first : min(first + 3, end)]
-                (folder / "in.jsonl").write_text("".join(json.dumps(record) + "\n" for record in part))
-                load(str(folder / "raw"), [str(folder / "in.jsonl")])
+                loader.load(records[first : min(first + 3, end)])
             patch.setattr(gather, "RECENT", (len(records), 1000, 12, 0)[number % 4])
             syncer.sync()
     return syncer
@@ -236,6 +234,7 @@ class Together:
         self.config = pipeline(folder, "p", said=said)
         self.raw, self.staging = str(folder / "raw"), str(folder / "staging")
         self.syncer = Syncer(self.config, self.raw, self.staging, spark)
+        self._loader = Loader(self.raw)
         self.base = {name: 100 * number for number, name in enumerate(cases, start=1)}
         self._place: dict[int, tuple[str, int]] = {}
         self._count: Counter[str] = Counter()
@@ -287,9 +286,8 @@ class Together:
 
     def _load(self, name: str, records: list[dict[str, Any]]) -> None:
         for first in range(0, len(records), self._IN_A_FILE):
-            part = records[first : first + self._IN_A_FILE]
-            (self.folder / "in.jsonl").write_text("".join(json.dumps(record) + "\n" for record in part))
-            load(self.raw, [str(self.folder / "in.jsonl")])
+            self._loader.load(records[first : first + self._IN_A_FILE])
+        if records:
             self._count_to_head(name)
 
     def _count_to_head(self, name: str) -> None:

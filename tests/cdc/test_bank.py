@@ -20,7 +20,7 @@ from zync.raw.table import next_seqno, positions
 from zync.sync.syncer import Syncer
 
 CLIENTS = 4
-EACH = int(os.environ.get("ZYNC_TEST_CDC_TRANSACTIONS", "50"))
+EACH = int(os.environ.get("ZYNC_TEST_CDC_TRANSACTIONS", "25"))
 MANY = 100 * EACH + 1000
 """Rows of one large transaction."""
 

@@ -28,6 +28,8 @@ from zync.sync.syncer import Syncer
 SEED = int(os.environ.get("ZYNC_TEST_SEED", "1"))
 EACH = int(os.environ.get("ZYNC_TEST_CDC_TRANSACTIONS", "15"))
 """Transactions of a session in a phase."""
+CUTS = 2 if "ZYNC_TEST_CDC_TRANSACTIONS" in os.environ else 1
+"""Syncs of what came in a phase, each followed by a delivery or not."""
 PHASES = ("truncating", "killed", "snapshots", "truncating")
 KEYS = 16
 LARGE = 3000
@@ -199,7 +201,7 @@ def test_tables_and_kafka_come_to_what_postgres_has(
             before = next_seqno(existing_table(str(raw), "")) if raw.exists() else 1
             zync("sync-from", "kafka", "raw", "--until-caught-up", cwd=tmp_path)
             after = next_seqno(existing_table(str(raw), ""))
-            for cut in sorted(chance.choices(range(before, after), k=2)):
+            for cut in sorted(chance.choices(range(before, after), k=CUTS)):
                 in_order.syncer.sync(cut)
                 if chance.random() < 0.5:
                     in_order.deliver()

@@ -23,7 +23,7 @@ from tests.kafka.conftest import wait_until
 from tests.kafka.harms import Clock
 from tests.model import Record
 
-_KILLS = int(os.environ.get("ZYNC_TEST_KILLS", "10"))
+_KILLS = int(os.environ.get("ZYNC_TEST_KILLS", "6"))
 _IN_TRANSACTION = 4
 
 _CONFIG = """\

@@ -147,7 +147,7 @@ def test_two_processes_that_both_have_all_partitions_lose_and_double_nothing(lak
 def test_a_rolling_restart_under_load_loses_and_repeats_nothing(lake: Lake, topic: TopicMaker) -> None:
     """Each of three is stopped as an orchestrator does it, and another begun in its place, twice around."""
     name = topic(partitions=4)
-    lake.config()
+    lake.config(heartbeat_interval_ms=500)  # by which members learn of who joins and leaves
     running: list[subprocess.Popen[str]] = []
 
     def ready(port: int) -> bool:

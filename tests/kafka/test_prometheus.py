@@ -7,7 +7,7 @@ import time
 import urllib.error
 from pathlib import Path
 
-from tests.conftest import TopicMaker, produce, start
+from tests.conftest import BRISK, TopicMaker, produce, start
 from tests.kafka.conftest import Lake, get, wait_until
 from tests.prometheus import RunningPrometheus, program
 from zync.kafka.dev_broker import free_port
@@ -20,17 +20,17 @@ transactions: {{done: "count(*) = max(value:n::int)"}}
 outputs: [{{topic: out, sql: out.sql}}]
 limits: {{max_quarantined: 100000}}
 deliver: {{kafka: {{topics: {{out: {{as: delivered-{topic}}}}}}}}}
-"""
+{brisk}"""
 
 
 def test_prometheus_takes_the_metrics_and_each_panel_of_the_dashboard_has_figures(
     lake: Lake, topic: TopicMaker
 ) -> None:
     name, port = topic(), free_port()
-    (lake.folder / "zync.yaml").write_text(CONFIG.format(broker=lake.broker, topic=name))
+    (lake.folder / "zync.yaml").write_text(CONFIG.format(broker=lake.broker, topic=name, brisk=BRISK))
     (lake.folder / "out.sql").write_text("SELECT seqno, value:n::int AS n FROM t")
     prometheus = RunningPrometheus(lake.folder, (port,))
-    run = start("run", "--commit-every", "200ms", "--metrics", f"localhost:{port}", cwd=lake.folder)
+    run = start("run", "--commit-every", "1s", "--metrics", f"localhost:{port}", cwd=lake.folder)
     panels = {
         (panel["title"], one["expr"].replace("$job", ".*").replace("$__rate_interval", "20s"))
         for panel in json.loads(DASHBOARD.read_text())["panels"]

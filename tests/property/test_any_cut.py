@@ -1,6 +1,7 @@
 """For any interleaving, any cuts and any restarts, staging is what one pass over raw says it is."""
 
 import json
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from zync.spark import sizing
 from zync.sync.syncer import Syncer
 from zync.transactions import gather
 
+EXAMPLES = int(os.environ.get("ZYNC_TEST_HISTORIES", "3"))
 REMEMBER = 5
 
 RULES = {
@@ -154,9 +156,9 @@ def test_staging_is_what_one_pass_over_raw_says(
         monkeypatch.setattr("zync.spark.sizing._LARGE", _NOT_COMPILED)
 
     @settings(
-        max_examples=5,
+        max_examples=EXAMPLES,
         deadline=None,
-        derandomize=True,
+        derandomize="ZYNC_TEST_HISTORIES" not in os.environ,
         suppress_health_check=list(HealthCheck),
         database=None,
         phases=[Phase.generate],  # shrinking would run hundreds of syncs

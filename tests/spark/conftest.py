@@ -1,6 +1,7 @@
 """A pipeline in a folder: records in, syncs, rows out."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -55,6 +56,15 @@ class Pipeline:
         path = self.folder / "in.jsonl"
         path.write_text("".join(json.dumps({"topic": topic, "value": value}) + "\n" for topic, value in records))
         load(self.raw, [str(path)])
+
+    def begin_with(self, name: str, make: Callable[[], None]) -> None:
+        """Has the lake that `make` makes: a copy, where a test of this worker made the one of that name before."""
+        made = self.folder.parent / f"made-{name}"
+        if made.exists():
+            shutil.copytree(made, self.config.lake)
+        else:
+            make()
+            shutil.copytree(self.config.lake, made)
 
     def sync(self) -> Outcome:
         """One sync, by a process that knows nothing yet."""

@@ -21,11 +21,19 @@ def tidy(pipeline: Pipeline, table: str | Path, **options: Any) -> Maintained:
 
 def in_steps(pipeline: Pipeline, txn: Any, steps: int = 6, *, sync: bool = True) -> None:
     """Raw and staging in many small files; each step ends the transactions of the last and begins others."""
-    for step in range(steps):
-        pipeline.load(*(("b", txn(f"{step - 1}-{n}", 2, x=n)) for n in range(3) if step), ("a", txn(step, 1, x=step)))
-        pipeline.load(*(("a", txn(f"{step}-{n}", 2, x=n)) for n in range(3)))
-        if sync:
-            pipeline.sync()
+
+    def make() -> None:
+        for step in range(steps):
+            ends = [("b", txn(f"{step - 1}-{n}", 2, x=n)) for n in range(3) if step]
+            pipeline.load(*ends, ("a", txn(step, 1, x=step)))
+            pipeline.load(*(("a", txn(f"{step}-{n}", 2, x=n)) for n in range(3)))
+            if sync:
+                pipeline.sync()
+
+    if sync and not Path(pipeline.raw).exists():
+        pipeline.begin_with(f"{steps}-steps", make)
+    else:
+        make()
 
 
 def assert_sound(pipeline: Pipeline) -> None:

@@ -23,12 +23,15 @@ from zync.operate.replay import replay
 from zync.operate.verify import verify
 from zync.project.load import load as load_config
 from zync.raw.jsonl import load
+from zync.resources import data_folder
 from zync.sync.syncer import Syncer
 
 
-@pytest.fixture
-def lake(demo: Path, spark: Any) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Path:
     """The demo's lake, in two syncs."""
+    demo = tmp_path_factory.mktemp("made") / "demo"
+    shutil.copytree(data_folder("demo"), demo)
     config = load_config(demo / "zync.yaml")
     lake = Path(config.lake)
     syncer = Syncer(config, str(lake / "raw"), str(lake / "staging"), spark)
@@ -36,6 +39,12 @@ def lake(demo: Path, spark: Any) -> Path:
         load(str(lake / "raw"), [str(demo / part)])
         syncer.sync()
     return lake
+
+
+@pytest.fixture
+def lake(demo: Path, made: Path) -> Path:
+    """A copy of that lake, in the demo's folder."""
+    return Path(shutil.copytree(made, load_config(demo / "zync.yaml").lake))
 
 
 def outputs(staging: Path) -> list[Any]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -39,17 +40,24 @@ _LINES = [
 ]
 
 
-@pytest.fixture
-def lake(tmp_path: Path, spark: Any) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Path:
     """A lake where the rule failed on two transactions, and a record did not decode."""
-    (tmp_path / "out.sql").write_text("SELECT seqno, txn, CAST(value:x::string AS INT) AS x FROM records")
-    (tmp_path / "zync.yaml").write_text(
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "out.sql").write_text("SELECT seqno, txn, CAST(value:x::string AS INT) AS x FROM records")
+    (folder / "zync.yaml").write_text(
         "topics: {a: {id: value:txn}}\ntransactions: {done: count(*) = 1}\noutputs: [{topic: out, sql: out.sql}]\n"
     )
-    (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in _LINES))
-    load(str(tmp_path / "lake" / "raw"), [str(tmp_path / "in.jsonl")])
-    sync(tmp_path, spark)
-    return tmp_path
+    (folder / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in _LINES))
+    load(str(folder / "lake" / "raw"), [str(folder / "in.jsonl")])
+    sync(folder, spark)
+    return folder
+
+
+@pytest.fixture
+def lake(tmp_path: Path, made: Path) -> Path:
+    """A copy of that lake and its config."""
+    return Path(shutil.copytree(made, tmp_path, dirs_exist_ok=True))
 
 
 def sync(folder: Path, spark: Any) -> Any:

@@ -22,7 +22,7 @@ from zync.project.load import load as read_config
 from zync.project.template import init
 from zync.raw.jsonl import load
 
-TIMES = int(os.environ.get("ZYNC_TEST_FUZZ_TIMES", "300"))
+TIMES = int(os.environ.get("ZYNC_TEST_FUZZ_TIMES", "150"))
 SEED = int(time.time()) if "ZYNC_TEST_FUZZ_TIMES" in os.environ else 11
 _BITS = [
     b"",

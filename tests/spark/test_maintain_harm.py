@@ -102,7 +102,7 @@ def test_killed_at_its_commit_it_changes_nothing_but_the_files(
 
 def test_killed_at_any_moment_it_changes_nothing(pipeline: Pipeline, txn: Any) -> None:
     """At random, from before it writes until after it ends."""
-    in_steps(pipeline, txn, 8)
+    in_steps(pipeline, txn, 4)
     chance = random.Random(5)
     for number, table in enumerate(["raw", "staging"] * 6):
         before = rows(Path(pipeline.raw)), pipeline.of("output"), pipeline.of("done")

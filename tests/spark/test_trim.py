@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from tests.conftest import rows, zync
+from tests.conftest import Loader, rows, zync
 from tests.spark.conftest import COUNTED, Pipeline, maintain_and_die
 from zync.config.model import Topic, Transactions
 from zync.errors import UsageError
@@ -44,8 +44,9 @@ def trimmed(pipeline: Pipeline, retain: timedelta = SOON, *more: str, **options:
 
 def singles(pipeline: Pipeline, txns: Iterable[Any]) -> None:
     """As many files of raw, with a transaction of one record each."""
+    loader = Loader(pipeline.raw)
     for txn in txns:
-        pipeline.load(("a", {"txn": txn, "n": 1, "x": 1}))
+        loader.load([{"topic": "a", "value": {"txn": txn, "n": 1, "x": 1}}])
 
 
 def seqnos(pipeline: Pipeline) -> list[int]:
@@ -71,13 +72,17 @@ def assert_sound(pipeline: Pipeline, staging: Path | None = None) -> None:
 
 def reach_over(pipeline: Pipeline, txn: Any) -> None:
     """18 records: C is 3 and 6, and what holds all from 5 on is open."""
-    singles(pipeline, "AB")
-    pipeline.load(("a", txn("C", 2, x=2)))
-    singles(pipeline, "D")
-    pipeline.load(("a", txn("open", 2, x=2)))
-    pipeline.load(("b", txn("C", 2, x=3)))
-    singles(pipeline, range(12))
-    pipeline.sync()
+
+    def make() -> None:
+        singles(pipeline, "AB")
+        pipeline.load(("a", txn("C", 2, x=2)))
+        singles(pipeline, "D")
+        pipeline.load(("a", txn("open", 2, x=2)))
+        pipeline.load(("b", txn("C", 2, x=3)))
+        singles(pipeline, range(12))
+        pipeline.sync()
+
+    pipeline.begin_with("reach-over", make)
 
 
 def test_whole_transactions_go_and_those_that_reach_over_the_start_stay_whole(short: Pipeline, txn: Any) -> None:

@@ -73,9 +73,21 @@ def load(location: str, files: Iterable[str]) -> Appended:
         >>> zync.load_jsonl("lake/raw", ["consume-1.jsonl"]).rows
         3
     """
-    lines = list(_checked_size(line for name in files for line in _read(name)))
+    lines = read(files)
     ensure_raw(location)
     return Appender(location).append_planned(lambda table: as_batch(lines, table))
+
+
+def read(files: Iterable[str]) -> list[Line]:
+    """Reads the records of JSON Lines files.
+
+    Args:
+        files: As for `load`.
+
+    Raises:
+        UsageError: A line is not a record, or the records do not fit into a single batch. The message names file:line.
+    """
+    return list(_checked_size(line for name in files for line in _read(name)))
 
 
 def _checked_size(lines: Iterable[Line]) -> Iterator[Line]:

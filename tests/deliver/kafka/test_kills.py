@@ -39,7 +39,7 @@ def test_the_first_deliverer_is_fenced_by_the_second(staging: Staging, names: li
 def test_kill_9_at_any_moment_neither_loses_nor_repeats(staging: Staging, names: list[str], how: str) -> None:
     chance = random.Random(7)
     for number in range(5):
-        staging.sync(transfers(names, 4000, first=4000 * number))
+        staging.sync(transfers(names, 2000, first=2000 * number))
         process = start("sync-to", "kafka", "staging", how, cwd=staging.folder)
         count = len(committed(staging.broker, *names))
         wait_until(lambda count=count: len(committed(staging.broker, *names)) > count)  # type: ignore[misc]
