@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo unit test test-cdc fuzz soak lint docs postgres bench lock clean
+.PHONY: setup demo unit test test-cdc test-store fuzz soak lint docs postgres bench lock clean
 
 setup: $(VENV)/.ready $(VENV)/.archive
 
@@ -79,6 +79,10 @@ fuzz: setup
 soak: setup
 	ZYNC_TEST_SOAK_SECONDS=600 $(BIN)/pytest -n 0 --timeout 1200 -s tests/kafka/test_soak.py
 	ZYNC_TEST_KILLS=30 $(BIN)/pytest -n 0 tests/crash/test_kill_sync.py tests/deliver/tables/test_kills.py
+
+# The store's harm at length; `make test` has a short form of it.
+test-store: setup
+	ZYNC_TEST_STORE_SECONDS=600 $(BIN)/pytest -n 0 --timeout 1800 -s tests/store
 
 bench: setup
 	@sh scripts/postgres.sh

@@ -28,6 +28,7 @@ NAMES = (
     "large",
     "maintain",
     "follow",
+    "store",
 )
 _RESULTS = Path(__file__).parent / "results.json"
 

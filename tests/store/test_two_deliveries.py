@@ -15,6 +15,7 @@ from tests.deliver.conftest import Staging
 from tests.store.proxy import Proxy, Request, running_proxy
 from tests.store.s3 import BUCKET
 from zync.deliver.tables import snapshots
+from zync.lake import storage
 from zync.staging.commit import add_rows
 
 CONFIG = """\
@@ -55,9 +56,13 @@ class StagingInS3(Staging):
         account = f'{{"id":1,"balance":{number}}}'
         self.sync([[("accounts", '{"id":1}', account), ("changes", None, f'{{"id":{number}}}')]])
 
+    def table(self, name: str, version: int | None = None) -> DeltaTable:
+        location = f"{self.tables}/{name}"
+        return DeltaTable(location, version=version, storage_options=storage.delta_options(location))
+
     def rows(self, topic: str, version: int | None = None) -> list[int]:
         """The balances of accounts, or the ids of changes, in order."""
-        table = DeltaTable(f"{self.tables}/{topic}", version=version).to_pyarrow_table()
+        table = self.table(topic, version).to_pyarrow_table()
         return sorted(table["balance" if topic == "accounts" else "id"].to_pylist())
 
 
@@ -128,7 +133,7 @@ def assert_whole(staging: StagingInS3) -> None:
     last = staging.seqno
     assert staging.rows("changes") == list(range(1, last + 1))
     assert staging.rows("accounts") == [last]
-    rows = snapshots._all(snapshots._rows(DeltaTable(f"{staging.tables}/{snapshots.NAME}")))  # noqa: SLF001
+    rows = snapshots._all(snapshots._rows(staging.table(snapshots.NAME)))  # noqa: SLF001
     assert rows[-1].sync == last
     for snapshot in rows:
         assert staging.rows("changes", snapshot.versions["changes"]) == list(range(1, snapshot.sync + 1))

@@ -1,0 +1,148 @@
+"""`zync run` on a lake in S3 whose store fails in every way that a store can, and whose parts are killed meanwhile."""
+
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.cdc.test_bank_run import part
+from tests.conftest import TopicMaker, produce, start, zync
+from tests.kafka.conftest import wait_until
+from tests.store.proxy import Answer, Broken, Request, running_proxy
+from tests.store.s3 import BUCKET
+from zync.lake.table import open_table
+
+SECONDS = int(os.environ.get("ZYNC_TEST_STORE_SECONDS", "20"))
+"""How long the harm goes on."""
+SEED = int(os.environ.get("ZYNC_TEST_SOAK_SEED", random.randrange(1 << 32)))
+PARTS = ("sync-from kafka", "sync raw", "sync-to tables")
+SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+CONFIG = """\
+lake: s3://{bucket}/{name}
+kafka: {{bootstrap.servers: "{broker}"}}
+topics: {{{topic}: {{id: "value:txn", as: arriving}}}}
+transactions: {{done: "count(*) = 2"}}
+outputs:
+  - {{topic: changes, sql: changes.sql}}
+  - {{topic: last, sql: last.sql, key: [id]}}
+deliver: {{tables: {{}}}}
+spark: {{spark.driver.extraJavaOptions: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}}
+"""
+
+
+class Harm:
+    """Does harm to requests at random, and counts it."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance, self.is_on, self.is_away = chance, False, False
+        self.done: dict[str, int] = {}
+
+    def __call__(self, request: Request, forward: Callable[[], None]) -> Answer | None:
+        if self.is_away:
+            self._break("away")
+        drawn = self.chance.random() if self.is_on else 1.0
+        if drawn < 0.02:
+            self._count("503")
+            return Answer(503, SLOW_DOWN)
+        if drawn < 0.03:
+            self._count("500")
+            return Answer(500, b"<Error><Code>InternalError</Code></Error>")
+        if drawn < 0.04:
+            self._break("reset")
+        if drawn < (0.08 if request.method == "PUT" else 0.05):
+            forward()
+            self._break("answer lost")
+        if drawn < 0.07:
+            time.sleep(1)
+        return None
+
+    def _break(self, name: str) -> NoReturn:
+        self._count(name)
+        raise Broken
+
+    def _count(self, name: str) -> None:
+        self.done[name] = self.done.get(name, 0) + 1
+
+
+@pytest.mark.timeout(SECONDS + 600)
+@pytest.mark.usefixtures("s3")
+def test_whatever_the_store_does_each_row_lands_once(
+    topic: TopicMaker, broker: str, environment: dict[str, str], tmp_path: Path
+) -> None:
+    name, chance = topic("orders", 2), random.Random(SEED)
+    text = CONFIG.format(bucket=BUCKET, name=tmp_path.name, broker=broker, topic=name)
+    (tmp_path / "zync.yaml").write_text(text)
+    columns = "value:txn::bigint AS id, value:n::int AS n"
+    (tmp_path / "changes.sql").write_text(f"SELECT seqno, {columns} FROM arriving")  # noqa: S608
+    (tmp_path / "last.sql").write_text(f"SELECT seqno, {columns} FROM arriving WHERE value:n::int = 1")  # noqa: S608
+    sent = 0
+    with running_proxy(environment["AWS_ENDPOINT_URL"]) as proxy:
+        proxy.rule = harm = Harm(chance)
+        running = start(
+            "run", "--commit-every", "500ms", cwd=tmp_path, env={**os.environ, "AWS_ENDPOINT_URL": proxy.url}
+        )
+        try:
+            sent = send(broker, name, sent)
+            wait_until(lambda: rows(tmp_path.name) >= 2 * sent, 240)
+            harm.is_on, until = True, time.monotonic() + SECONDS
+            while time.monotonic() < until:
+                sent = send(broker, name, sent)
+                time.sleep(chance.uniform(0.2, 2))
+                if chance.random() < 0.1:
+                    with away(harm):
+                        time.sleep(chance.uniform(2, 10))
+                if chance.random() < 0.15 and (pid := part(running, chance.choice(PARTS))):
+                    os.kill(pid, signal.SIGKILL)
+            harm.is_on = False
+            wait_until(lambda: rows(tmp_path.name) >= 2 * sent, 240)
+            running.send_signal(signal.SIGINT)
+            running.wait(120)
+        finally:
+            running.kill()
+    print(f"seed {SEED}, {sent} transactions, harm {harm.done}")
+    assert harm.done.keys() >= {"503", "500", "reset", "answer lost"}
+    changes = table(tmp_path.name, "tables/changes")
+    assert changes is not None
+    found = changes.to_pyarrow_table()
+    assert sorted(zip(found["id"].to_pylist(), found["n"].to_pylist(), strict=True)) == [
+        (txn, n) for txn in range(sent) for n in (0, 1)
+    ]
+    last = table(tmp_path.name, "tables/last")
+    assert last is not None
+    assert sorted(last.to_pyarrow_table()["id"].to_pylist()) == list(range(sent))
+    verified = zync("verify", "--json", cwd=tmp_path, check=False)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+
+
+@contextmanager
+def away(harm: Harm) -> Iterator[None]:
+    """The store is away in this context."""
+    harm.is_away = True
+    try:
+        yield
+    finally:
+        harm.is_away = False
+
+
+def send(broker: str, topic: str, sent: int, count: int = 5) -> int:
+    """Sends transactions of two records on two partitions; returns how many were sent in all."""
+    numbers = range(sent, sent + count)
+    produce(broker, [(topic, n, json.dumps({"txn": txn, "n": n}).encode()) for txn in numbers for n in (0, 1)])
+    return sent + count
+
+
+def table(lake: str, name: str) -> DeltaTable | None:
+    return open_table(f"s3://{BUCKET}/{lake}/{name}")
+
+
+def rows(lake: str) -> int:
+    changes = table(lake, "tables/changes")
+    return int(changes.to_pyarrow_table().num_rows) if changes else 0
