@@ -23,6 +23,7 @@ from zync.lake import delivered
 from zync.lake.commit import Commit, Refused
 from zync.lake.files import data_files, dataset
 from zync.lake.paths import locate
+from zync.lake.store_errors import without_panics
 from zync.lake.table import (
     CHECKPOINT_EVERY,
     NO_HOOKS,
@@ -91,14 +92,15 @@ def take(table: DeltaTable, snapshot: Snapshot) -> None:
 
     def write(properties: CommitProperties) -> None:
         mode: Literal["overwrite", "append"] = "overwrite" if tidy else "append"
-        write_deltalake(table, rows, mode=mode, commit_properties=properties, post_commithook_properties=NO_HOOKS)
+        with without_panics(location):
+            write_deltalake(table, rows, mode=mode, commit_properties=properties, post_commithook_properties=NO_HOOKS)
 
-    name = f"the snapshot of sync {snapshot.sync:,}"
-    failure = f"{name} could not be written to {locate(table.table_uri, '')}"
+    location, name = locate(table.table_uri, ""), f"the snapshot of sync {snapshot.sync:,}"
+    failure = f"{name} could not be written to {location}"
     commit = Commit(table, {_APP: snapshot.sync}, uuid.uuid4().hex, failure, name, "the next batch")
     outcome = commit.attempt(write)
     if isinstance(outcome, Refused):
-        msg = f"another process took a snapshot in {locate(table.table_uri, '')} meanwhile"
+        msg = f"another process took a snapshot in {location} meanwhile"
         raise ConflictError(msg)
     if not tidy:
         checkpoint(table)
