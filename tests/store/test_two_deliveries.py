@@ -25,7 +25,9 @@ outputs:
   - {{topic: changes, sql: changes.sql}}
   - {{topic: accounts, sql: accounts.sql, key: [id]}}
 deliver: {{tables: {{}}}}
-spark: {{spark.driver.extraJavaOptions: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}}
+spark:
+  spark.driver.extraJavaOptions: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+  spark.hadoop.fs.s3a.connection.timeout: 300s  # a request that is held is not sent again
 {more}"""
 COLUMNS = {"accounts": "value:id::int AS id, value:balance::int AS balance", "changes": "value:id::int AS id"}
 
