@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 
 from tests.conftest import rows
 from zync.deliver.tables.delivery import sync_to_tables
+from zync.operate.verify.tables import tables_claims
 from zync.project.load import load as load_config
 from zync.raw.jsonl import load
 from zync.sync.syncer import Syncer
@@ -126,6 +127,7 @@ class Database:
         self.sync()
         tables = str(self.folder / "tables")
         sync_to_tables(self.spark, self.config, self.staging, tables, threading.Event(), until_caught_up=True)
+        assert [text for claim in tables_claims(tables, self.staging) for text in claim.violations] == []
 
     def delivered(self, output: str) -> list[dict[str, Any]]:
         """The rows of that output's table."""

@@ -154,7 +154,9 @@ class Lake:
         return found | {"txn": (found["txn"] or "").removeprefix(str(self.numbers[name]))}
 
     def violations(self) -> list[str]:
-        claims = verify(self.raw, self.staging, self.config, every_version=True, kafka=False)
+        claims = verify(
+            self.raw, self.staging, self.config, every_version=True, kafka=False, tables=str(self.folder / "tables")
+        )
         return [text for claim in claims for text in claim.violations]
 
 

@@ -21,6 +21,7 @@ from zync.debezium.toast import COLUMN
 from zync.deliver.tables.delivery import sync_to_tables
 from zync.demo.postgres import Debezium, Postgres
 from zync.lake.table import existing_table
+from zync.operate.verify.tables import tables_claims
 from zync.project.load import load
 from zync.raw.table import next_seqno
 from zync.sync.syncer import Syncer
@@ -145,6 +146,7 @@ class Lake:
     def deliver(self) -> None:
         folder = str(self.folder / "lake" / "tables")
         sync_to_tables(self.spark, self.config, self.staging, folder, threading.Event(), until_caught_up=True)
+        assert [text for claim in tables_claims(folder, self.staging) for text in claim.violations] == []
 
     def table(self, name: str) -> list[Row]:
         return DeltaTable(str(self.folder / "lake" / "tables" / name)).to_pyarrow_table().to_pylist()

@@ -72,7 +72,9 @@ def verify(
     every_version: Annotated[bool, typer.Option("--every-version", help="Staging as it ever was, too.")] = False,
     kafka: Annotated[bool, typer.Option("--kafka", help="Raw's positions against the broker, too.")] = False,
 ) -> None:
-    """Prove that raw and staging are as they must be. Exit 1 with each place where they are not.
+    """Prove that raw, staging and delivered tables are as they must be. Exit 1 with each place where they are not.
+
+    The delivered tables are looked at with STAGING, at the versions in the newest snapshot.
 
     \b
     zync verify

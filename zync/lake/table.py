@@ -206,6 +206,13 @@ def _has_entry(location: str, version: int) -> bool:
         raise ZyncError(msg) from error
 
 
+def log_versions(table: DeltaTable) -> set[int]:
+    """Lists the versions of which the table's log has the entry or a checkpoint."""
+    infos = table_files(table).get_file_info(FileSelector("_delta_log"))
+    names = (info.base_name for info in infos if info.type == FileType.File)
+    return {int(name[:20]) for name in names if _ENTRY.fullmatch(name) or _CHECKPOINT.fullmatch(name)}
+
+
 def checkpoint_every(location: str) -> int:
     """Returns the number of commits between two checkpoints: a reader has to read at most so many entries of the log.
 

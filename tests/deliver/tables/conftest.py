@@ -12,6 +12,8 @@ from tests.deliver.conftest import Row, Staging
 from zync.deliver.tables import delivery, snapshots
 from zync.deliver.tables.snapshots import Snapshot
 from zync.lake.table import open_table
+from zync.operate.verify.claim import Claim
+from zync.operate.verify.tables import tables_claims
 from zync.project.load import load
 
 CONFIG = """\
@@ -40,7 +42,8 @@ class Lake:
     def folder(self) -> Path:
         return self.staging.folder / "lake" / "tables"
 
-    def deliver(self, **options: Any) -> Snapshot:
+    def deliver(self, *, damaged: bool = False, **options: Any) -> Snapshot:
+        """Delivers, and verifies the tables then, if the test did not damage them."""
         config = load(self.staging.folder / "zync.yaml")
         found = delivery.sync_to_tables(
             self.spark,
@@ -51,7 +54,15 @@ class Lake:
             **{"until_caught_up": True, **options},
         )
         assert found
+        assert damaged or self.violations() == []
         return found
+
+    def claims(self) -> list[Claim]:
+        """What `zync verify` says of the tables."""
+        return [*tables_claims(str(self.folder), self.staging.path)]
+
+    def violations(self) -> list[str]:
+        return [text for claim in self.claims() for text in claim.violations]
 
     def rows(self, topic: str, version: int | None = None) -> list[dict[str, Any]]:
         found = DeltaTable(str(self.folder / topic), version=version).to_pyarrow_table()

@@ -13,9 +13,10 @@ from zync.debezium.unavailable import Placeholder
 from zync.deliver.tables import moves, pruning, truncations
 from zync.deliver.tables.fence import check_planned, planned_from
 from zync.deliver.tables.places import assign_positions, bind_tombstones
-from zync.deliver.tables.target import PLACE, VALIDITY, Target
+from zync.deliver.tables.target import VALIDITY, Target
 from zync.deliver.tables.writer import Writer
 from zync.errors import ConflictError, ZyncError
+from zync.lake.delivered import PLACE
 from zync.lake.files import data_files
 from zync.lake.table import open_table
 from zync.rules.json_text import JSON_OPTIONS

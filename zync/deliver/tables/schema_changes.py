@@ -10,8 +10,9 @@ from typing import Any
 from pyspark.sql.types import DataType, StructField, StructType
 
 from zync.debezium import toast
-from zync.deliver.tables.target import OWN, PLACE, Target, check_columns
+from zync.deliver.tables.target import OWN, Target, check_columns
 from zync.errors import UsageError
+from zync.lake.delivered import PLACE
 from zync.rules.type_changes import is_wider
 
 _REPLAY_ADVICE = (

@@ -121,6 +121,12 @@ def newest(location: str) -> Snapshot | None:
     return snapshots[-1] if snapshots else None
 
 
+def read(location: str) -> list[Snapshot]:
+    """Reads all snapshots of the table at `location`, the oldest first; none if there is no table."""
+    table = open_table(location)
+    return _all(_rows(table)) if table else []
+
+
 def at(location: str, moment: int | datetime | None) -> Snapshot:
     """Returns the newest snapshot; or the newest that is not after `moment`, the number of a sync or a time.
 

@@ -12,25 +12,19 @@ from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 from zync.config.model import DeliveredTable, OutputRule
 from zync.debezium import toast
 from zync.errors import UsageError, ZyncError
-from zync.lake.delivered import APP
+from zync.lake.delivered import APP, APPLY, DELETED, PLACE, commit_of_others, is_zync_commit
 from zync.lake.paths import locate
 from zync.lake.table import app_transactions, open_table
 from zync.rules.schema import columns_by_topic
 from zync.rules.type_changes import check_has_tables
 
-PLACE = ("_position", "_seqno")
-"""Columns of every delivered table: the place of a row's transaction in the source's order."""
 VALIDITY = ("valid_from", "valid_to", "current")
 """Columns of a history: the place from which a version is valid, the place of the next version, and whether the version
 is the current one."""
-DELETED = "_deleted"
-"""The column of an append table that tells whether a row is a deletion; also the folder of the tombstone tables."""
 OWN: dict[str, tuple[str, ...]] = {"history": VALIDITY, "append": (DELETED,)}
 """The columns that zync adds to a table, by `apply`."""
 _NOT_IN_NAMES = re.compile(r"[ ,;{}()\n\t=]")
 """Characters that Delta refuses in column names (without column mapping, which some readers lack)."""
-_MAINTENANCE = ("OPTIMIZE", "VACUUM START", "VACUUM END", "REORG")
-"""Operations by which others may change a table: they keep its rows."""
 _NUMBERS = ("byte", "short", "integer", "long", "bigint", "decimal", "float", "double")
 _TEXTS = ("string", "char", "varchar")
 _TIMES = ("date", "timestamp", "timestamp_ntz")
@@ -44,8 +38,6 @@ _MAX_CLUSTER_COLUMNS = 4
 REMAKE_ADVICE = "take the folder of the tables away, to have all made anew"
 """Advice for a table that cannot be delivered to any more."""
 CLUSTERED_BY = "zync.cluster_by"
-TAG = '{"zync":'
-"""The prefix of the `userMetadata` of zync's commits."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +76,7 @@ class Target:
     @property
     def made_with(self) -> dict[str, str]:
         """The table properties that cannot change after the table was created."""
-        return {"zync.apply": self.apply, "zync.key": ", ".join(self.key)}
+        return {APPLY: self.apply, "zync.key": ", ".join(self.key)}
 
     @property
     def properties(self) -> dict[str, str]:
@@ -219,7 +211,7 @@ def check_table(target: Target, staging_id: str, snapshot_version: int | None) -
             _raise_deleted(target, target.location)
         return None
     staging_ids = [app.removeprefix(APP) for app in app_transactions(table) if app.startswith(APP)]
-    is_empty_zync_table = not staging_ids and _is_zync_commit(table.history()[-1].get("userMetadata"))
+    is_empty_zync_table = not staging_ids and is_zync_commit(table.history()[-1].get("userMetadata"))
     if staging_ids != [staging_id] and not is_empty_zync_table:
         origin = f"of another staging (table id {staging_ids[0]})" if staging_ids else "not zync's"
         msg = f"the table at {target.location} is {origin}: take it away, or give another lake"
@@ -230,13 +222,12 @@ def check_table(target: Target, staging_id: str, snapshot_version: int | None) -
     if snapshot_version is not None and version < snapshot_version:
         msg = f"the table at {target.location} is at version {version}, and was at {snapshot_version}: was it put back?"
         raise ZyncError(msg)
-    for commit in table.history(None if snapshot_version is None else version - snapshot_version):
-        if not _is_zync_commit(commit.get("userMetadata")) and commit["operation"] not in _MAINTENANCE:
-            msg = (
-                f"somebody else changed the table at {target.location}: its version {commit['version']} is "
-                f"{commit['operation']}: {REMAKE_ADVICE}, and write elsewhere"
-            )
-            raise ZyncError(msg)
+    if commit := commit_of_others(table, snapshot_version):
+        msg = (
+            f"somebody else changed the table at {target.location}: its version {commit['version']} is "
+            f"{commit['operation']}: {REMAKE_ADVICE}, and write elsewhere"
+        )
+        raise ZyncError(msg)
     syncs = [(entry.transaction_version(APP + staging_id) or 0) if entry else 0 for entry in (table, tombstones)]
     return TableState(version, *syncs)
 
@@ -260,7 +251,3 @@ def _check_made_with(target: Target, table: DeltaTable, tombstones: DeltaTable |
 def _raise_deleted(target: Target, location: str) -> NoReturn:
     msg = f"the table at {location}, of output {target.topic}, is gone: put it back, or {REMAKE_ADVICE}"
     raise ZyncError(msg)
-
-
-def _is_zync_commit(user_metadata: str | None) -> bool:
-    return bool(user_metadata) and str(user_metadata).startswith(TAG)

@@ -1,4 +1,4 @@
-"""`zync verify`: checks that raw and staging hold what zync promises, and names the places of damage."""
+"""`zync verify`: checks that raw, staging and delivered tables hold what zync promises, and names places of damage."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,18 +8,23 @@ from deltalake.exceptions import DeltaError
 from pyarrow.fs import FileType
 
 from zync.config.model import Config
+from zync.lake.delivered import FOLDER
 from zync.lake.files import data_files, table_files
+from zync.lake.paths import locate
 from zync.lake.storage import delta_options
 from zync.lake.table import first_line
 from zync.operate.verify.claim import Claim
 from zync.operate.verify.raw import kafka_claim, raw_claims
 from zync.operate.verify.staging import same_raw_claim, staging_claims
+from zync.operate.verify.tables import tables_claims
 from zync.raw.table import existing_raw
 from zync.staging.table import SYNC, existing_staging
 
 
-def verify(raw: str, staging: str | None, config: Config, *, every_version: bool, kafka: bool) -> list[Claim]:
-    """Checks all claims about raw and staging. A claim with violations does not hold.
+def verify(  # noqa: PLR0913 - a public function: the caller chooses each
+    raw: str, staging: str | None, config: Config, *, every_version: bool, kafka: bool, tables: str | None = None
+) -> list[Claim]:
+    """Checks all claims about raw, staging and the delivered tables. A claim with violations does not hold.
 
     Args:
         raw: the location of raw.
@@ -27,6 +32,7 @@ def verify(raw: str, staging: str | None, config: Config, *, every_version: bool
         config: the config of the pipeline.
         every_version: also check the earlier versions of staging that can still be read.
         kafka: also compare raw's positions with the brokers'.
+        tables: the folder of the delivered tables; None: that of the config's lake.
 
     Example:
         >>> claims = zync.verify("lake/raw", "lake/staging", config, every_version=False, kafka=False)
@@ -48,6 +54,7 @@ def verify(raw: str, staging: str | None, config: Config, *, every_version: bool
                 claims += _violated(prefix, staging_claims(version, config, rows_by_path))
         claims += [versions_claim] if every_version else []
         claims += [*staging_claims(newest, config, rows_by_path), same_raw_claim(newest, table)]
+        claims += tables_claims(tables or locate(FOLDER, config.lake), staging)
     return claims
 
 
