@@ -84,12 +84,11 @@ def check_commits(table: DeltaTable, location: str, after: int | None) -> None:
         return
     version = harmful["version"]
     if version == 0 or any(is_zync_commit(commit) and commit["version"] > version for commit in commits):
-        undo = f"{REMAKE_ADVICE}, and write elsewhere"
+        undo = REMAKE_ADVICE
     else:
-        advice = (
-            f"take it back by RESTORE TABLE delta.{name(location)} TO VERSION AS OF {version - 1}, and write elsewhere"
-        )
-    msg = f"somebody else changed the table at {location}: its version {version} is {harmful['operation']}: {undo}"
+        undo = f"take it back by RESTORE TABLE delta.{name(location)} TO VERSION AS OF {version - 1}"
+    change = f"its version {version} is {harmful['operation']}"
+    msg = f"somebody else changed the table at {location}: {change}: {undo}, and write elsewhere"
     raise ZyncError(msg)
 
 
