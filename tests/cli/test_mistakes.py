@@ -70,6 +70,33 @@ from tests.cli.conftest import a_config, one_line
             "deliver:\n  tables:\n    o: {partition_by: [a], cluster_by: [b]}\n",
             "zync.yaml:3: deliver.tables.o: Delta has partition_by or cluster_by, not both",
         ),
+        (
+            "deliver:\n  tables:\n    o:\n      properties:\n        zync.key: id\n",
+            "zync.yaml:5: deliver.tables.o.properties: zync.key is of zync's own: take it out",
+        ),
+        (
+            "deliver:\n  table_properties:\n    delta.setTransactionRetentionDuration: interval 90 days\n",
+            "zync.yaml:3: deliver.table_properties: delta.setTransactionRetentionDuration is not for delivered tables",
+        ),
+        (
+            "deliver: {table_properties: {delta.enableChangeDataFed: true}}\n",
+            "is no property that zync sets for Delta: did you mean 'delta.enableChangeDataFeed'?",
+        ),
+        (
+            "deliver: {table_properties: {delta.columnMapping.mode: name}}\n",
+            "is no property that zync sets for Delta: those are delta.appendOnly, delta.auto",
+        ),
+        ("deliver: {table_properties: {delta.appendOnly: yes}}\n", "delta.appendOnly must be true or false"),
+        (
+            "deliver: {table_properties: {delta.logRetentionDuration: interval 7 days}}\n",
+            "delta.logRetentionDuration must be 30 days or more, for which snapshots are kept: 'interval 30 days'",
+        ),
+        ("deliver: {table_properties: {owner: us}}\n", "table_properties: owner needs a prefix, like 'team.owner'"),
+        (
+            "outputs: [{topic: o, sql: zync.yaml, key: [a]}]\ndeliver:\n  tables:\n    o: {apply: history}\n"
+            "  table_properties:\n    delta.appendOnly: true\n",
+            "zync.yaml:6: deliver.table_properties: delta.appendOnly is for tables with apply: append, and o has",
+        ),
         ("outputs: [{topic: o}]\n", "needs one of sql and python"),
         ("topics: [\n", "not YAML"),
     ],

@@ -90,6 +90,11 @@ CONFIGS = {
           kafka: {}
           tables: {o: {apply: history, partition_by: [a], schema_changes: fail}, p: {cluster_by: [a]}}
         """,
+    "properties": """
+        deliver:
+          tables: {o: {properties: {delta.enableChangeDataFeed: true, delta.checkpointInterval: 10, team.owner: us}}}
+          table_properties: {delta.logRetentionDuration: interval 60 days, delta.dataSkippingStatsColumns: "a,b"}
+        """,
     "share": "limits: {max_quarantined: 5%}",
     "count": "limits: {max_quarantined: 100}",
 }
@@ -220,6 +225,10 @@ def test_the_schema_says_what_zync_says(folder: Path, name: str) -> None:
         "deliver: {kafka: {topics: {o: {partitions: 0}}}}",
         "deliver: {kafka: {progress_topic: __consumer_offsets}}",
         "deliver: {tables: {o: {apply: replace}}}",
+        "deliver: {tables: {o: {properties: {delta.enableDeletionVectors: true}}}}",
+        "deliver: {table_properties: {delta.logRetentionDuration: interval 29 days}}",
+        "deliver: {table_properties: {zync.key: id}}",
+        "deliver: {table_properties: {owner: us}}",
         "registry: {timeout: 10s}",
         "{lake: 's3://a', storage: {endpont: 'https://store'}}",
         "{lake: 's3://a', storage: {allow_unsafe_rename: true}}",

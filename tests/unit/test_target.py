@@ -20,7 +20,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from zync.config.model import DeliveredTable
+from zync.config.model import Deliver, DeliveredTable
 from zync.deliver.tables import pruning
 from zync.deliver.tables.schema_changes import as_made, changes
 from zync.deliver.tables.target import Target, check_columns
@@ -50,6 +50,20 @@ def test_what_a_table_is_made_with_cannot_be_another_later_but_its_clustering_ca
     made = target({"day": DateType()}, cluster_by=("day",))
     assert made.made_with == {"zync.apply": "upsert", "zync.key": "id"}
     assert made.properties == {**made.made_with, "zync.cluster_by": "day"}
+
+
+def test_a_table_has_the_properties_of_the_config_and_their_names() -> None:
+    settings = Deliver(tables={"a": DeliveredTable(properties={"t.x": "1"})}, table_properties={"t.x": "2", "t.y": "3"})
+    assert settings.table("a").properties == {"t.x": "1", "t.y": "3"}
+    assert settings.table("b").properties == {"t.x": "2", "t.y": "3"}
+    made = target({}, properties=settings.table("a").properties)
+    assert made.properties == {
+        **made.made_with,
+        "zync.cluster_by": "",
+        "t.x": "1",
+        "t.y": "3",
+        "zync.properties": "t.x, t.y",
+    }
 
 
 @pytest.mark.parametrize(

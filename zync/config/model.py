@@ -408,12 +408,14 @@ class DeliveredTable:
         cluster_by: Columns that files are clustered by. A change holds for files written from then on.
         schema_changes: What to do when a rule selects a new column, or a wider type: change the table (`add-columns`),
             or stop (`fail`).
+        properties: Table properties of Delta, or of your own, in addition to `deliver.table_properties`.
     """
 
     apply: Literal["upsert", "append", "history"] | None = None
     partition_by: tuple[str, ...] = ()
     cluster_by: tuple[str, ...] = ()
     schema_changes: Literal["add-columns", "fail"] = "add-columns"
+    properties: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -424,10 +426,17 @@ class Deliver:
         kafka: To Kafka topics.
         tables: To Delta tables, with settings of single output topics, by name. `tables: {}` delivers all with
             defaults.
+        table_properties: Table properties of all tables. Those of a single table (`properties`) go before them.
     """
 
     kafka: KafkaDelivery | None = None
     tables: dict[str, DeliveredTable] | None = None
+    table_properties: dict[str, str] = field(default_factory=dict)
+
+    def table(self, output: str) -> DeliveredTable:
+        """Returns the settings of an output topic's table, with the properties of all tables."""
+        settings = (self.tables or {}).get(output, DeliveredTable())
+        return replace(settings, properties=self.table_properties | settings.properties)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from zync.config.model import (
     Storage,
     Transactions,
 )
+from zync.config.table_properties import APPEND_ONLY, property_error
 from zync.config.topics import compile_regex
 from zync.debezium import preset
 from zync.errors import UsageError
@@ -395,6 +396,29 @@ def _check_deliveries(config: Config, reader: Reader, node: yaml.Node | None) ->
         if table.partition_by and table.cluster_by:
             text = f"deliver.tables.{output}: Delta has partition_by or cluster_by, not both: say one"
             raise reader.fail(find(node, "deliver", "tables", output), text)
+    _check_table_properties(config, reader, node)
+
+
+def _check_table_properties(config: Config, reader: Reader, node: yaml.Node | None) -> None:
+    """Raises UsageError for the first table property that zync does not set, or that would stop a delivery."""
+    of_all: tuple[str, ...] = ("deliver", "table_properties")
+    of_one: dict[str, tuple[str, ...]] = {
+        output: ("deliver", "tables", output, "properties") for output in config.deliver.tables or ()
+    }
+    properties = {of_all: config.deliver.table_properties}
+    properties |= {of_one[output]: table.properties for output, table in (config.deliver.tables or {}).items()}
+    for path, pairs in properties.items():
+        for name, value in pairs.items():
+            if error_text := property_error(name, value):
+                raise reader.fail(find(node, *path, name), f"{'.'.join(path)}: {name} {error_text}")
+    for rule in config.outputs:
+        table = config.deliver.table(rule.topic)
+        apply = table.apply or ("upsert" if rule.key else "append")
+        if table.properties.get(APPEND_ONLY) == "true" and apply != "append":
+            path = of_one.get(rule.topic, of_all)
+            path = path if APPEND_ONLY in properties[path] else of_all
+            text = f"{APPEND_ONLY} is for tables with apply: append, and {rule.topic} has {apply}: take it out"
+            raise reader.fail(find(node, *path, APPEND_ONLY), f"{'.'.join(path)}: {text}")
 
 
 def _check_lookup(name: str, lookup: Lookup, reader: Reader, node: yaml.Node | None) -> None:

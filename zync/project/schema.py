@@ -19,6 +19,7 @@ from zync.config.model import (
     UNAVAILABLE_VALUE,
     Config,
     DebeziumConnector,
+    Deliver,
     DeliveredTable,
     DeliveredTopic,
     KafkaDelivery,
@@ -29,6 +30,7 @@ from zync.config.model import (
     Storage,
     Transactions,
 )
+from zync.config.table_properties import BOOLEAN, COUNT, DELTA_PROPERTIES, OWN_PROPERTY, TEXT
 from zync.config.units import duration_text
 
 FILE_NAME = "zync.schema.json"
@@ -102,8 +104,24 @@ _QUALIFIED: _Schema = {
     }
 }
 
+_PROPERTY_KINDS: dict[str, _Schema] = {
+    BOOLEAN: {"type": ["boolean", "string"]},
+    COUNT: {"type": ["integer", "string"], "minimum": 1, "maximum": 999_999_999},
+    TEXT: _TEXT,
+}
+_TABLE_PROPERTIES: _Schema = {
+    "properties": {
+        name: {**_PROPERTY_KINDS.get(pattern, {"type": "string"}), **_pattern(pattern)}
+        for name, pattern in DELTA_PROPERTIES.items()
+    },
+    "patternProperties": {f"^(?:{OWN_PROPERTY})$": _TEXT},
+    "additionalProperties": False,
+}
+
 FIELD_CHECKS: dict[tuple[type, str], _Schema] = {
     (DebeziumConnector, "prefix"): {"minLength": 1},
+    (Deliver, "table_properties"): _TABLE_PROPERTIES,
+    (DeliveredTable, "properties"): _TABLE_PROPERTIES,
     (DeliveredTopic, "as_"): _KAFKA_TOPIC,
     (DeliveredTopic, "partitions"): {"minimum": 1},
     (DeliveredTopic, "replication"): {"minimum": 1},

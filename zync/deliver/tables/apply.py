@@ -12,6 +12,7 @@ from zync.debezium import toast
 from zync.debezium.unavailable import Placeholder
 from zync.deliver.tables import moves, pruning, truncations
 from zync.deliver.tables.fence import check_planned, planned_from
+from zync.deliver.tables.others import advice
 from zync.deliver.tables.places import assign_positions, bind_tombstones
 from zync.deliver.tables.target import VALIDITY, Target
 from zync.deliver.tables.writer import Writer
@@ -112,7 +113,7 @@ def deliver(  # noqa: PLR0913 - each is a fact about the batch
             error_text = message_of(error)
             msg = f"output {target.topic} could not be delivered to {target.location}: {error_text}"
             conflict = any(name in error_text for name in _CONFLICTS)
-            raise (ConflictError if conflict else ZyncError)(msg) from error
+            raise (ConflictError if conflict else ZyncError)(msg + advice(error_text, target.location)) from error
 
 
 class _Apply:

@@ -21,9 +21,10 @@ from zync.config.model import Config
 from zync.debezium.unavailable import placeholder
 from zync.deliver.tables import snapshots
 from zync.deliver.tables.apply import deliver
+from zync.deliver.tables.others import REMAKE_ADVICE
 from zync.deliver.tables.schema_changes import as_made
 from zync.deliver.tables.snapshots import Snapshot
-from zync.deliver.tables.target import REMAKE_ADVICE, TableState, Target, check_table, targets
+from zync.deliver.tables.target import TableState, Target, check_table, targets
 from zync.errors import ConflictError, UsageError
 from zync.lake.files import data_files
 from zync.lake.lock import owned
@@ -105,7 +106,7 @@ def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses eac
     check_log_store(spark, folder)
     with owned(folder):
         _, rows_by_rule = rules_over_nothing(spark, config, understand(spark, config))
-        targets_by_topic = targets(rows_by_rule, config.deliver.tables or {}, folder)
+        targets_by_topic = targets(rows_by_rule, config.deliver, folder)
         if not targets_by_topic:
             msg = "the config has no outputs to make tables of"
             raise UsageError(msg)

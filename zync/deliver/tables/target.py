@@ -1,7 +1,6 @@
 """The delivered table of an output topic: its columns and layout, and checks that only zync changed it."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -9,10 +8,11 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 
-from zync.config.model import DeliveredTable, OutputRule
+from zync.config.model import Deliver, DeliveredTable, OutputRule
 from zync.debezium import toast
+from zync.deliver.tables.others import REMAKE_ADVICE, check_commits, check_properties, is_zync_commit
 from zync.errors import UsageError, ZyncError
-from zync.lake.delivered import APP, APPLY, DELETED, PLACE, commit_of_others, is_zync_commit
+from zync.lake.delivered import APP, APPLY, DELETED, PLACE
 from zync.lake.paths import locate
 from zync.lake.table import app_transactions, open_table
 from zync.rules.schema import columns_by_topic
@@ -35,9 +35,9 @@ _LAYOUT_TYPES = {
 }
 """The types of the columns that a table can be partitioned or clustered by."""
 _MAX_CLUSTER_COLUMNS = 4
-REMAKE_ADVICE = "take the folder of the tables away, to have all made anew"
-"""Advice for a table that cannot be delivered to any more."""
 CLUSTERED_BY = "zync.cluster_by"
+CONFIGURED = "zync.properties"
+"""The table property with the names of those that the config gave the table."""
 
 
 @dataclass(frozen=True)
@@ -80,18 +80,18 @@ class Target:
 
     @property
     def properties(self) -> dict[str, str]:
-        """All table properties: `made_with`, and the clustering, which may change."""
-        return self.made_with | {CLUSTERED_BY: ", ".join(self.settings.cluster_by)}
+        """All table properties: `made_with`, and the clustering and the config's properties, which may change."""
+        configured = self.settings.properties
+        names = {CONFIGURED: ", ".join(sorted(configured))} if configured else {}
+        return self.made_with | {CLUSTERED_BY: ", ".join(self.settings.cluster_by)} | configured | names
 
 
-def targets(
-    rows_by_rule: list[tuple[OutputRule, DataFrame]], settings: Mapping[str, DeliveredTable], folder: str
-) -> dict[str, Target]:
+def targets(rows_by_rule: list[tuple[OutputRule, DataFrame]], settings: Deliver, folder: str) -> dict[str, Target]:
     """Returns the delivered tables by output topic.
 
     Args:
         rows_by_rule: The rules, each with rows that have its columns.
-        settings: The settings of tables by topic.
+        settings: The config's section `deliver`.
         folder: The folder of the delivered tables.
 
     Raises:
@@ -104,7 +104,7 @@ def targets(
         if "/" in rule.topic or rule.topic.startswith(("_", ".")):
             msg = f"output {rule.topic!r} cannot be the name of a table's folder: name it otherwise"
             raise UsageError(msg)
-        table_settings = settings.get(rule.topic, DeliveredTable())
+        table_settings = settings.table(rule.topic)
         if table_settings.apply in ("upsert", "history") and not rule.key:
             msg = f"{subject} has no key, which apply: {table_settings.apply} needs: say `key` in outputs"
             raise UsageError(msg)
@@ -210,8 +210,9 @@ def check_table(target: Target, staging_id: str, snapshot_version: int | None) -
         if snapshot_version is not None:
             _raise_deleted(target, target.location)
         return None
+    check_properties(table, target.location, target.apply)
     staging_ids = [app.removeprefix(APP) for app in app_transactions(table) if app.startswith(APP)]
-    is_empty_zync_table = not staging_ids and is_zync_commit(table.history()[-1].get("userMetadata"))
+    is_empty_zync_table = not staging_ids and is_zync_commit(table.history()[-1])
     if staging_ids != [staging_id] and not is_empty_zync_table:
         origin = f"of another staging (table id {staging_ids[0]})" if staging_ids else "not zync's"
         msg = f"the table at {target.location} is {origin}: take it away, or give another lake"
@@ -222,12 +223,7 @@ def check_table(target: Target, staging_id: str, snapshot_version: int | None) -
     if snapshot_version is not None and version < snapshot_version:
         msg = f"the table at {target.location} is at version {version}, and was at {snapshot_version}: was it put back?"
         raise ZyncError(msg)
-    if commit := commit_of_others(table, snapshot_version):
-        msg = (
-            f"somebody else changed the table at {target.location}: its version {commit['version']} is "
-            f"{commit['operation']}: {REMAKE_ADVICE}, and write elsewhere"
-        )
-        raise ZyncError(msg)
+    check_commits(table, target.location, snapshot_version)
     syncs = [(entry.transaction_version(APP + staging_id) or 0) if entry else 0 for entry in (table, tombstones)]
     return TableState(version, *syncs)
 

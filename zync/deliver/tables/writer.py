@@ -12,7 +12,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructTy
 
 from zync.debezium import toast
 from zync.deliver.tables.schema_changes import changes
-from zync.deliver.tables.target import CLUSTERED_BY, Target
+from zync.deliver.tables.target import CLUSTERED_BY, CONFIGURED, Target
 from zync.lake.delivered import APP
 from zync.lake.table import open_table
 from zync.rules.json_text import JSON_OPTIONS
@@ -23,6 +23,9 @@ MANY = 64
 """The number of small files above which a table is compacted."""
 _FEATURES = {"timestamp_ntz": "timestampNtz", "variant": "variantType"}
 """Delta's table features by the types that need them. Delta enables them in a new table, but not in an existing one."""
+_CONSTRAINT = "delta.constraints."
+_INTERNAL = ("delta.columnMapping.maxColumnId", "delta.inCommitTimestampEnablement", "delta.rowTracking.materialized")
+"""The prefixes of properties that only Delta itself sets."""
 _SMALL_BYTES, _COMPACTED_BYTES = 16 << 20, 128 << 20
 """The size below which a file is small, and the largest size of the files that compaction writes."""
 
@@ -96,11 +99,22 @@ class Writer:
             self._alter(f"SET TBLPROPERTIES ({pairs})")
 
     def _rewrite(self, rows: DataFrame) -> None:
-        """Replaces the table's rows by `rows` with wider types, in a single commit that keeps Delta's `txn`."""
+        """Replaces the table's rows by `rows` with wider types, in a single commit that keeps Delta's `txn`.
+
+        The table keeps the properties that others set, and gets their constraints again.
+        """
         rows.createOrReplaceTempView("rewritten")
+        table = open_table(self.target.location)
+        current = table.metadata().configuration if table else {}
+        kept = {key: value for key, value in current.items() if not key.startswith((_CONSTRAINT, *_INTERNAL))}
         with self._tagged():  # SQL, as the overwrite of a DataFrame would lose the clustering
-            table = f"delta.{name(self.target.location)} USING DELTA{self._table_clauses}"
-            self.spark.sql(f"CREATE OR REPLACE TABLE {table} AS SELECT * FROM rewritten")  # noqa: S608 - names are quoted
+            clauses = self._table_clauses(kept | self.properties)
+            created = f"delta.{name(self.target.location)} USING DELTA{clauses}"
+            query = "SELECT * FROM rewritten"
+            self.spark.sql(f"CREATE OR REPLACE TABLE {created} AS {query}")
+        for key, condition in current.items():
+            if key.startswith(_CONSTRAINT):
+                self._alter(f"ADD CONSTRAINT {name(key.removeprefix(_CONSTRAINT))} CHECK ({condition})")
 
     def ensure_left_out_column(self, *, needed: bool) -> bool:
         """Adds the column `_left_out` to an existing table if it is `needed`.
@@ -121,7 +135,7 @@ class Writer:
             self.spark.sql(f"ALTER TABLE delta.{name(self.target.location)} {clause}")
 
     def _update_properties(self) -> None:
-        """Gives an existing table the clustering and properties of a new one."""
+        """Gives an existing table the clustering and properties of a new one; unsets those of an earlier config."""
         table = open_table(self.target.location)
         if table is None:
             return
@@ -129,14 +143,19 @@ class Writer:
         if current.get(CLUSTERED_BY, "") != wanted[CLUSTERED_BY]:
             columns = ", ".join(map(name, self.target.settings.cluster_by))
             self._alter(f"CLUSTER BY {f'({columns})' if columns else 'NONE'}")
+        previous = {CONFIGURED, *current[CONFIGURED].split(", ")} if CONFIGURED in current else set[str]()
+        # Before SET, which forgets their names.
+        if removed := sorted(previous - wanted.keys()):
+            self._alter(f"UNSET TBLPROPERTIES IF EXISTS ({', '.join(map(literal, removed))})")
         if not wanted.items() <= current.items():
-            self._alter(f"SET{self._properties_clause}")
+            self._alter(f"SET{_properties_clause(wanted)}")
 
     def fill(self, rows: DataFrame) -> None:
         """Writes the first rows of the table; creates the table if it does not exist."""
         if open_table(self.target.location) is None:
+            clauses = self._table_clauses(self.properties)
             with self._tagged():
-                table = f"delta.{name(self.target.location)} ({rows.schema.toDDL()}) USING DELTA{self._table_clauses}"
+                table = f"delta.{name(self.target.location)} ({rows.schema.toDDL()}) USING DELTA{clauses}"
                 self.spark.sql(f"CREATE TABLE {table}")
         self.append(rows, self.target.location)
 
@@ -165,18 +184,12 @@ class Writer:
                 ):
                     self.spark.sql(f"OPTIMIZE delta.{name(location)}").collect()
 
-    @property
-    def _table_clauses(self) -> str:
+    def _table_clauses(self, properties: dict[str, str]) -> str:
         """The clauses of CREATE TABLE: partitioning, clustering and properties."""
         settings = self.target.settings
         layout = (("PARTITIONED BY", settings.partition_by), ("CLUSTER BY", settings.cluster_by))
         clauses = [f" {clause} ({', '.join(map(name, columns))})" for clause, columns in layout if columns]
-        return "".join([*clauses, self._properties_clause])
-
-    @property
-    def _properties_clause(self) -> str:
-        pairs = (f"{literal(key)} = {literal(value)}" for key, value in self.properties.items())
-        return f" TBLPROPERTIES ({', '.join(pairs)})"
+        return "".join([*clauses, _properties_clause(properties)])
 
     @property
     def _tag(self) -> str:
@@ -193,6 +206,11 @@ class Writer:
         finally:
             for key in settings:
                 self.spark.conf.unset(key)
+
+
+def _properties_clause(properties: dict[str, str]) -> str:
+    pairs = (f"{literal(key)} = {literal(value)}" for key, value in properties.items())
+    return f" TBLPROPERTIES ({', '.join(pairs)})"
 
 
 def _widen(column: Column, wider_type: DataType) -> Column:

@@ -11,9 +11,10 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from zync.deliver.tables import snapshots
+from zync.deliver.tables.others import harmful_commit
 from zync.deliver.tables.snapshots import Snapshot
 from zync.errors import ZyncError
-from zync.lake.delivered import APP, APPLY, DELETED, PLACE, commit_of_others
+from zync.lake.delivered import APP, APPLY, DELETED, PLACE
 from zync.lake.files import data_files
 from zync.lake.storage import delta_options
 from zync.lake.table import app_transactions, first_line, log_versions, open_table
@@ -80,7 +81,7 @@ def tables_claims(folder: str, staging: str) -> Iterator[Claim]:
             table = DeltaTable(location, version, delta_options(location))
             cleaned += _check_earlier(versions, topic, newest, taken[:-1])
             commits.count += 1
-            if commit := commit_of_others(newest, version):
+            if commit := harmful_commit(newest, location, version):
                 commits.add_violation(f"{topic}: version {commit['version']} is {commit['operation']}")
         except _ERRORS as error:
             versions.add_violation(f"{topic}: version {version} cannot be read: {first_line(error)}")
