@@ -28,7 +28,7 @@ from zync.sync.syncer import Syncer
 DELAY = 0.02
 COMMITS = (100, 1_000)
 """At so many commits of raw it is measured."""
-TIMES = 20
+TIMES = 10
 IDLE_SECONDS = 10
 _SOURCE = Source("t", 0)
 _CONFIG = """\

@@ -57,7 +57,9 @@ public class ConditionalLogStore extends S3SingleDriverLogStore {
         for (int attempt = 1; ; attempt++) {
             try {
                 put(path, entry, overwrite.booleanValue(), configuration);
-                WRITTEN.add(path.toString());
+                if (isEntry(path)) {
+                    WRITTEN.add(path);
+                }
                 return;
             } catch (RemoteFileChangedException exception) { // 412
                 FileAlreadyExistsException refused = new FileAlreadyExistsException(path.toString());
@@ -74,16 +76,31 @@ public class ConditionalLogStore extends S3SingleDriverLogStore {
 
     private void checkBase(Path path, Configuration configuration) throws IOException {
         String base = configuration.get("zync.base." + path.getParent().getParent());
-        if (base == null || !path.getName().matches("\\d{20}\\.json")) {
+        if (base == null || !isEntry(path)) {
             return;
         }
-        long version = Long.parseLong(path.getName().substring(0, 20));
-        for (long other = Long.parseLong(base) + 1; other < version; other++) {
+        long planned = Long.parseLong(base);
+        for (long other = planned + 1; other < versionOf(path); other++) {
             Path entry = new Path(path.getParent(), String.format("%020d.json", new Object[] {Long.valueOf(other)}));
-            if (!WRITTEN.contains(entry.toString())) {
+            if (!WRITTEN.contains(entry)) {
                 throw new IOException("ZYNC_CONCURRENT_WRITE: another process wrote " + entry);
             }
         }
+        Iterator written = WRITTEN.iterator(); // nobody asks for older entries any more
+        while (written.hasNext()) {
+            Path entry = (Path) written.next();
+            if (entry.getParent().equals(path.getParent()) && versionOf(entry) <= planned) {
+                written.remove();
+            }
+        }
+    }
+
+    private static boolean isEntry(Path path) {
+        return path.getName().matches("\\d{20}\\.json");
+    }
+
+    private static long versionOf(Path entry) {
+        return Long.parseLong(entry.getName().substring(0, 20));
     }
 
     private void put(Path path, ByteArrayOutputStream entry, boolean overwrite, Configuration configuration)

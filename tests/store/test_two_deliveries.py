@@ -96,7 +96,7 @@ def delivery(staging: StagingInS3, proxy: Proxy | None = None) -> Iterator["subp
 
 def deliver(staging: StagingInS3) -> None:
     with delivery(staging) as process:
-        assert process.wait(120) == 0, _log(staging)
+        assert process.wait(240) == 0, _log(staging)
 
 
 def _log(staging: StagingInS3) -> str:
@@ -113,11 +113,11 @@ class Hold:
     def __call__(self, request: Request, _: Callable[[], None]) -> None:
         if self.matches(request):
             self._held.set()
-            self._let_go.wait(180)
+            self._let_go.wait(280)
 
     def wait(self) -> bool:
         """Waits until a request is held."""
-        return self._held.wait(120)
+        return self._held.wait(240)
 
     def let_go(self) -> None:
         self._let_go.set()
@@ -149,7 +149,7 @@ def by_spark(topic: str) -> Callable[[Request], bool]:
     )
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_a_commit_that_was_held_for_long_overwrites_none(staging: StagingInS3, environment: dict[str, str]) -> None:
     """By Delta's own log store, the older delivery's entry replaced the newer one's, and its rows were lost."""
     staging.add()
@@ -160,11 +160,11 @@ def test_a_commit_that_was_held_for_long_overwrites_none(staging: StagingInS3, e
             staging.add()
             deliver(staging)
             hold.let_go()
-            assert older.wait(120) == 0, _log(staging)
+            assert older.wait(240) == 0, _log(staging)
     assert_whole(staging)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_rows_that_another_delivery_appends_after_the_batch_was_planned_are_not_appended_again(
     staging: StagingInS3, environment: dict[str, str]
 ) -> None:
@@ -180,8 +180,8 @@ def test_rows_that_another_delivery_appends_after_the_batch_was_planned_are_not_
             with delivery(staging, newer_proxy) as newer:
                 assert newer_hold.wait(), _log(staging)
                 older_hold.let_go()
-                assert older.wait(120) == 0, _log(staging)
+                assert older.wait(240) == 0, _log(staging)
                 assert staging.rows("changes") == list(range(1, staging.seqno))
                 newer_hold.let_go()
-                assert newer.wait(120) == 0, _log(staging)
+                assert newer.wait(240) == 0, _log(staging)
     assert_whole(staging)
