@@ -119,7 +119,7 @@ class Soak:
     def rightly(self, one: "subprocess.Popen[str]") -> bool:
         """Whether a process that ended says that harm which it cannot get over was done."""
         last = self.last_line(one)
-        said = AWAY.match(self.says[one].read_text()) or GAP.search(last) or DISK.search(last)
+        said = AWAY.match(self.says[one].read_text()) or AWAY.match(last) or GAP.search(last) or DISK.search(last)
         return one.returncode in (1, 2) and bool(said)  # 2 of one that begins while there is no such topic
 
     def last_line(self, one: "subprocess.Popen[str]") -> str:

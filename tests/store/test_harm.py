@@ -24,7 +24,11 @@ SECONDS = int(os.environ.get("ZYNC_TEST_STORE_SECONDS", "20"))
 """How long the harm goes on."""
 SEED = int(os.environ.get("ZYNC_TEST_SOAK_SEED", random.randrange(1 << 32)))
 PARTS = ("sync-from kafka", "sync raw", "sync-to tables")
-SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+_ANSWERS = {
+    "503": b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>",
+    "500": b"<Error><Code>InternalError</Code></Error>",
+}
+_KINDS = ("503", "answer lost", "500", "reset", "slow")
 CONFIG = """\
 lake: s3://{bucket}/{name}
 kafka: {{bootstrap.servers: "{broker}"}}
@@ -44,25 +48,25 @@ class Harm:
     def __init__(self, chance: random.Random) -> None:
         self.chance, self.is_on, self.is_away = chance, False, False
         self.done: dict[str, int] = {}
+        self.harmed = 0
 
     def __call__(self, request: Request, forward: Callable[[], None]) -> Answer | None:
         if self.is_away:
             self._break("away")
-        drawn = self.chance.random() if self.is_on else 1.0
-        if drawn < 0.02:
-            self._count("503")
-            return Answer(503, SLOW_DOWN)
-        if drawn < 0.03:
-            self._count("500")
-            return Answer(500, b"<Error><Code>InternalError</Code></Error>")
-        if drawn < 0.04:
-            self._break("reset")
-        if drawn < (0.08 if request.method == "PUT" else 0.05):
-            forward()
-            self._break("answer lost")
-        if drawn < 0.07:
+        if not self.is_on or self.chance.random() > 0.06:
+            return None
+        kind = _KINDS[self.harmed % len(_KINDS)]  # in turn, so that a short run has all of them
+        self.harmed += 1
+        if kind == "slow":
+            self._count(kind)
             time.sleep(1)
-        return None
+            return None
+        if kind in _ANSWERS:
+            self._count(kind)
+            return Answer(int(kind), _ANSWERS[kind])
+        if kind == "answer lost":
+            forward()
+        self._break(kind)
 
     def _break(self, name: str) -> NoReturn:
         self._count(name)
@@ -108,7 +112,7 @@ def test_whatever_the_store_does_each_row_lands_once(
         finally:
             running.kill()
     print(f"seed {SEED}, {sent} transactions, harm {harm.done}")
-    assert harm.done.keys() >= {"503", "500", "reset", "answer lost"}
+    assert harm.done.keys() >= {*_KINDS}
     changes = table(tmp_path.name, "tables/changes")
     assert changes is not None
     found = changes.to_pyarrow_table()
