@@ -9,7 +9,7 @@ from deltalake import write_deltalake
 
 from zync.errors import TableLostError
 from zync.kafka.partition import Source
-from zync.lake.table import app_transactions, ensure_table, existing_table, poll, refresh
+from zync.lake.table import app_transactions, checkpoint, ensure_table, existing_table, poll, refresh
 from zync.raw.append import Appender
 from zync.raw.jsonl import Line, as_batch
 from zync.raw.table import ensure_raw
@@ -95,3 +95,10 @@ def test_positions_are_read_by_the_hint_and_without_it(tmp_path: Path) -> None:
     for version in range(12):
         (log / f"{version:020}.json").unlink()
     assert app_transactions(table) == expected
+
+
+def test_a_commit_that_landed_does_not_fail_for_its_checkpoint(tmp_path: Path) -> None:
+    location = str(tmp_path / "table")
+    table = ensure_table(location, SCHEMA, "numbers")
+    shutil.rmtree(location)
+    checkpoint(table)

@@ -222,8 +222,8 @@ def checkpoint_every(location: str) -> int:
 
 
 def checkpoint(table: DeltaTable) -> None:
-    """Writes a checkpoint if it is time for one, after a commit on this handle; ignores a failure."""
-    with contextlib.suppress(DeltaError, OSError):
+    """Writes a checkpoint if it is time for one, after a commit on this handle; ignores a failure, as that landed."""
+    with contextlib.suppress(ZyncError, DeltaError, OSError):
         refresh(table)
         if table.version() % checkpoint_every(locate(table.table_uri, "")) == 0:
             table.create_checkpoint()
