@@ -1,6 +1,9 @@
-"""Delivered tables in the lake: their locations, and the names that zync gives in them."""
+"""Delivered tables in the lake: their locations, the names that zync gives in them, and the last sync they have."""
+
+from deltalake import DeltaTable
 
 from zync.lake.paths import locate
+from zync.lake.table import app_transactions
 
 FOLDER = "tables"
 """The folder of the tables, below the lake."""
@@ -20,3 +23,12 @@ def table_of(topic: str, lake: str) -> str:
     """Returns the location of the table to which an output topic is delivered."""
     folder = locate(FOLDER, lake)
     return locate(f"{folder}/{topic}", folder)
+
+
+def delivered_sync(table: DeltaTable | None, staging_id: str) -> int:
+    """Returns the last sync of a staging (by its table id) that was delivered to a table; 0 before the first.
+
+    It is read from the log's entries: delta-rs's `transaction_version` takes it from Spark's version checksum (`.crc`),
+    which outlives an entry that another engine replaced.
+    """
+    return app_transactions(table).get(APP + staging_id, 0) if table else 0

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from zync.deliver.tables.target import Target
 from zync.deliver.tables.truncations import TOMBSTONES
 from zync.errors import ConflictError
-from zync.lake.delivered import APP
+from zync.lake.delivered import delivered_sync
 from zync.lake.paths import is_local
 from zync.lake.table import ensure_table
 
@@ -38,18 +38,18 @@ def check_planned(target: Target, table: DeltaTable | None, staging_id: str, aft
     Raises:
         ConflictError: Another process delivered meanwhile.
     """
-    app = APP + staging_id
     versions = {target.location: table.version() if table else -1}
-    _check_sync(target.location, table, app, after)
+    _check_sync(target.location, table, staging_id, after)
     if target.deleted:
         tombstones = ensure_table(target.deleted, TOMBSTONES, "zync: what was deleted, and where in the source's order")
-        _check_sync(target.deleted, tombstones, app, upto)
+        _check_sync(target.deleted, tombstones, staging_id, upto)
         versions[target.deleted] = tombstones.version()
     return versions
 
 
-def _check_sync(location: str, table: DeltaTable | None, app: str, upto: int) -> None:
-    sync = (table.transaction_version(app) or 0) if table else 0
+def _check_sync(location: str, table: DeltaTable | None, staging_id: str, upto: int) -> None:
+    """Raises ConflictError if the table has a sync after `upto`."""
+    sync = delivered_sync(table, staging_id)
     if sync > upto:
         msg = f"another process delivered sync {sync:,} to {location} meanwhile"
         raise ConflictError(msg)

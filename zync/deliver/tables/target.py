@@ -12,7 +12,7 @@ from zync.config.model import Deliver, DeliveredTable, OutputRule
 from zync.debezium import toast
 from zync.deliver.tables.others import REMAKE_ADVICE, check_commits, check_properties, is_zync_commit
 from zync.errors import UsageError, ZyncError
-from zync.lake.delivered import APP, APPLY, DELETED, PLACE
+from zync.lake.delivered import APP, APPLY, DELETED, PLACE, delivered_sync
 from zync.lake.paths import locate
 from zync.lake.table import app_transactions, open_table
 from zync.rules.schema import columns_by_topic
@@ -211,10 +211,10 @@ def check_table(target: Target, staging_id: str, snapshot_version: int | None) -
             _raise_deleted(target, target.location)
         return None
     check_properties(table, target.location, target.apply)
-    staging_ids = [app.removeprefix(APP) for app in app_transactions(table) if app.startswith(APP)]
-    is_empty_zync_table = not staging_ids and is_zync_commit(table.history()[-1])
-    if staging_ids != [staging_id] and not is_empty_zync_table:
-        origin = f"of another staging (table id {staging_ids[0]})" if staging_ids else "not zync's"
+    syncs = {app.removeprefix(APP): sync for app, sync in app_transactions(table).items() if app.startswith(APP)}
+    is_empty_zync_table = not syncs and is_zync_commit(table.history()[-1])
+    if syncs.keys() != {staging_id} and not is_empty_zync_table:
+        origin = f"of another staging (table id {next(iter(syncs))})" if syncs else "not zync's"
         msg = f"the table at {target.location} is {origin}: take it away, or give another lake"
         raise UsageError(msg)
     tombstones = open_table(target.deleted) if target.deleted else None
@@ -224,8 +224,7 @@ def check_table(target: Target, staging_id: str, snapshot_version: int | None) -
         msg = f"the table at {target.location} is at version {version}, and was at {snapshot_version}: was it put back?"
         raise ZyncError(msg)
     check_commits(table, target.location, snapshot_version)
-    syncs = [(entry.transaction_version(APP + staging_id) or 0) if entry else 0 for entry in (table, tombstones)]
-    return TableState(version, *syncs)
+    return TableState(version, syncs.get(staging_id, 0), delivered_sync(tombstones, staging_id))
 
 
 def _check_made_with(target: Target, table: DeltaTable, tombstones: DeltaTable | None) -> None:

@@ -14,10 +14,10 @@ from zync.deliver.tables import snapshots
 from zync.deliver.tables.others import harmful_commit
 from zync.deliver.tables.snapshots import Snapshot
 from zync.errors import ZyncError
-from zync.lake.delivered import APP, APPLY, DELETED, PLACE
+from zync.lake.delivered import APPLY, DELETED, PLACE, delivered_sync
 from zync.lake.files import data_files
 from zync.lake.storage import delta_options
-from zync.lake.table import app_transactions, first_line, log_versions, open_table
+from zync.lake.table import first_line, log_versions, open_table
 from zync.operate.verify.applied import TopicRows, read_topics
 from zync.operate.verify.claim import Claim, read_file
 from zync.staging.table import SYNC, existing_staging
@@ -208,11 +208,9 @@ def _check_txn(claim: Claim, delivered: _Delivered, rows: TopicRows, snapshot: S
     """Checks the table's `txn`: not after the snapshot, and not before a sync whose rows the table has to have.
 
     A batch whose rows change nothing in a keyed table need not commit. So there only the rows in the table count.
-    delta-rs takes a `txn` from Spark's version checksum (`.crc`), which outlives an entry that was replaced. So the
-    entries are read.
     """
     claim.count += 1
-    sync = app_transactions(delivered.table).get(APP + snapshot.staging, 0)
+    sync = delivered_sync(delivered.table, snapshot.staging)
     seqnos = rows.rows["seqno"].to_numpy() if delivered.apply == "append" else delivered.seqnos
     least = 0 if seqnos is None else rows.last_sync(seqnos)
     if sync > snapshot.sync:
