@@ -7,8 +7,12 @@ import sys
 import time
 from typing import Any
 
+import pytest
+
 from tests.spark.conftest import Pipeline
+from zync.errors import UsageError
 from zync.spark.frames import RowCache
+from zync.spark.session import check_log_store
 
 CODE = """
 import json, os, subprocess
@@ -68,3 +72,12 @@ def test_kept_rows_that_are_lost_are_made_anew(spark: Any) -> None:
             block = jvm.org.apache.spark.storage.RDDBlockId(rows_kept.id(), part)
             jvm.org.apache.spark.SparkEnv.get().blockManager().removeBlock(block, True)
         assert sorted(kept.collect()) == before
+
+
+def test_an_application_of_others_whose_logs_in_s3_are_not_fenced_delivers_no_tables(spark: Any) -> None:
+    """Delta's own log store looks and then puts; that of the tests' Spark, which has no lake in S3."""
+    check_log_store(spark, "/local/lake/tables")
+    for scheme in ("s3", "s3a"):
+        named = rf"--conf spark\.delta\.logStore\.{scheme}\.impl=zync\.ConditionalLogStore"
+        with pytest.raises(UsageError, match=named):
+            check_log_store(spark, f"{scheme}://bucket/lake/tables")

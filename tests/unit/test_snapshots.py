@@ -13,7 +13,7 @@ from zync.deliver.tables import snapshots
 from zync.deliver.tables.delivery import look_after
 from zync.deliver.tables.snapshots import Snapshot
 from zync.deliver.tables.target import Target
-from zync.errors import UsageError, ZyncError
+from zync.errors import ConflictError, UsageError, ZyncError
 from zync.lake.delivered import APP
 
 MOMENT = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -82,3 +82,19 @@ def test_views_have_names_that_sparks_catalog_takes(tmp_path: Path) -> None:
         "CREATE OR REPLACE VIEW `a_b_2` AS SELECT * FROM delta.`/lake/tables/a-b` VERSION AS OF 5;",
         "CREATE OR REPLACE VIEW `a_b_3` AS SELECT * FROM delta.`/lake/tables/a.b` VERSION AS OF 4;",
     ]
+
+
+def test_a_snapshot_is_not_taken_after_one_of_another_process(tmp_path: Path) -> None:
+    location = str(tmp_path / snapshots.NAME)
+    opened = snapshots.ensure_snapshots(location)
+    snapshots.take(snapshots.ensure_snapshots(location), Snapshot(2, MOMENT, STAGING, {"a": 2}))
+    with pytest.raises(ConflictError, match="another process took a snapshot"):
+        snapshots.take(opened, Snapshot(1, MOMENT, STAGING, {"a": 1}))
+    assert [snapshot.sync for snapshot in snapshots.read(location)] == [2]
+
+
+def test_a_table_that_another_process_delivered_to_is_in_no_snapshot_of_an_earlier_sync(tmp_path: Path) -> None:
+    target = delivered(tmp_path, "a")
+    with pytest.raises(ConflictError, match="another process delivered to the table of a, .* later sync than 1"):
+        look_after({"a": target}, str(tmp_path), Snapshot(1, MOMENT, STAGING, {"a": 0}))
+    assert not (tmp_path / snapshots.NAME).exists()

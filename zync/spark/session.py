@@ -63,12 +63,9 @@ _START = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions": "1",
 }
-_CONDITIONAL_LOGS = {
-    **{f"spark.delta.logStore.{scheme}.impl": java.LOG_STORE for scheme in ("s3", "s3a")},
-}
-"""Delta's own log store for S3 does not exclude a second writer, and by default lists a whole log for its last entries.
-"""
+_CONDITIONAL_LOGS = {f"spark.delta.logStore.{scheme}.impl": java.LOG_STORE for scheme in ("s3", "s3a")}
 _UNFENCED = "S3SingleDriverLogStore"
+"""Delta's own log store for S3, which does not exclude a second writer."""
 
 _LONG_RUNNING_OPTIONS = ("-XX:+UseParallelGC", "-XX:-DontCompileHugeMethods")
 """JVM options of a long-running process. With the collector that Java chooses by itself, a first million records takes
@@ -204,8 +201,8 @@ def check_log_store(spark: SparkSession, location: str) -> None:
     if spark.sparkContext.getConf().get(key, _UNFENCED).endswith(_UNFENCED):
         msg = (
             f"this Spark application writes the logs of tables in S3 by Delta's {_UNFENCED}, with which two writers "
-            f"overwrite each other's commits: start it with --conf {key}={java.LOG_STORE} and --jars, or give it the "
-            "jar that `python -m zync.java log-store` names in another way"
+            f"overwrite each other's commits: start it with --conf {key}={java.LOG_STORE}, and with the jar that "
+            "`python -m zync.java log-store` names"
         )
         raise UsageError(msg)
 

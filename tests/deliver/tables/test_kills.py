@@ -11,7 +11,13 @@ import pytest
 from tests.conftest import BRISK, start
 from tests.deliver.tables.conftest import Lake, account, assert_together, transfers, version_of
 from tests.kafka.conftest import wait_until
-from zync.deliver.tables import delivery, snapshots
+from zync.deliver.tables import apply, delivery, snapshots
+from zync.deliver.tables.target import targets
+from zync.errors import ConflictError
+from zync.project.load import load
+from zync.rules.plan import rules_over_nothing
+from zync.staging.table import existing_staging
+from zync.transactions.done import understand
 
 _KILLS = int(os.environ.get("ZYNC_TEST_KILLS", "3"))
 
@@ -111,3 +117,33 @@ def test_kill_9_when_a_delete_is_on_record_and_not_done(lake: Lake) -> None:
         process.wait()
     lake.deliver()
     assert [one["id"] for one in lake.rows("accounts")] == [1]
+
+
+def test_a_delivery_that_knows_less_of_staging_than_a_table_has_reads_it_anew(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where another delivery, in an object store, is ahead: the sync would be on record without its rows."""
+    lake.staging.sync(transfers(4, 0))
+    previous = lake.deliver()
+    stale = existing_staging(lake.staging.path)
+    lake.staging.sync(transfers(4, 4))
+
+    class KilledError(Exception):
+        pass
+
+    def killed(spark: Any, target: Any, *rest: Any) -> int:
+        if target.topic == "history":
+            raise KilledError
+        return apply.deliver(spark, target, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(delivery, "deliver", killed)
+        with pytest.raises(KilledError):
+            lake.deliver()
+    config = load(lake.staging.folder / "zync.yaml")
+    _, rules = rules_over_nothing(lake.spark, config, understand(lake.spark, config))
+    tables = list(targets(rules, config.deliver, str(lake.folder)).values())
+    with pytest.raises(ConflictError, match="another process delivered sync 2, and .* was read through sync 1"):
+        delivery._deliver_batch(lake.spark, config, stale, tables, str(lake.folder), previous, 1)  # noqa: SLF001
+    assert lake.deliver().sync == 2
+    assert len(lake.rows("history")) == 8
