@@ -116,7 +116,7 @@ def log_store() -> Path:
         ZyncError: The jars that it is compiled against cannot be fetched, or it cannot be compiled.
     """
     source = Path(__file__).parent / "ConditionalLogStore.java"
-    digest = hashlib.sha256(source.read_bytes() + "".join(DELTA).encode()).hexdigest()
+    digest = hashlib.sha256(source.read_bytes() + "".join(DELTA + S3).encode()).hexdigest()
     jar = cache_folder() / f"log-store-{digest[:16]}.jar"
     if jar.exists():
         return jar

@@ -101,7 +101,7 @@ def test_other_errors_are_left_as_they_are(text: str) -> None:
 
 
 PANIC = """
-thread 'tokio-rt-worker' (10541) panicked at /home/runner/object_store-0.13.2/src/buffered.rs:369:41:
+thread 'tokio-rt-worker' (10541) panicked at object_store-0.13.2/src/buffered.rs:369:41:
 Already shut down
 stack backtrace:
 note: Some details are omitted, run with `RUST_BACKTRACE=full` for a verbose backtrace.

@@ -6,6 +6,7 @@ ignores the condition takes both, and loses the first commit without an error.
 
 import threading
 import uuid
+from functools import cache
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema
@@ -23,12 +24,13 @@ _FIRST_ENTRY = "_delta_log/00000000000000000000.json"
 _SCHEMA = Schema.from_arrow(pa.schema([pa.field("probe", pa.string())]))
 
 
+@cache
 def prove(lake: str) -> None:
     """Checks that a store refuses one of two commits that are made at once, by the client that makes zync's commits.
 
     Two threads create the same table. delta-rs lists the log first, and puts the entry then: in most rounds both lists
     come before both puts, so that only the store can tell the second from the first. A round in which the second saw
-    the first's entry proves nothing, and is repeated. The objects are deleted.
+    the first's entry proves nothing, and is repeated. The objects are deleted. A process proves a place once.
 
     Args:
         lake: The location of the lake; nothing is done for a local folder.

@@ -142,7 +142,7 @@ def _collect(result: DataFrame, *columns: str) -> list[Row]:
         if "FILE_NOT_EXIST" in error_text:
             error_text = (
                 f"a file of a table is gone ({error_text.partition('. ')[0]}): if somebody vacuumed a delivered table, "
-                "`zync sync-to tables staging` names newer versions; `zync verify` tells of raw and staging"
+                "`zync sync-to tables staging` names newer versions; `zync verify` says what is damaged"
             )
         msg = f"the query failed: {error_text}"
         raise (ZyncError if is_of_surroundings(error) else UsageError)(msg) from error

@@ -82,7 +82,7 @@ class Syncer:
         self._raw_table: DeltaTable | None = None
         self._staging_table: DeltaTable | None = None
 
-    def poll(self) -> int | None:
+    def newest_raw_version(self) -> int | None:
         """Returns the newest version of raw, for a loop that waits; None if there is no raw yet."""
         if self._raw_table is None:
             table = open_table(self.raw)
@@ -276,7 +276,7 @@ def follow(
         syncer = Syncer(config, raw, staging, session(master, config.spark, lake=staging))
         synced_version = None
         while not stop.is_set():
-            version = syncer.poll()
+            version = syncer.newest_raw_version()
             if version != synced_version:
                 synced_version = version
                 outcome = syncer.sync()
