@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.store.refusing import Gate, refusing_s3
 from tests.store.s3 import running_s3
 
 
@@ -14,6 +15,15 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
     folder.mkdir()
     with running_s3(folder) as variables:
         yield variables
+
+
+@pytest.fixture(scope="module")
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+    """A proxy that refuses what a test says, in front of a server that no other file has."""
+    folder = tmp_path_factory.mktemp("refusing") / "s3"
+    folder.mkdir()
+    with running_s3(folder) as variables, refusing_s3(variables["AWS_ENDPOINT_URL"]) as server:
+        yield server
 
 
 @pytest.fixture

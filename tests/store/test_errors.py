@@ -13,33 +13,25 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ZYNC
-from tests.store.refusing import Gate, Refusal, refusing_s3
-from tests.store.s3 import BUCKET, running_s3
+from tests.store.refusing import Gate, Refusal
+from tests.store.s3 import BUCKET
 
 LAKE = f"s3://{BUCKET}/refusals"
 SECRET = "s3cr3t-of-the-store"  # noqa: S105
 
 
-@pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
-    folder = tmp_path_factory.mktemp("store") / "s3"
-    folder.mkdir()
-    with running_s3(folder) as variables, refusing_s3(variables["AWS_ENDPOINT_URL"]) as server:
-        yield server
-
-
 @pytest.fixture
-def environment(gate: Gate) -> Iterator[dict[str, str]]:
+def variables(gate: Gate) -> Iterator[dict[str, str]]:
     others = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "ZYNC_LAKE"))}
     keys = {"AWS_ACCESS_KEY_ID": "me", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_EC2_METADATA_DISABLED": "true"}
     yield {**others, **keys, "AWS_REGION": "eu-central-1", "AWS_ENDPOINT_URL": gate.proxy.url}
     gate.reset()
 
 
-def failure(environment: dict[str, str], folder: Path, *words: str) -> str:
+def failure(variables: dict[str, str], folder: Path, *words: str) -> str:
     """The one line that a command prints to standard error as it fails."""
     done = subprocess.run(
-        [*ZYNC, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=240
+        [*ZYNC, *words], cwd=folder, env=variables, capture_output=True, text=True, check=False, timeout=240
     )
     assert done.returncode == 1, f"{done.returncode}\n{done.stdout}{done.stderr}"
     assert done.stdout == ""
@@ -92,41 +84,39 @@ def record(folder: Path) -> str:
     ids=lambda value: value.code if isinstance(value, Refusal) else "",
 )
 def test_what_a_store_refuses_is_said_in_a_line(
-    gate: Gate, environment: dict[str, str], tmp_path: Path, refusal: Refusal, said: str
+    gate: Gate, variables: dict[str, str], tmp_path: Path, refusal: Refusal, said: str
 ) -> None:
     gate.refusal = refusal
-    line = failure(environment, tmp_path, "load", "raw", record(tmp_path), "--lake", LAKE)
+    line = failure(variables, tmp_path, "load", "raw", record(tmp_path), "--lake", LAKE)
     assert line.startswith("zync: ")
     assert said in line
 
 
-def test_a_write_that_is_refused_is_said_without_a_panic(
-    gate: Gate, environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_write_that_is_refused_is_said_without_a_panic(gate: Gate, variables: dict[str, str], tmp_path: Path) -> None:
     load = ("load", "raw", record(tmp_path), "--lake", f"{LAKE}-written")
-    subprocess.run([*ZYNC, *load], cwd=tmp_path, env=environment, check=True, timeout=240)
+    subprocess.run([*ZYNC, *load], cwd=tmp_path, env=variables, check=True, timeout=240)
     gate.refusal = Refusal(403, "AccessDenied", "Access Denied", ("PUT",))
-    line = failure(environment, tmp_path, *load)
+    line = failure(variables, tmp_path, *load)
     assert re.search(r"no permission to write s3://lake/refusals-written/raw/part-\S+: grant s3:PutObject on it", line)
 
 
-def test_without_credentials_it_says_where_they_may_be(environment: dict[str, str], tmp_path: Path) -> None:
+def test_without_credentials_it_says_where_they_may_be(variables: dict[str, str], tmp_path: Path) -> None:
     names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-    without = {name: value for name, value in environment.items() if name not in names}
+    without = {name: value for name, value in variables.items() if name not in names}
     line = failure(without | {"HOME": str(tmp_path)}, tmp_path, "cat", "raw", "--lake", LAKE)
     assert "there are no credentials for the store: set AWS_ACCESS_KEY_ID and" in line
 
 
-def test_a_store_that_is_away_ends_a_command_soon(environment: dict[str, str], tmp_path: Path) -> None:
-    environment["AWS_ENDPOINT_URL"] = "http://localhost:1"
+def test_a_store_that_is_away_ends_a_command_soon(variables: dict[str, str], tmp_path: Path) -> None:
+    variables["AWS_ENDPOINT_URL"] = "http://localhost:1"
     began = time.monotonic()
-    line = failure(environment, tmp_path, "cat", "raw", "--lake", LAKE)
+    line = failure(variables, tmp_path, "cat", "raw", "--lake", LAKE)
     assert "the store at http://localhost:1 does not answer (Connection refused)" in line
     assert time.monotonic() - began < 60
 
 
 def test_a_store_that_takes_requests_and_never_answers_ends_a_command(
-    environment: dict[str, str], tmp_path: Path
+    variables: dict[str, str], tmp_path: Path
 ) -> None:
     """Within the bounds that the config sets; by default 30 s for a request, and no more after 20 s."""
     with socket.create_server(("localhost", 0)) as silent:
@@ -146,7 +136,7 @@ def test_a_store_that_takes_requests_and_never_answers_ends_a_command(
             f"lake: {LAKE}\nstorage: {{endpoint: '{endpoint}', timeout: 1s, retry_timeout: 2s}}\n"
         )
         began = time.monotonic()
-        line = failure(environment, tmp_path, "cat", "raw")
+        line = failure(variables, tmp_path, "cat", "raw")
         assert f"the store at {endpoint} does not answer" in line
         assert time.monotonic() - began < 30
         silent.shutdown(socket.SHUT_RDWR)
@@ -154,14 +144,14 @@ def test_a_store_that_takes_requests_and_never_answers_ends_a_command(
             connection.close()
 
 
-def test_spark_says_it_in_a_line_as_well(gate: Gate, environment: dict[str, str], demo: Path) -> None:
+def test_spark_says_it_in_a_line_as_well(gate: Gate, variables: dict[str, str], demo: Path) -> None:
     config = (demo / "zync.yaml").read_text().replace("lake: ./lake", f"lake: {LAKE}-spark")
     (demo / "zync.yaml").write_text(config)
     load = [*ZYNC, "load", "raw", "consume-1.jsonl"]
-    subprocess.run(load, cwd=demo, env=environment, check=True, timeout=240)
+    subprocess.run(load, cwd=demo, env=variables, check=True, timeout=240)
     gate.refusal = Refusal(403, "AccessDenied", "Access Denied", ("PUT", "POST"), lambda path: "/staging/sync-" in path)
-    line = failure(environment, demo, "sync", "raw", "staging")
+    line = failure(variables, demo, "sync", "raw", "staging")
     assert re.search(r"no permission to write \S*refusals-spark/staging/sync-\S*: grant s3:PutObject on it", line)
     gate.refusal = Refusal(403, "AccessDenied", "Access Denied", ("GET",), lambda path: "/raw/part-" in path)
-    line = failure(environment, demo, "query", "SELECT count(value) FROM raw")
+    line = failure(variables, demo, "query", "SELECT count(value) FROM raw")
     assert "no permission to read s3://lake/refusals-spark/raw/part-" in line

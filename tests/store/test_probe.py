@@ -11,30 +11,22 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.conftest import ZYNC
-from tests.store.refusing import Gate, Refusal, refusing_s3
-from tests.store.s3 import BUCKET, running_s3
+from tests.store.refusing import Gate, Refusal
+from tests.store.s3 import BUCKET
 from tests.store.test_errors import record
 
 
-@pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
-    folder = tmp_path_factory.mktemp("store") / "s3"
-    folder.mkdir()
-    with running_s3(folder) as variables, refusing_s3(variables["AWS_ENDPOINT_URL"]) as server:
-        yield server
-
-
 @pytest.fixture
-def environment(gate: Gate) -> Iterator[dict[str, str]]:
+def variables(gate: Gate) -> Iterator[dict[str, str]]:
     keys = {"AWS_ACCESS_KEY_ID": "me", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": "eu"}
     yield {**os.environ, **keys, "AWS_ENDPOINT_URL": gate.proxy.url}
     gate.reset()
 
 
-def load(environment: dict[str, str], folder: Path, lake: str) -> "subprocess.CompletedProcess[str]":
+def load(variables: dict[str, str], folder: Path, lake: str) -> "subprocess.CompletedProcess[str]":
     words = ("load", "raw", record(folder), "--lake", f"s3://{BUCKET}/{lake}")
     return subprocess.run(
-        [*ZYNC, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120
+        [*ZYNC, *words], cwd=folder, env=variables, capture_output=True, text=True, check=False, timeout=120
     )
 
 
@@ -53,20 +45,20 @@ def probe_objects(gate: Gate) -> set[str]:
 
 
 def test_a_store_that_refuses_the_second_put_is_taken_and_proved_once(
-    gate: Gate, environment: dict[str, str], tmp_path: Path
+    gate: Gate, variables: dict[str, str], tmp_path: Path
 ) -> None:
-    first = load(environment, tmp_path, "proved")
+    first = load(variables, tmp_path, "proved")
     assert first.returncode == 0, first.stderr
     assert any("zync-probe" in path for path in paths(gate))
     assert probe_objects(gate) == set()
     gate.proxy.requests.clear()
-    assert load(environment, tmp_path, "proved").returncode == 0
+    assert load(variables, tmp_path, "proved").returncode == 0
     assert not any("zync-probe" in path for path in paths(gate))
 
 
-def test_a_store_that_ignores_the_condition_is_refused(gate: Gate, environment: dict[str, str], tmp_path: Path) -> None:
+def test_a_store_that_ignores_the_condition_is_refused(gate: Gate, variables: dict[str, str], tmp_path: Path) -> None:
     gate.ignore_conditions()
-    done = load(environment, tmp_path, "ignoring")
+    done = load(variables, tmp_path, "ignoring")
     assert done.returncode == 2
     assert "the store of s3://lake/ignoring takes two puts of the same object under If-None-Match: *" in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -74,12 +66,12 @@ def test_a_store_that_ignores_the_condition_is_refused(gate: Gate, environment: 
     assert not any("/raw/" in path for path in paths(gate, "PUT"))
 
 
-def test_check_proves_the_store_as_well(gate: Gate, environment: dict[str, str], demo: Path) -> None:
+def test_check_proves_the_store_as_well(gate: Gate, variables: dict[str, str], demo: Path) -> None:
     config = (demo / "zync.yaml").read_text().replace("lake: ./lake", f"lake: s3://{BUCKET}/checked")
     (demo / "zync.yaml").write_text(config)
     gate.ignore_conditions()
     done = subprocess.run(
-        [*ZYNC, "check"], cwd=demo, env=environment, capture_output=True, text=True, check=False, timeout=240
+        [*ZYNC, "check"], cwd=demo, env=variables, capture_output=True, text=True, check=False, timeout=240
     )
     assert done.returncode == 2
     assert "takes two puts of the same object" in done.stderr
@@ -87,10 +79,10 @@ def test_check_proves_the_store_as_well(gate: Gate, environment: dict[str, str],
 
 
 def test_a_store_from_which_nothing_may_be_deleted_is_refused_by_name(
-    gate: Gate, environment: dict[str, str], tmp_path: Path
+    gate: Gate, variables: dict[str, str], tmp_path: Path
 ) -> None:
     gate.refusal = Refusal(403, "AccessDenied", "Access Denied", ("DELETE", "POST"))
-    done = load(environment, tmp_path, "kept")
+    done = load(variables, tmp_path, "kept")
     assert done.returncode == 1
     assert "no permission to delete s3://lake" in done.stderr
     assert "grant s3:DeleteObject" in done.stderr
