@@ -17,7 +17,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from zync.config.model import Config, Storage
+    from zync.config.model import Config
+    from zync.config.storage import Storage
     from zync.deliver.kafka.delivery import Delivered, Delivery, sync_to_kafka
     from zync.deliver.tables.delivery import Batch, sync_to_tables
     from zync.deliver.tables.snapshots import Snapshot
@@ -100,7 +101,7 @@ __all__ = [
 _EXPORTS = {
     "Config": "zync.config.model",
     "load_config": "zync.project.load:load",
-    "Storage": "zync.config.model",
+    "Storage": "zync.config.storage",
     "use_storage": "zync.lake.storage:use",
     "spark_session": "zync.spark.session:session",
     # Kafka, or files, to raw

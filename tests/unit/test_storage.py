@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from zync.config.model import Storage
+from zync.config.storage import Storage
 from zync.errors import UsageError
 from zync.lake import storage
 from zync.project.load import load

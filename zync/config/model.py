@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from zync.config.secrets import masked
+from zync.config.storage import Storage
 from zync.errors import UsageError
 
 RESERVED_TOPIC = "__zync"
@@ -458,83 +459,6 @@ class Limits:
         """
         limit = self.max_quarantined
         return int(limit * settled) if isinstance(limit, float) else limit
-
-
-FURTHER_STORAGE_OPTIONS = (
-    "aws_checksum_algorithm",
-    "aws_container_authorization_token_file",
-    "aws_container_credentials_full_uri",
-    "aws_container_credentials_relative_uri",
-    "aws_disable_tagging",
-    "aws_ec2_metadata_disabled",
-    "aws_endpoint_url_sts",
-    "aws_force_credential_load",
-    "aws_iam_role_arn",
-    "aws_iam_role_session_name",
-    "aws_imdsv1_fallback",
-    "aws_metadata_endpoint",
-    "aws_request_payer",
-    "aws_role_arn",
-    "aws_role_session_name",
-    "aws_s3_express",
-    "aws_server_side_encryption",
-    "aws_skip_signature",
-    "aws_sse_bucket_key_enabled",
-    "aws_sse_customer_key_base64",
-    "aws_sse_kms_key_id",
-    "aws_unsigned_payload",
-    "aws_web_identity_token_file",
-    "allow_http",
-    "allow_invalid_certificates",
-    "connect_timeout",
-    "http1_only",
-    "http2_only",
-    "pool_idle_timeout",
-    "pool_max_idle_per_host",
-    "proxy_ca_certificate",
-    "proxy_excludes",
-    "proxy_url",
-    "randomize_addresses",
-    "timeout",
-    "user_agent",
-    "backoff_config.base",
-    "backoff_config.init_backoff",
-    "backoff_config.max_backoff",
-    "max_retries",
-    "retry_timeout",
-)
-"""delta-rs's options for S3 that are not `Storage`'s own keys, by the names of object_store 0.13, which it uses. Those
-that choose another fence than the conditional put are not among them."""
-
-
-@dataclass(frozen=True)
-class Storage:
-    """How the lake's object store is reached, alike by delta-rs, Arrow and Spark.
-
-    What is not named here is found in the environment, as by AWS's own tools. Further options of delta-rs may be set
-    under their own names, like `aws_request_payer: requester`; Arrow and Spark do not see those. The section holds for
-    all tables in object stores that a command opens.
-
-    Attributes:
-        endpoint: URL of a store that speaks S3, `http://…` or `https://…`. Default: AWS.
-        region: Region of the bucket.
-        path_style: Whether the bucket is named in the URL's path (`https://store/bucket`), not in its host. Needs
-            `endpoint`. Default: true.
-        access_key_id: Id of the access key. Needs `secret_access_key`.
-        secret_access_key: The access key's secret, best as `${NAME}` or `${file:PATH}`. Needs `access_key_id`.
-        session_token: Token of temporary keys. Needs `access_key_id`.
-        options: Further options of delta-rs, by name.
-    """
-
-    endpoint: str = ""
-    region: str = ""
-    path_style: bool | None = None
-    access_key_id: str = field(default="", repr=False)
-    secret_access_key: str = field(default="", repr=False)
-    session_token: str = field(default="", repr=False)
-    options: dict[str, str] = field(
-        default_factory=dict, metadata={"key": None, "further": FURTHER_STORAGE_OPTIONS}, repr=False
-    )
 
 
 @dataclass(frozen=True)

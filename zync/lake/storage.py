@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlparse
 
-from zync.config.model import Storage
+from zync.config.storage import Storage
 from zync.errors import UsageError
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """The JSON Schema of `zync.yaml`, for editors, built from the dataclasses of `zync.config.model`.
 
-It accepts what `zync.project.yaml_reader` accepts, and has those checks of `zync.project.load` that look at a single
+It accepts what `zync.project.yaml_reader` accepts, and has those checks of `zync.project.checks` that look at a single
 value or a single mapping. Only `zync check` tests whether files exist and whether different sections fit together. The
 schema is stricter than the reader in a single case: it refuses null as text, which the reader takes as "null".
 """
@@ -27,9 +27,9 @@ from zync.config.model import (
     Lookup,
     OutputRule,
     RegistryAccess,
-    Storage,
     Transactions,
 )
+from zync.config.storage import Storage
 from zync.config.table_properties import BOOLEAN, COUNT, DELTA_PROPERTIES, OWN_PROPERTY, TEXT
 from zync.config.units import duration_text
 
