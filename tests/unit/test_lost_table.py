@@ -9,7 +9,8 @@ from deltalake import write_deltalake
 
 from zync.errors import TableLostError
 from zync.kafka.partition import Source
-from zync.lake.table import app_transactions, checkpoint, ensure_table, existing_table, poll, refresh
+from zync.lake.delta_log import app_transactions
+from zync.lake.table import checkpoint, ensure_table, existing_table, poll, refresh
 from zync.raw.append import Appender
 from zync.raw.jsonl import Line, as_batch
 from zync.raw.table import ensure_raw

@@ -2,8 +2,8 @@
 
 from deltalake import DeltaTable
 
+from zync.lake.delta_log import app_transactions
 from zync.lake.paths import locate
-from zync.lake.table import app_transactions
 
 FOLDER = "tables"
 """The folder of the tables, below the lake."""

@@ -1,39 +1,29 @@
-"""Opens and creates Delta tables, builds their commits, and reads the `txn` actions of their logs."""
+"""Opens, creates and refreshes Delta tables, and builds their commits."""
 
 import contextlib
-import json
-import os
 import re
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from pyarrow.fs import FileSelector, FileSystem, FileType
 
 from zync.errors import TableLostError, UsageError, ZyncError
 from zync.lake import storage
-from zync.lake.files import table_files
+from zync.lake.delta_log import ACTIONS, STORE_CHECKPOINT_EVERY, TRANSACTIONS, check_entries, entry_time, has_entry
 from zync.lake.paths import is_local, locate
 from zync.lake.probe import prove
 from zync.lake.store_errors import meaning
 
-_ENTRY = re.compile(r"\d{20}\.json")
 _CAUSE = re.compile(r"\s*\n\s*(?:\x1b\[\d+m)*↳(?:\x1b\[\d+m)*\s*")
 """What delta-rs puts before each cause: a line of its own, with a red arrow."""
 _UNSUPPORTED_IN_PATHS = re.compile(r"[][^|\\%{}*?]")
 """delta-rs fails on the first of these characters; the last are wildcards for Spark."""
-_REQUESTS_AT_ONCE = 8
-_TRANSACTIONS = "zync.transactions"
-_ACTIONS = "zync.actions"
-_CHECKPOINT = re.compile(r"\d{20}\.checkpoint.*\.parquet")
 CHECKPOINT_EVERY = 100
 """Commits between checkpoints of a local table."""
-_STORE_CHECKPOINT_EVERY = 10
 _POLL_SECONDS, _STORE_POLL_SECONDS = 0.1, 1.0
 _LOST_SECONDS = 30.0
 _ENTRY_TIMES = 1000
@@ -69,7 +59,7 @@ def open_table(location: str) -> DeltaTable | None:
         if "_delta_log" not in names:
             msg = f"{location} is not a Delta table: name another place, or move what is there"
             raise UsageError(msg)
-        _check_log(path / "_delta_log")
+        check_entries(path / "_delta_log")
     options = storage.delta_options(location)
     try:
         return DeltaTable(location, storage_options=options)
@@ -78,29 +68,6 @@ def open_table(location: str) -> DeltaTable | None:
     except (DeltaError, OSError) as error:
         msg = f"{location} cannot be read as a Delta table: {first_line(error)}"
         raise ZyncError(msg) from error
-
-
-def _check_log(log: Path) -> None:
-    """Raises ZyncError if an entry since the last checkpoint is truncated: delta-rs reads it without an error."""
-    names = {path.name for path in log.iterdir()}
-    checkpoint = max((name[:20] for name in names if _CHECKPOINT.fullmatch(name)), default="")
-    for name in sorted(names):
-        if not _ENTRY.fullmatch(name) or name[:20] <= checkpoint:
-            continue
-        if not _is_complete((log / name).read_bytes().splitlines()):
-            msg = f"{log / name} was cut off: put it back from a copy. Nothing was changed"
-            raise ZyncError(msg)
-
-
-def _is_complete(lines: list[bytes]) -> bool:
-    """Returns whether a log entry has all its lines, by its last line and by the counts in zync's `commitInfo`."""
-    try:
-        commit_info = json.loads(lines[0]).get("commitInfo", {}) if lines else {}
-        json.loads(lines[-1] if lines else b"")
-    except ValueError:
-        return False
-    counts = {_TRANSACTIONS: sum(line.startswith(b'{"txn":') for line in lines), _ACTIONS: len(lines) - 1}
-    return all(int(commit_info.get(key, count)) == count for key, count in counts.items())
 
 
 def existing_table(location: str, made_by: str) -> DeltaTable:
@@ -132,7 +99,8 @@ def refresh(table: DeltaTable) -> None:
         ZyncError: The table cannot be read.
     """
     location, current = locate(table.table_uri, ""), table.version()
-    is_same, has_next = _is_same_entry(table), _has_entry(location, current + 1)
+    with _readable(location):
+        is_same, has_next = _is_same_entry(table), has_entry(location, current + 1)
     if not is_same:
         newest = open_table(location)
         if newest is None or newest.metadata().id != table.metadata().id:
@@ -154,7 +122,10 @@ def poll(table: DeltaTable) -> None:
     if is_local(location) or now >= _checked_until.get(location, 0.0):
         refresh(table)
         _checked_until[location] = now + _LOST_SECONDS
-    elif _has_entry(location, table.version() + 1):
+        return
+    with _readable(location):
+        has_next = has_entry(location, table.version() + 1)
+    if has_next:
         table.update_incremental()
 
 
@@ -168,57 +139,34 @@ def remember_entry(table: DeltaTable) -> None:
 
     In an object store, where that is a request, the next `refresh` does it.
     """
-    if is_local(locate(table.table_uri, "")):
-        _is_same_entry(table)
+    location = locate(table.table_uri, "")
+    if is_local(location):
+        with _readable(location):
+            _is_same_entry(table)
 
 
 def _is_same_entry(table: DeltaTable) -> bool:
     """Returns whether the log has the entry of the handle's version, with the time that it had at the last call."""
-    location, version = locate(table.table_uri, ""), table.version()
-    path = f"_delta_log/{version:020}.json"
-    try:
-        if is_local(location):
-            modified = Path(location, path).stat().st_mtime_ns
-        else:
-            modified = storage.arrow_files(location).get_file_info(path).mtime_ns or 0
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        msg = f"{location} cannot be read: {first_line(error)}"
-        raise ZyncError(msg) from error
+    modified = entry_time(locate(table.table_uri, ""), table.version())
     while len(_entry_times) > _ENTRY_TIMES:
         del _entry_times[next(iter(_entry_times))]
-    return modified == _entry_times.setdefault((str(table.metadata().id), version), modified) != 0
+    key = (str(table.metadata().id), table.version())
+    return modified is not None and modified == _entry_times.setdefault(key, modified)
 
 
-def _has_entry(location: str, version: int) -> bool:
-    """Returns whether the table's log has the entry of a version."""
-    path = f"_delta_log/{version:020}.json"
-    if is_local(location):
-        return os.access(Path(location, path), os.F_OK)
+@contextlib.contextmanager
+def _readable(location: str) -> Iterator[None]:
+    """Raises ZyncError, with the location, for an OSError in the context."""
     try:
-        with storage.arrow_files(location).open_input_file(path):
-            return True
-    except FileNotFoundError:
-        return False
+        yield
     except OSError as error:
         msg = f"{location} cannot be read: {first_line(error)}"
         raise ZyncError(msg) from error
-
-
-def log_versions(table: DeltaTable) -> set[int]:
-    """Lists the versions of which the table's log has the entry or a checkpoint."""
-    infos = table_files(table).get_file_info(FileSelector("_delta_log"))
-    names = (info.base_name for info in infos if info.type == FileType.File)
-    return {int(name[:20]) for name in names if _ENTRY.fullmatch(name) or _CHECKPOINT.fullmatch(name)}
 
 
 def checkpoint_every(location: str) -> int:
-    """Returns the number of commits between two checkpoints: a reader has to read at most so many entries of the log.
-
-    In an object store each of them is a request, or two.
-    """
-    return CHECKPOINT_EVERY if is_local(location) else _STORE_CHECKPOINT_EVERY
+    """Returns the number of commits between two checkpoints: a reader reads at most so many entries of the log."""
+    return CHECKPOINT_EVERY if is_local(location) else STORE_CHECKPOINT_EVERY
 
 
 def checkpoint(table: DeltaTable) -> None:
@@ -312,9 +260,9 @@ def commit_properties(
         **metadata: More fields of `commitInfo`.
     """
     count = len(app_transactions)
-    actions = {} if others is None else {_ACTIONS: str(others + count)}
+    actions = {} if others is None else {ACTIONS: str(others + count)}
     return CommitProperties(
-        custom_metadata={**metadata, _TRANSACTIONS: str(count), **actions},
+        custom_metadata={**metadata, TRANSACTIONS: str(count), **actions},
         max_commit_retries=0,
         app_transactions=[Transaction(app, version) for app, version in app_transactions.items()],
     )
@@ -322,64 +270,3 @@ def commit_properties(
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """Checkpoints and clean-up run apart from the commit, so that their failure does not fail the commit."""
-
-
-def app_transactions(table: DeltaTable) -> dict[str, int]:
-    """Returns the newest version of every application id (the log's `txn` actions).
-
-    deltalake has a call for a single id only. This function reads the checkpoint and the commits after it, as the
-    Delta protocol's action reconciliation says.
-    """
-    files, version = table_files(table), table.version()
-    hinted = _hinted_checkpoint(files, version)
-    if hinted is not None:
-        with contextlib.suppress(FileNotFoundError):  # the log was cleaned up by a newer checkpoint
-            return _read_transactions(files, *hinted, version)
-    return _read_transactions(files, *_newest_checkpoint(files, version), version)
-
-
-def _read_transactions(files: FileSystem, start: int, names: list[str], end: int) -> dict[str, int]:
-    """Reads the `txn` actions of a checkpoint's files, and of the entries after the version `start` through `end`."""
-    versions: dict[str, int] = {}
-    for name in names:
-        with files.open_input_file(f"_delta_log/{name}") as source:
-            for row in pq.read_table(source, columns=["txn"])["txn"].drop_null().to_pylist():
-                versions[row["appId"]] = row["version"]
-    entries = [f"{version:020}.json" for version in range(start + 1, end + 1)]
-    with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
-        for transactions in pool.map(lambda name: _txn_actions(files, name), entries):
-            versions.update(transactions)
-    return versions
-
-
-def _hinted_checkpoint(files: FileSystem, version: int) -> tuple[int, list[str]] | None:
-    """Returns the version and the file of the checkpoint that `_last_checkpoint` names; None if it names none."""
-    try:
-        with files.open_input_file("_delta_log/_last_checkpoint") as source:
-            last = json.loads(source.read())
-        if last["version"] <= version and not last.get("parts") and not last.get("v2Checkpoint"):
-            return last["version"], [f"{last['version']:020}.checkpoint.parquet"]
-    except FileNotFoundError:
-        return (-1, []) if version < _STORE_CHECKPOINT_EVERY else None
-    except (ValueError, KeyError):
-        pass  # it is only a hint
-    return None
-
-
-def _newest_checkpoint(files: FileSystem, version: int) -> tuple[int, list[str]]:
-    """Returns the version and the files of the newest checkpoint that is not after a version; -1 and none without."""
-    names = sorted(
-        info.base_name
-        for info in files.get_file_info(FileSelector("_delta_log"))
-        if info.type == FileType.File and _CHECKPOINT.fullmatch(info.base_name) and int(info.base_name[:20]) <= version
-    )
-    start = int(names[-1][:20]) if names else -1
-    return start, [name for name in names if int(name[:20]) == start]
-
-
-def _txn_actions(files: FileSystem, name: str) -> dict[str, int]:
-    """Returns the versions of the `txn` actions of a log entry by application id."""
-    with files.open_input_file(f"_delta_log/{name}") as source:
-        lines = source.read().splitlines()
-    actions = [json.loads(line).get("txn") for line in lines if b'"txn"' in line]
-    return {txn["appId"]: txn["version"] for txn in actions if txn}

@@ -24,10 +24,11 @@ from deltalake import DeltaTable
 from zync.config.model import RESERVED_TOPIC
 from zync.errors import ZyncError
 from zync.kafka.partition import LastRecord, Source
+from zync.lake.delta_log import app_transactions
 from zync.lake.files import data_files, dataset
 from zync.lake.paths import table_name
 from zync.lake.ranges import SeqnoRanges
-from zync.lake.table import app_transactions, ensure_table, existing_table, of_kind
+from zync.lake.table import ensure_table, existing_table, of_kind
 from zync.lake.types import TIMESTAMP
 from zync.raw.batch import RECORD_SCHEMA, Slice, last_offsets
 

@@ -10,7 +10,8 @@ from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StringT
 from zync.config.model import Config
 from zync.errors import UsageError
 from zync.lake.delivered import APP, table_of
-from zync.lake.table import app_transactions, open_table
+from zync.lake.delta_log import app_transactions
+from zync.lake.table import open_table
 from zync.spark.frames import leaves
 from zync.staging.outputs import recorded
 

@@ -13,8 +13,9 @@ from zync.debezium import toast
 from zync.deliver.tables.others import REMAKE_ADVICE, check_commits, check_properties, is_zync_commit
 from zync.errors import UsageError, ZyncError
 from zync.lake.delivered import APP, APPLY, DELETED, PLACE, delivered_sync
+from zync.lake.delta_log import app_transactions
 from zync.lake.paths import locate
-from zync.lake.table import app_transactions, open_table
+from zync.lake.table import open_table
 from zync.rules.schema import columns_by_topic
 from zync.rules.type_changes import check_has_tables
 

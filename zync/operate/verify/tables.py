@@ -15,9 +15,10 @@ from zync.deliver.tables.others import harmful_commit
 from zync.deliver.tables.snapshots import Snapshot
 from zync.errors import ZyncError
 from zync.lake.delivered import APPLY, DELETED, PLACE, delivered_sync
+from zync.lake.delta_log import log_versions
 from zync.lake.files import data_files
 from zync.lake.storage import delta_options
-from zync.lake.table import first_line, log_versions, open_table
+from zync.lake.table import first_line, open_table
 from zync.operate.verify.applied import TopicRows, read_topics
 from zync.operate.verify.claim import Claim, read_file
 from zync.staging.table import SYNC, existing_staging
