@@ -11,6 +11,7 @@ import pytest
 
 import zync
 from tests.conftest import TopicMaker, produce
+from zync.lake.storage import delta_options
 
 IN_ORDER = (
     "load_config",
@@ -36,6 +37,7 @@ IN_ORDER = (
 )
 """A day of the demo's lake: each example begins with what those before it left."""
 OF_KAFKA = ("load_config", "sync_from_kafka", "follow")
+OF_A_STORE = ("use_storage",)
 
 
 @pytest.fixture
@@ -82,6 +84,14 @@ def test_the_examples_of_kafka(shop: Path, broker: str, topic: TopicMaker) -> No
             topic.delete(name)
 
 
+def test_the_example_of_a_store() -> None:
+    try:
+        run(OF_A_STORE)
+        assert (delta_options("s3://bucket/lake") or {})["aws_endpoint_url"] == "https://store.example"
+    finally:
+        zync.use_storage(zync.Storage())
+
+
 def test_every_function_has_an_example() -> None:
     functions = {name for name in zync.__all__ if inspect.isfunction(getattr(zync, name))}
-    assert functions <= {*IN_ORDER, *OF_KAFKA}
+    assert functions <= {*IN_ORDER, *OF_KAFKA, *OF_A_STORE}
