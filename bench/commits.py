@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from bench.harness import Result, log, median, values
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 from zync.raw.append import Appender
 from zync.raw.batch import RECORD_SCHEMA, Batch, Slice
 from zync.raw.table import ensure_raw
@@ -19,7 +19,7 @@ COMMITS = 5_000
 ROWS = 10
 LARGE = 100_000
 TIMES = 10
-_SOURCE = Source("t", 0)
+_SOURCE = Partition("t", 0)
 
 
 def run(folder: Path) -> list[Result]:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from zync.config.model import Config, OutputRule, Topic, Transactions
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 from zync.lake.types import TIMESTAMP
 from zync.raw.append import Appender
 from zync.raw.batch import RECORD_SCHEMA, Batch, Slice
@@ -56,7 +56,7 @@ class Raw:
             batch, offsets = Batch(), np.zeros(len(some), np.int64)
             for topic, count in Counter(topics).items():
                 begin, self._next[topic] = self._next[topic], self._next[topic] + count
-                batch.slices[Source(topic, 0)] = Slice(begin or None, self._next[topic])
+                batch.slices[Partition(topic, 0)] = Slice(begin or None, self._next[topic])
                 offsets[np.array([one == topic for one in topics])] = np.arange(begin, begin + count)
             batch.add(_rows(topics, values, offsets))
             self._appender.append(batch)

@@ -15,7 +15,7 @@ from bench.commits import _rows
 from bench.harness import ZYNC, Result, log
 from tests.store.proxy import Proxy, running_proxy
 from tests.store.s3 import BUCKET, running_s3
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 from zync.lake.table import existing_table, poll, poll_seconds
 from zync.project.load import load
 from zync.raw.append import Appender
@@ -30,7 +30,7 @@ COMMITS = (100, 1_000)
 """At so many commits of raw it is measured."""
 TIMES = 10
 IDLE_SECONDS = 10
-_SOURCE = Source("t", 0)
+_SOURCE = Partition("t", 0)
 _CONFIG = """\
 lake: {lake}
 topics: {{t: {{id: "value:txn"}}}}

@@ -25,7 +25,7 @@ from zync.deliver.metrics import KafkaDeliveryMetrics
 from zync.errors import INTERRUPTED, ZyncError
 from zync.ingest.metrics import IngestMetrics
 from zync.ingest.outcome import Ingested
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 from zync.raw.table import ensure_raw
 from zync.run.scrape import RunMetrics
 from zync.sync.metrics import SyncMetrics
@@ -346,7 +346,7 @@ def metrics_page() -> str:
         ensure_raw(folder)
         ingest = IngestMetrics()
         ingest.watch(Ingested(), folder)
-        ingest.behind({Source("topic", 0): 1}, {Source("topic", 0): 1.0})
+        ingest.behind({Partition("topic", 0): 1}, {Partition("topic", 0): 1.0})
         parts = {
             "sync-from": ingest.registry,
             "sync --follow": SyncMetrics().registry,

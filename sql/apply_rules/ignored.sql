@@ -3,7 +3,7 @@ WITH marked AS (
   SELECT kafka.topic AS topic, seqno, seqno DIV 10000 AS block,
     coalesce(lag(seqno) OVER one <> seqno - 1, true) AS opens_range,
     coalesce(lead(seqno) OVER one <> seqno + 1, true) AS closes_range
-  FROM judged WHERE fault = 'ignored'
+  FROM judged WHERE record_error = 'ignored'
   WINDOW one AS (PARTITION BY kafka.topic, seqno DIV 10000 ORDER BY seqno)
 )
 SELECT 'ignored' AS kind, max(seqno) AS seqno,

@@ -16,7 +16,7 @@ in_flight AS (
            AS array<struct<first: bigint, last: bigint>>)) AS records,
     {{state}} AS state, min(place) AS place, CASE WHEN bool_or(fate = 'held') THEN true END AS held,
     min(CASE WHEN fate = 'held' THEN settled_as END) AS held_as,
-    min_by(bad, seqno) FILTER (WHERE bad IS NOT NULL) AS bad
+    min_by(transaction_error, seqno) FILTER (WHERE transaction_error IS NOT NULL) AS transaction_error
   FROM members GROUP BY txn
 )
 SELECT CASE WHEN since <= {{expired}} THEN 'expired' ELSE 'pending' END AS kind, first AS seqno, in_flight.txn,
@@ -27,5 +27,5 @@ SELECT CASE WHEN since <= {{expired}} THEN 'expired' ELSE 'pending' END AS kind,
     'decided', CASE WHEN d.seqno IS NOT NULL
       THEN named_struct('seqno', d.seqno, 'action', d.action, 'who', d.who, 'why', d.why) END), {{json_options}})
     AS state,
-  bad AS reason
+  transaction_error AS reason
 FROM in_flight LEFT JOIN decided d ON held_as = d.settles WHERE NOT untouched

@@ -8,7 +8,7 @@
     'action', decision.action, 'who', decision.who, 'why', decision.why, 'records', decision.late) END) AS decisions,
   collect_list(CASE WHEN from_state AND fate = 'whole' THEN named_struct(
     'txn', txn, 'first', seqno, 'completes_at', completes_at) END) AS finishing,
-  collect_set(CASE WHEN bad IS NOT NULL AND fate = 'whole' THEN named_struct(
-    'seqno', completes_at, 'error', bad) END) AS bad_transactions,
+  collect_set(CASE WHEN transaction_error IS NOT NULL AND fate = 'whole' THEN named_struct(
+    'seqno', completes_at, 'error', transaction_error) END) AS bad_transactions,
   collect_set(CASE WHEN multi_run THEN txn END) AS multi_run,
   collect_list(CASE WHEN {{in_order}} AND completing AND fate <> 'alone' THEN settled_as END) AS turns

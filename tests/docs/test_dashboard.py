@@ -7,7 +7,7 @@ from pathlib import Path
 from zync.deliver.metrics import KafkaDeliveryMetrics
 from zync.ingest.metrics import IngestMetrics
 from zync.ingest.outcome import Ingested
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 from zync.raw.table import ensure_raw
 from zync.run.scrape import RunMetrics
 from zync.sync.metrics import SyncMetrics
@@ -20,7 +20,7 @@ def test_every_panel_asks_for_metrics_that_are_exposed_and_each_is_asked_for(tmp
     ensure_raw(str(tmp_path / "raw"))
     ingest = IngestMetrics()
     ingest.watch(Ingested(), str(tmp_path / "raw"))
-    ingest.behind({Source("t", 0): 1}, {Source("t", 0): 1.0})
+    ingest.behind({Partition("t", 0): 1}, {Partition("t", 0): 1.0})
     every = [ingest, SyncMetrics(), KafkaDeliveryMetrics(), RunMetrics(())]
     families = [family for one in every for family in one.registry.collect()]
     exposed = {one.name: {one.name + ending for ending in ENDINGS[one.type]} for one in families}

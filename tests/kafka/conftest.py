@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.conftest import rows
 from zync.ingest.consume import Ingest, sync_from_kafka
 from zync.ingest.outcome import Ingested
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 from zync.lake.table import open_table
 from zync.raw.batch import RECORD_SCHEMA, Batch, Slice
 from zync.raw.table import Positions, ensure_raw, next_seqno, positions
@@ -90,16 +90,16 @@ def assert_sound(found: list[dict[str, Any]], stored: Positions) -> None:
     assert stored.seqno == len(found) + 1
     assert [row["ingested"] for row in found] == sorted(row["ingested"] for row in found)
     anew = {gap.source for gap in stored.gaps if gap.end < gap.start}
-    last: dict[Source, int] = {}
+    last: dict[Partition, int] = {}
     for row in found:
-        source = Source(row["kafka"]["topic"], row["kafka"]["partition"])
+        source = Partition(row["kafka"]["topic"], row["kafka"]["partition"])
         assert source in anew or row["kafka"]["offset"] > last.get(source, -1), source
         last[source] = row["kafka"]["offset"]
     for source, offset in last.items():
         assert source in anew or stored.next[source] > offset, source
 
 
-def batch(*slices: tuple[Source, int | None, int]) -> Batch:
+def batch(*slices: tuple[Partition, int | None, int]) -> Batch:
     """A batch as sync-from makes it: of each source the offsets from `begin` up to `next`; values say whence."""
     made = Batch()
     for source, begin, end in slices:
@@ -108,14 +108,14 @@ def batch(*slices: tuple[Source, int | None, int]) -> Batch:
     return made
 
 
-def records(source: Source, offsets: range) -> pa.RecordBatch:
+def records(source: Partition, offsets: range) -> pa.RecordBatch:
     kafka = [{"topic": source.topic, "partition": source.partition, "offset": at, "timestamp": at} for at in offsets]
     columns = [kafka, [None for _ in offsets], [value(source, at) for at in offsets], [[] for _ in offsets]]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, RECORD_SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA)
 
 
-def value(source: Source, offset: int) -> bytes:
+def value(source: Partition, offset: int) -> bytes:
     return f"{source}/{offset}".encode()
 
 

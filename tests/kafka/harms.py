@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition
 from tests.conftest import TopicMaker
 from tests.kafka.conftest import wait_until
 from zync.kafka.dev_broker import DevKafka
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 
 MB = 1_000_000
 
@@ -153,7 +153,7 @@ class Clock:
         written.replace(self._off_by)
 
 
-def cut_logs(kafka: DevKafka, ends: dict[Source, int]) -> None:
+def cut_logs(kafka: DevKafka, ends: dict[Partition, int]) -> None:
     """Has the broker back at its address with those logs cut at those offsets, as if replicas that lagged led them now.
 
     Records that were sent each by itself are batches of their own, between which a log can be cut.

@@ -18,7 +18,7 @@ from tests.conftest import TopicMaker, produce, rows
 from tests.kafka.conftest import Lake, batch, value
 from zync.config.model import Config
 from zync.errors import UsageError
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 from zync.lake.table import refresh
 from zync.operate.verify import verify
 from zync.raw import append as protocol
@@ -27,7 +27,7 @@ from zync.raw.batch import Batch, Slice
 from zync.raw.jsonl import load
 from zync.raw.table import Gap, ensure_raw, stored_position
 
-A, B, C = Source("a", 0), Source("a", 1), Source("b", 0)
+A, B, C = Partition("a", 0), Partition("a", 1), Partition("b", 0)
 
 
 def test_a_slice_from_an_old_position_is_refused_and_nothing_is_written(plain: Lake) -> None:
@@ -218,10 +218,10 @@ COMMITS = 40
 
 def commit_many(location: str, partition: int, ready: Any) -> None:
     """Small batches to a partition of one's own, and to one that all share: there, whoever comes late starts again."""
-    own, shared, appender = Source("own", partition), Source("shared", 0), Appender(location)
+    own, shared, appender = Partition("own", partition), Partition("shared", 0), Appender(location)
     ensure_raw(location)
     ready.wait(30)
-    at: dict[Source, int | None] = {own: None, shared: None}
+    at: dict[Partition, int | None] = {own: None, shared: None}
     for _ in range(COMMITS):
         done = appender.append(batch(*((source, begin, (begin or 0) + 2) for source, begin in at.items())))
         assert own in done.committed
@@ -247,7 +247,7 @@ def test_three_processes_that_commit_at_once_lose_nothing_and_leave_no_hole(tmp_
     for version in range(lake.table().version() + 1):  # at none a batch is partly there
         found = rows(Path(lake.raw), version)
         assert [row["seqno"] for row in found] == [*range(1, len(found) + 1)]
-        counts = Counter(Source(row["kafka"]["topic"], row["kafka"]["partition"]) for row in found)
+        counts = Counter(Partition(row["kafka"]["topic"], row["kafka"]["partition"]) for row in found)
         assert not [source for source, count in counts.items() if count % 2]
 
 
@@ -270,7 +270,7 @@ def test_a_raw_that_several_processes_make_at_once_is_made_once(tmp_path: Path) 
 
 
 def test_rows_stand_in_their_file_in_order_of_seqno(plain: Lake) -> None:
-    Appender(plain.raw).append(batch(*((Source("a", partition), None, 5_000) for partition in range(10))))
+    Appender(plain.raw).append(batch(*((Partition("a", partition), None, 5_000) for partition in range(10))))
     (file,) = plain.table().file_uris()
     seqnos = pq.read_table(file.removeprefix("file://"), columns=["seqno"])["seqno"].to_pylist()
     assert seqnos == [*range(1, 50_001)]

@@ -11,7 +11,7 @@ from tests.conftest import TopicMaker, produce, zync
 from tests.kafka.conftest import Lake, transaction
 from zync.errors import UsageError
 from zync.ingest.start_position import Begin
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 from zync.raw.table import Gap
 
 TEN = [b"%d" % number for number in range(10)]
@@ -51,7 +51,7 @@ def test_a_time_begins_at_the_first_record_of_then_or_later(lake: Lake, topic: T
 
 def test_an_offset_is_for_its_partition_and_the_others_begin_at_the_earliest(lake: Lake, topic: TopicMaker) -> None:
     name = produced(topic, partitions=2)
-    lake.sync_from(name, begin=Begin(offsets={Source(name, 1): 6}))
+    lake.sync_from(name, begin=Begin(offsets={Partition(name, 1): 6}))
     assert (lake.offsets(name), lake.offsets(name, 1)) == ([*range(10)], [6, 7, 8, 9])
 
 
@@ -88,10 +88,10 @@ def test_force_moves_it_forth_and_leaves_the_gap_on_record(
     lake.sync_from(name)
     produce(lake.broker, [(name, 0, value) for value in TEN])
     with caplog.at_level("WARNING"):
-        lake.sync_from(name, begin=Begin(offsets={Source(name, 0): 15}, force=True))
+        lake.sync_from(name, begin=Begin(offsets={Partition(name, 0): 15}, force=True))
     assert f"{name}/0 was at 10 and goes on from 15: 5 offsets passed over, on record" in caplog.text
     assert lake.offsets(name) == [*range(10), *range(15, 20)]
-    assert lake.positions().gaps == (Gap(Source(name, 0), 10, 15),)
+    assert lake.positions().gaps == (Gap(Partition(name, 0), 10, 15),)
 
 
 def test_the_command_takes_offsets_and_force(lake: Lake, topic: TopicMaker) -> None:
@@ -117,9 +117,9 @@ def test_the_command_takes_offsets_and_force(lake: Lake, topic: TopicMaker) -> N
 def test_force_moves_it_back_and_verify_knows(lake: Lake, topic: TopicMaker) -> None:
     name = produced(topic)
     lake.sync_from(name)
-    lake.sync_from(name, begin=Begin(offsets={Source(name, 0): 7}, force=True))
+    lake.sync_from(name, begin=Begin(offsets={Partition(name, 0): 7}, force=True))
     assert lake.offsets(name) == [*range(10), 7, 8, 9]
-    assert lake.positions().gaps == (Gap(Source(name, 0), 10, 7),)
+    assert lake.positions().gaps == (Gap(Partition(name, 0), 10, 7),)
     lake.config()
     zync("verify", "raw", "--kafka", cwd=lake.folder)
     assert f"{name}/0 went back from offset 10 to 7" in zync("status", cwd=lake.folder).stdout
@@ -128,11 +128,11 @@ def test_force_moves_it_back_and_verify_knows(lake: Lake, topic: TopicMaker) -> 
 def test_each_move_is_on_record(lake: Lake, topic: TopicMaker) -> None:
     name = produced(topic)
     lake.sync_from(name)
-    lake.sync_from(name, begin=Begin(offsets={Source(name, 0): 7}, force=True))
+    lake.sync_from(name, begin=Begin(offsets={Partition(name, 0): 7}, force=True))
     produce(lake.broker, [(name, 0, value) for value in TEN])
-    lake.sync_from(name, begin=Begin(offsets={Source(name, 0): 15}, force=True))
+    lake.sync_from(name, begin=Begin(offsets={Partition(name, 0): 15}, force=True))
     assert lake.offsets(name) == [*range(10), 7, 8, 9, *range(15, 20)]
-    assert lake.positions().gaps == (Gap(Source(name, 0), 10, 7), Gap(Source(name, 0), 10, 15))
+    assert lake.positions().gaps == (Gap(Partition(name, 0), 10, 7), Gap(Partition(name, 0), 10, 15))
     lake.config()
     zync("verify", "raw", "--kafka", cwd=lake.folder)
 
@@ -140,13 +140,13 @@ def test_each_move_is_on_record(lake: Lake, topic: TopicMaker) -> None:
 @pytest.mark.parametrize(
     ("begin", "says"),
     [
-        (Begin(offsets={Source("{}", 0): 11}), "has offsets 0 to 10"),
-        (Begin(offsets={Source("{}", 5): 1}), "none of the partitions"),
+        (Begin(offsets={Partition("{}", 0): 11}), "has offsets 0 to 10"),
+        (Begin(offsets={Partition("{}", 5): 1}), "none of the partitions"),
     ],
 )
 def test_an_offset_that_is_not_there_is_refused(lake: Lake, topic: TopicMaker, begin: Begin, says: str) -> None:
     name = produced(topic)
-    offsets = {Source(name, source.partition): at for source, at in begin.offsets.items()}
+    offsets = {Partition(name, source.partition): at for source, at in begin.offsets.items()}
     with pytest.raises(UsageError, match=says):
         lake.sync_from(name, begin=Begin(offsets=offsets))
     assert lake.count() == 0

@@ -12,13 +12,13 @@ from tests.kafka.harms import cut_logs, delete_below, kill_and_start_again
 from zync.errors import GapError
 from zync.kafka.admin import Brokers
 from zync.kafka.dev_broker import DevKafka
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 from zync.raw.table import Gap, stored_last, stored_position
 
 THEN = {"empty": 0, "shorter": 3, "as long": 5, "longer": 7}
 """How many records a log of ten got anew after it was cut to five: so long it is then, by what was read."""
 PARTITIONS = 3
-_PARTED = Source("parted", 1)
+_PARTED = Partition("parted", 1)
 """Of its three partitions, of six records each, this one's log was cut to four."""
 
 
@@ -50,7 +50,7 @@ def cut(tmp_path_factory: pytest.TempPathFactory, kafka: DevKafka) -> dict[str, 
         send(servers, _PARTED.topic, range(6), partition)
     for name, lake in lakes.items():
         lake.sync_from(name)
-    cut_logs(kafka, {**{Source(topic_of(case), 0): 5 for case in THEN}, _PARTED: 4})
+    cut_logs(kafka, {**{Partition(topic_of(case), 0): 5 for case in THEN}, _PARTED: 4})
     for case, then in THEN.items():
         send(servers, topic_of(case), range(100, 100 + then))
     return lakes
@@ -68,7 +68,7 @@ def send(broker: str, name: str, numbers: range, partition: int = 0) -> None:
         assert producer.flush(20) == 0
 
 
-def await_marker(broker: str, source: Source, end: int) -> None:
+def await_marker(broker: str, source: Partition, end: int) -> None:
     """Waits for the marker of a transaction that was committed, which comes a little later."""
     brokers = Brokers({"bootstrap.servers": broker})
     wait_until(lambda: brokers.bounds([source])[source].stable == end)
@@ -88,7 +88,7 @@ def test_other_records_at_offsets_already_read_stop_it_and_skip_reads_them(cut: 
     lake.sync_from(name, on_gap="skip")
     assert lake.values() == [b"%d" % number for number in (*range(10), *range(100, 100 + then))]
     assert lake.offsets(name) == [*range(10), *range(5, 5 + then)]
-    assert lake.positions().gaps == (Gap(Source(name, 0), 10, 5),)
+    assert lake.positions().gaps == (Gap(Partition(name, 0), 10, 5),)
     send(lake.broker, name, range(200, 203))
     lake.sync_from(name)
     assert lake.offsets(name)[10:] == [*range(5, 8 + then)]
@@ -103,7 +103,7 @@ def test_a_log_that_is_cut_while_it_is_read_stops_it(lake: Lake, kafka: DevKafka
     process = start("sync-from", "kafka", "raw", "--topic", name, "--commit-every", "50ms", cwd=lake.folder)
     try:
         wait_until(lambda: lake.count() == 10)
-        cut_logs(kafka, {Source(name, 0): 5})
+        cut_logs(kafka, {Partition(name, 0): 5})
         send(lake.broker, name, range(100, 107))
         assert process.wait(60) == 1
     finally:
@@ -115,7 +115,7 @@ def test_a_log_that_is_cut_while_it_is_read_stops_it(lake: Lake, kafka: DevKafka
 
 def test_a_new_leader_that_has_all_that_was_read_is_no_gap(lake: Lake, kafka: DevKafka) -> None:
     """The position is beyond markers that a later leader appended, so the last record's epoch ends below it."""
-    name, source = "led", Source("led", 0)
+    name, source = "led", Partition("led", 0)
     TopicMaker(lake.broker).create(name)
     for turn in range(2):
         with transaction(lake.broker, "writer") as producer:
@@ -141,14 +141,14 @@ def test_markers_that_retention_took_away_are_no_gap(lake: Lake, kafka: DevKafka
     topic.create(name)
     with transaction(lake.broker, "writer") as producer:
         producer.produce(name, b"0", partition=0)
-    await_marker(lake.broker, Source(name, 0), 2)
+    await_marker(lake.broker, Partition(name, 0), 2)
     lake.sync_from(name)
-    assert lake.positions().next == {Source(name, 0): 2}
+    assert lake.positions().next == {Partition(name, 0): 2}
     delete_below(topic, name, 2)
     lake.sync_from(name)
     with transaction(lake.broker, "writer") as producer:
         producer.produce(name, b"1", partition=0)
-    await_marker(lake.broker, Source(name, 0), 4)
+    await_marker(lake.broker, Partition(name, 0), 4)
     lake.sync_from(name)
     assert lake.values() == [b"0", b"1"]
     assert lake.positions().gaps == ()

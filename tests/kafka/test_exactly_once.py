@@ -24,7 +24,7 @@ from tests.kafka.conftest import Lake, get, records, value, wait_until
 from zync.ingest import group
 from zync.ingest.consume import Ingest, sync_from_kafka
 from zync.kafka.dev_broker import free_port
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 from zync.raw.append import Appended, Appender
 from zync.raw.batch import Batch, Slice
 from zync.raw.table import stored_id, stored_position
@@ -57,7 +57,7 @@ def producing(broker: str, topic: str, partitions: int) -> Iterator[list[bytes]]
 def more_arrives(lake: Lake, topic: str, partitions: int) -> None:
     """Waits until there is more in raw of each partition."""
     before = lake.positions().next
-    sources = [Source(topic, partition) for partition in range(partitions)]
+    sources = [Partition(topic, partition) for partition in range(partitions)]
     wait_until(lambda: all(lake.positions().next.get(one, 0) > before.get(one, 0) for one in sources))
 
 
@@ -211,13 +211,13 @@ def test_killed_at_twenty_moments_it_loses_and_repeats_nothing(lake: Lake, topic
     assert_each_landed_once(lake, name, sent)
 
 
-def send(lake: Lake, source: Source, offsets: range) -> None:
+def send(lake: Lake, source: Partition, offsets: range) -> None:
     produce(lake.broker, [(*source, value(source, at)) for at in offsets])
 
 
-def sync_from_until(lake: Lake, positions: dict[Source, int]) -> None:
+def sync_from_until(lake: Lake, positions: dict[Partition, int]) -> None:
     """Runs sync-from, which nothing else stops, until it has itself committed up to these positions."""
-    stop, committed = threading.Event(), dict[Source, int]()
+    stop, committed = threading.Event(), dict[Partition, int]()
 
     def on_commit(done: Appended) -> None:
         committed.update(done.committed)
@@ -235,7 +235,7 @@ def test_a_zombie_that_commits_the_batch_in_between_loses_and_doubles_nothing(
     lake: Lake, topic: TopicMaker, monkeypatch: pytest.MonkeyPatch, reach: int
 ) -> None:
     """Position read, records taken, a zombie commits some of them, ours are dropped, reading goes on."""
-    mine, other = Source(topic(), 0), Source(topic(), 0)
+    mine, other = Partition(topic(), 0), Partition(topic(), 0)
     send(lake, mine, range(100))
     send(lake, other, range(100))
     append, add, taken, interposed = Appender.append, Batch.add, threading.Event(), []
@@ -276,7 +276,7 @@ def test_what_was_gathered_while_a_rebalance_moved_the_position_does_not_count(
     lake: Lake, topic: TopicMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A call of consume gathers records, and then, before it returns, runs the callback that seeks."""
-    mine = Source(topic(), 0)
+    mine = Partition(topic(), 0)
     send(lake, mine, range(100))
     append, gathered, interposed = Appender.append, threading.Event(), []
 
@@ -314,7 +314,7 @@ def test_a_zombie_that_commits_again_and_again_only_delays_it(
     lake: Lake, topic: TopicMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = topic()
-    source = Source(name, 0)
+    source = Partition(name, 0)
     produce(lake.broker, [(name, 0, value(source, at)) for at in range(100)])
     append, refusals = Appender.append, []
 

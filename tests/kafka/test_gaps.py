@@ -18,7 +18,7 @@ from zync.ingest.start_position import Begin
 from zync.kafka import admin
 from zync.kafka.admin import Brokers
 from zync.kafka.dev_broker import DevKafka
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 from zync.raw.append import Appended, Appender
 from zync.raw.batch import RECORD_SCHEMA, Batch, Slice
 from zync.raw.table import Gap, stored_id
@@ -92,7 +92,7 @@ def test_on_gap_skip_goes_on_and_the_gap_is_on_record(lake: Lake, topic: TopicMa
     done = zync(*args, cwd=lake.folder)
     assert "offsets 10 to 19" in done.stderr
     assert lake.offsets(name) == [*range(10), *range(20, 30)]
-    assert lake.positions().gaps == (Gap(Source(name, 0), 10, 20),)
+    assert lake.positions().gaps == (Gap(Partition(name, 0), 10, 20),)
     assert lake.sync_from(name).commits == 0
     assert "ok" in zync("verify", "raw", "--kafka", cwd=lake.folder).stdout
 
@@ -106,8 +106,8 @@ def test_a_gap_up_to_the_very_end_is_a_gap_too(lake: Lake, topic: TopicMaker) ->
     with pytest.raises(GapError, match="offsets 10 to 29"):
         lake.sync_from(name)
     lake.sync_from(name, on_gap="skip")
-    assert lake.positions().next == {Source(name, 0): 30}
-    assert lake.positions().gaps == (Gap(Source(name, 0), 10, 30),)
+    assert lake.positions().next == {Partition(name, 0): 30}
+    assert lake.positions().gaps == (Gap(Partition(name, 0), 10, 30),)
 
 
 def test_other_partitions_go_on_from_where_they_stood_after_a_gap(lake: Lake, topic: TopicMaker) -> None:
@@ -147,7 +147,7 @@ def test_a_topic_made_anew_stops_it_and_skip_goes_on_from_its_beginning(
     assert lake.table().version() == version
     lake.sync_from(name, on_gap="skip")
     assert lake.values() == [b"%d" % number for number in (*range(10), *range(100, 100 + length))]
-    assert lake.positions().gaps == (Gap(Source(name, 0), 10, 0),)
+    assert lake.positions().gaps == (Gap(Partition(name, 0), 10, 0),)
     produce(lake.broker, numbers(name, range(200, 203)))
     lake.sync_from(name)
     assert lake.offsets(name)[10:] == [*range(length + 3)]
@@ -193,7 +193,7 @@ def test_what_was_read_lands_only_once_it_is_known_of_which_topic_it_is(
     monkeypatch.setattr(admin, "_TIMEOUT", 1.0)
     kafka = DevKafka(tmp_path / "broker")
     lake = Lake(tmp_path, kafka.start())
-    topic, stop, there, anew = TopicMaker(lake.broker), threading.Event(), Source("there", 0), Source("anew", 0)
+    topic, stop, there, anew = TopicMaker(lake.broker), threading.Event(), Partition("there", 0), Partition("anew", 0)
     brokers = Brokers({"bootstrap.servers": lake.broker}, stop)
     committer = Committer(lake.raw, brokers)
     try:
@@ -273,11 +273,11 @@ def test_force_does_not_move_what_is_another_topic_now(lake: Lake, topic: TopicM
     """What it would leave on record, offsets passed over, would be of neither the old topic nor the new."""
     name = read_then_anew(lake, topic, range(100, 108))
     for at in (5, 6):
-        begin = Begin(offsets={Source(name, 0): at}, force=True)
+        begin = Begin(offsets={Partition(name, 0): at}, force=True)
         with pytest.raises(UsageError, match=f"{name}' was deleted and made anew: .*/0 below offset 5"):
             lake.sync_from(name, begin=begin)
     lake.sync_from(name, on_gap="skip")
-    assert lake.positions().gaps == (Gap(Source(name, 0), 5, 0),)
+    assert lake.positions().gaps == (Gap(Partition(name, 0), 5, 0),)
 
 
 def test_verify_sees_what_is_there_twice_also_after_reading_went_back(lake: Lake, topic: TopicMaker) -> None:
@@ -285,8 +285,10 @@ def test_verify_sees_what_is_there_twice_also_after_reading_went_back(lake: Lake
     lake.sync_from(name, on_gap="skip")
     assert zync("verify", "raw", cwd=lake.folder).returncode == 0
     newest = rows(Path(lake.raw))[-1]["kafka"]
-    twice = Slice(3, 3, stored_id(lake.table(), Source(name, 0)), begin_id=stored_id(lake.table(), Source(name, 0)))
-    batch = Batch(slices={Source(name, 0): twice})
+    twice = Slice(
+        3, 3, stored_id(lake.table(), Partition(name, 0)), begin_id=stored_id(lake.table(), Partition(name, 0))
+    )
+    batch = Batch(slices={Partition(name, 0): twice})
     batch.add(pa.RecordBatch.from_pylist([{"kafka": newest, "value": b"twice", "headers": []}], RECORD_SCHEMA))
     assert Appender(lake.raw).append(batch).rows == 1
     seen = zync("verify", "raw", cwd=lake.folder, check=False)

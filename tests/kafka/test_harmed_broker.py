@@ -21,7 +21,7 @@ from zync.ingest import group
 from zync.kafka import admin
 from zync.kafka.admin import Brokers
 from zync.kafka.dev_broker import DevKafka, free_port
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 
 
 @pytest.mark.parametrize("harm", ["killed", "paused"])
@@ -97,7 +97,7 @@ def test_questions_that_nobody_answers_are_asked_anew_on_another_connection(
         brokers.admin = deaf()
         threading.Timer(0.3, brokers.begin_anew).start()  # as by another thread, which asked something, too
         assert brokers.topic_ids([name], patience=20)
-    for ask in (brokers.topics, brokers.cluster, lambda: brokers.bounds([Source(name, 0)])):
+    for ask in (brokers.topics, brokers.cluster, lambda: brokers.bounds([Partition(name, 0)])):
         brokers.admin = deaf()
         with monkeypatch.context() as hasty:
             hasty.setattr(admin, "_TIMEOUT", 1.0)

@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import zync
 from tests.kafka.conftest import Lake
 from zync.errors import UsageError
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 from zync.raw.append import Appended
 from zync.raw.jsonl import load
 
@@ -40,7 +40,7 @@ def test_one_call_is_one_commit_of_all_its_files_in_order(tmp_path: Path) -> Non
     assert done.stdout == "loaded 4 records, seqno 1 to 4\n"
     assert lake.values() == [b"1", b"2", b"-", b"3"]
     assert lake.table().version() == 1
-    assert lake.positions().next == {Source("a", 0): 3, Source("b", 0): 1}
+    assert lake.positions().next == {Partition("a", 0): 3, Partition("b", 0): 1}
     again = zync("load", "raw", "one.jsonl", "--json", cwd=tmp_path)
     assert json.loads(again.stdout) | {"bytes": 0} == {"records": 2, "bytes": 0, "first_seqno": 5}
 

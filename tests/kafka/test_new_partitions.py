@@ -6,7 +6,7 @@ from confluent_kafka.admin import NewPartitions
 
 from tests.conftest import TopicMaker, produce, start
 from tests.kafka.conftest import Lake, wait_until
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 from zync.lake.table import open_table
 
 
@@ -31,7 +31,7 @@ def test_new_partitions_and_newly_matching_topics_are_picked_up_while_running(la
     finally:
         process.kill()
     assert lake.values() == [b"1", b"2", b"3"]
-    assert lake.positions().next == {Source(first, 0): 1, Source(first, 2): 1, Source(f"{first}-22", 0): 1}
+    assert lake.positions().next == {Partition(first, 0): 1, Partition(first, 2): 1, Partition(f"{first}-22", 0): 1}
 
 
 def test_the_first_topics_are_not_waited_for_as_long_as_later_ones(lake: Lake, topic: TopicMaker) -> None:

@@ -9,7 +9,7 @@ from tests.conftest import TopicMaker, produce, zync
 from tests.kafka.conftest import Lake, transaction
 from zync.ingest import group
 from zync.kafka.admin import Bounds, Brokers
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 
 
 def test_nothing_aborted_lands_and_everything_committed_does(lake: Lake, topic: TopicMaker) -> None:
@@ -37,7 +37,7 @@ def test_the_end_is_found_behind_markers_aborted_records_and_empty_partitions(la
     args = ("sync-from", "kafka", "raw", "--topic", name, "--topic", idle, "--until-caught-up")
     assert "lag 0" in zync(*args, cwd=lake.folder).stdout
     assert sorted(lake.values()) == [b"0", b"3"]
-    assert lake.positions().next == {Source(name, 0): 2, Source(name, 1): 3, Source(name, 2): 3}
+    assert lake.positions().next == {Partition(name, 0): 2, Partition(name, 1): 3, Partition(name, 2): 3}
     version = lake.table().version()
     again = zync(*args, cwd=lake.folder)
     assert again.stdout.startswith("0 records, 0 B")
@@ -72,7 +72,7 @@ def test_an_open_transaction_does_not_keep_it_waiting_and_its_records_come_once_
 def test_the_bounds_of_a_topic_made_a_moment_ago_are_found(broker: str, topic: TopicMaker) -> None:
     brokers = Brokers({"bootstrap.servers": broker})
     for _ in range(20):  # until its leaders are elected, a broker says "not leader"
-        sources = [Source(name, partition) for name in [topic(partitions=20)] for partition in range(20)]
+        sources = [Partition(name, partition) for name in [topic(partitions=20)] for partition in range(20)]
         assert set(brokers.bounds(sources).values()) == {Bounds(0, 0)}
 
 

@@ -37,7 +37,7 @@ from tests.kafka.harms import (
 from zync.errors import INTERRUPTED
 from zync.kafka.admin import Brokers
 from zync.kafka.dev_broker import DevKafka
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 from zync.raw.table import INGESTED, Gap, stored_id, stored_position
 
 SECONDS = float(os.environ.get("ZYNC_TEST_SOAK_SECONDS", "20"))
@@ -45,7 +45,7 @@ LONG = 300
 """Seconds in which all kinds of harm are met."""
 SEED = int(os.environ.get("ZYNC_TEST_SOAK_SEED", time.time() if "ZYNC_TEST_SOAK_SECONDS" in os.environ else 836))
 """Of the short form one whose first harms are of many kinds, and quick."""
-SHORT, ANEW = Source("short", 0), Source("anew", 0)
+SHORT, ANEW = Partition("short", 0), Partition("anew", 0)
 STOPPED = (0, INTERRUPTED, -signal.SIGTERM, -signal.SIGINT)
 """What a process exits with that was told to end; by the signal, where that came before it could know of it."""
 AWAY = re.compile(r"zync: (no Kafka broker answers at|Kafka at \S+ does not answer:)")
@@ -151,7 +151,7 @@ class Soak:
         before = self.lake.count()
         self.meanwhile(lambda: self.lake.count() > before)
 
-    def has_landed(self, source: Source, count: int) -> bool:
+    def has_landed(self, source: Partition, count: int) -> bool:
         """Whether raw has that many records of the partition as it is now."""
         table, topic_ids = self.lake.table(), self.brokers.topic_ids([source.topic])
         stored = stored_position(table, source), stored_id(table, source)
@@ -322,7 +322,7 @@ def test_whatever_happens_every_record_is_there_once(tmp_path: Path) -> None:
                 harm()
             soak.enough.set()
             producing.join()
-            sources = [Source("t", partition) for partition in range(soak.partitions)]
+            sources = [Partition("t", partition) for partition in range(soak.partitions)]
             ends = {source: one.stable for source, one in soak.brokers.bounds(sources).items()}
             ends |= {SHORT: soak.short, ANEW: soak.anew[-1]}
             for source, end in ends.items():

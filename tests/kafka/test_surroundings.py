@@ -16,7 +16,7 @@ from zync.config.model import Transactions
 from zync.errors import UsageError
 from zync.kafka.admin import Bounds, Brokers
 from zync.kafka.dev_broker import DevKafka, free_port
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 
 
 def refused(lake: Lake, *args: str, code: int) -> str:
@@ -178,7 +178,7 @@ def test_which_topic_it_is_is_asked_until_the_broker_is_back(tmp_path: Path) -> 
 
 def test_a_partition_whose_leader_was_elected_anew_is_asked_for_its_ends_all_the_same(tmp_path: Path) -> None:
     """As after a broker was killed: the library would ask by the election that it knows."""
-    kafka, source = DevKafka(tmp_path / "broker"), Source("t", 0)
+    kafka, source = DevKafka(tmp_path / "broker"), Partition("t", 0)
     servers = kafka.start()
     try:
         TopicMaker(servers).create("t")

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Message
 
 from zync.ingest.arrow import first_times, to_arrow
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 from zync.lake.types import YEAR_10000
 from zync.raw.batch import RECORD_SCHEMA, Batch, Slice, last_offsets
 
@@ -71,19 +71,19 @@ def test_the_first_time_of_each_partition_is_that_of_its_first_record() -> None:
             message(9, topic="u", timestamp=(1, 250)),
         ]
     )
-    assert first_times(made) == {Source("t", 0): 5.0, Source("u", 0): 0.25}
+    assert first_times(made) == {Partition("t", 0): 5.0, Partition("u", 0): 0.25}
 
 
 def test_last_offsets_are_by_partition_in_order_of_appearance() -> None:
     made = to_arrow([message(7), message(3, topic="u"), message(9), message(4, topic="u")])
-    assert [*last_offsets(made).items()] == [(Source("t", 0), 9), (Source("u", 0), 4)]
+    assert [*last_offsets(made).items()] == [(Partition("t", 0), 9), (Partition("u", 0), 4)]
 
 
 def test_a_batch_drops_a_partition_that_was_taken_away_with_its_rows() -> None:
-    batch = Batch(slices={Source("t", 0): Slice(0, 2), Source("u", 0): Slice(0, 2)})
+    batch = Batch(slices={Partition("t", 0): Slice(0, 2), Partition("u", 0): Slice(0, 2)})
     batch.add(to_arrow([message(0), message(0, topic="u"), message(1)]))
     batch.add(to_arrow([message(1, topic="u")]))
-    batch.drop([Source("t", 0), Source("never", 0)])
-    assert [*batch.slices] == [Source("u", 0)]
+    batch.drop([Partition("t", 0), Partition("never", 0)])
+    assert [*batch.slices] == [Partition("u", 0)]
     assert pa.Table.from_batches(batch.rows)["kafka"].combine_chunks().field(0).to_pylist() == ["u", "u"]
     assert batch.num_rows == 2

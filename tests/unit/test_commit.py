@@ -15,7 +15,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from zync.errors import CommitRefusedError, CommitUnknownError, OwnedError, ZyncError
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 from zync.lake.commit import Commit, Landed, Refused
 from zync.lake.files import data_files
 from zync.lake.table import NO_HOOKS, ensure_table
@@ -327,7 +327,7 @@ def raw(tmp_path: Path) -> str:
 
 
 def load(raw: str) -> None:
-    line = Line("a line", Source("t", 0), value=b"{}")
+    line = Line("a line", Partition("t", 0), value=b"{}")
     Appender(raw).append_planned(lambda table: as_batch([line], table))
 
 

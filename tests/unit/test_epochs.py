@@ -6,13 +6,13 @@ import pytest
 from confluent_kafka import KafkaError
 
 from zync.kafka.epochs import epoch_end, is_truncation
-from zync.kafka.partition import LastRecord, Source
+from zync.kafka.partition import LastRecord, Partition
 from zync.raw.append import Appender
 from zync.raw.batch import Batch, Slice
 from zync.raw.jsonl import load
 from zync.raw.table import ensure_raw, positions, stored_last, stored_position
 
-A = Source("a", 0)
+A = Partition("a", 0)
 Stored = LastRecord | None
 
 

@@ -14,7 +14,7 @@ import pytest
 import zync
 from zync.cli.console import ConsoleOutput
 from zync.errors import CommitRefusedError, UsageError, ZyncError
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 from zync.raw.append import Appender
 from zync.raw.jsonl import Line, as_batch
 from zync.raw.table import ensure_raw
@@ -87,7 +87,9 @@ def test_an_append_that_did_not_land_says_so_by_its_code(tmp_path: Path) -> None
     raw = tmp_path / "raw"
     ensure_raw(str(raw))
     with pytest.raises(CommitRefusedError, match="cannot be written"), no_room():
-        Appender(str(raw)).append_planned(lambda table: as_batch([Line("a line", Source("t", 0), value=b"{}")], table))
+        Appender(str(raw)).append_planned(
+            lambda table: as_batch([Line("a line", Partition("t", 0), value=b"{}")], table)
+        )
 
 
 def test_a_sync_that_did_not_land_says_so_by_its_code(tmp_path: Path) -> None:

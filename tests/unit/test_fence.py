@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 
 from zync.config.model import DeliveredTable
 from zync.deliver.tables.fence import check_planned
-from zync.deliver.tables.target import Target
+from zync.deliver.tables.target import TableTarget
 from zync.errors import ConflictError
 from zync.lake.delivered import APP
 
@@ -17,8 +17,8 @@ STAGING = "5a6e"
 
 
 @pytest.fixture
-def target(tmp_path: Path) -> Target:
-    return Target("a", str(tmp_path / "tables" / "a"), StructType().add("n", "long"), ("n",), DeliveredTable())
+def target(tmp_path: Path) -> TableTarget:
+    return TableTarget("a", str(tmp_path / "tables" / "a"), StructType().add("n", "long"), ("n",), DeliveredTable())
 
 
 def commit(location: str, sync: int) -> DeltaTable:
@@ -27,19 +27,19 @@ def commit(location: str, sync: int) -> DeltaTable:
     return DeltaTable(location)
 
 
-def test_the_versions_are_those_that_the_batch_was_planned_from(target: Target) -> None:
+def test_the_versions_are_those_that_the_batch_was_planned_from(target: TableTarget) -> None:
     assert check_planned(target, None, STAGING, after=0, upto=2) == {target.location: -1, target.deleted: 0}
     table = commit(target.location, 2)
     assert check_planned(target, table, STAGING, after=2, upto=3) == {target.location: 0, target.deleted: 0}
 
 
-def test_a_table_that_got_a_later_sync_meanwhile_is_left_alone(target: Target) -> None:
+def test_a_table_that_got_a_later_sync_meanwhile_is_left_alone(target: TableTarget) -> None:
     table = commit(target.location, 3)
     with pytest.raises(ConflictError, match="another process delivered sync 3 to .*/tables/a meanwhile"):
         check_planned(target, table, STAGING, after=2, upto=4)
 
 
-def test_tombstones_of_a_later_sync_than_the_batch_are_not_taken_for_its_own(target: Target) -> None:
+def test_tombstones_of_a_later_sync_than_the_batch_are_not_taken_for_its_own(target: TableTarget) -> None:
     """They would hide rows that are there at the batch's last sync, and are deleted after it."""
     table = commit(target.location, 2)
     commit(str(target.deleted), 5)

@@ -9,10 +9,10 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from zync.ingest import lag
 from zync.ingest.assignment import Assignment
 from zync.ingest.lag import Lag
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 from zync.raw.batch import Batch, Slice
 
-ORDERS, LINES = Source("orders", 0), Source("lines", 0)
+ORDERS, LINES = Partition("orders", 0), Partition("lines", 0)
 
 
 @dataclass
@@ -32,11 +32,11 @@ class Clock:
 class Ends:
     """Of a consumer, what it says of where partitions end."""
 
-    ends: dict[Source, int | None]
+    ends: dict[Partition, int | None]
 
     def get_watermark_offsets(self, place: TopicPartition, *, timeout: float, cached: bool) -> tuple[int, int]:
         assert timeout
-        end = self.ends[Source(place.topic, place.partition)]
+        end = self.ends[Partition(place.topic, place.partition)]
         if end is None:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))  # noqa: SLF001
         return (0, end) if not cached or end >= 0 else (-1001, -1001)
@@ -46,10 +46,10 @@ class Ends:
 class Told:
     """Of metrics, what they were told last."""
 
-    offsets: dict[Source, int] = field(default_factory=dict)
-    waiting: dict[Source, float] = field(default_factory=dict)
+    offsets: dict[Partition, int] = field(default_factory=dict)
+    waiting: dict[Partition, float] = field(default_factory=dict)
 
-    def behind(self, offsets: dict[Source, int], waiting: dict[Source, float]) -> None:
+    def behind(self, offsets: dict[Partition, int], waiting: dict[Partition, float]) -> None:
         self.offsets, self.waiting = offsets, waiting
 
 
@@ -68,8 +68,8 @@ class Measured:
         """Has these partitions, of which raw has so much, and no others."""
         self.held.forget([*self.held.expected])
         for topic, offset in landed.items():
-            self.held.expected[Source(topic, 0)] = Slice(offset, offset)
-            self.held.landed[Source(topic, 0)] = offset
+            self.held.expected[Partition(topic, 0)] = Slice(offset, offset)
+            self.held.landed[Partition(topic, 0)] = offset
 
     def after(self, seconds: float, *in_hand: Batch, fetching: bool = True) -> Told:
         self.clock.now += seconds

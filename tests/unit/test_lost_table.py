@@ -8,7 +8,7 @@ import pytest
 from deltalake import write_deltalake
 
 from zync.errors import TableLostError
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 from zync.lake.delta_log import app_transactions
 from zync.lake.table import checkpoint, ensure_table, existing_table, poll, refresh
 from zync.raw.append import Appender
@@ -23,7 +23,7 @@ def append(location: str, number: int) -> None:
 
 
 def append_record(appender: Appender) -> None:
-    line = Line("a line", Source("t", 0), value=b"{}")
+    line = Line("a line", Partition("t", 0), value=b"{}")
     appender.append_planned(lambda table: as_batch([line], table))
 
 

@@ -12,7 +12,7 @@ from zync.config.model import DeliveredTable
 from zync.deliver.tables import snapshots
 from zync.deliver.tables.delivery import look_after
 from zync.deliver.tables.snapshots import Snapshot
-from zync.deliver.tables.target import Target
+from zync.deliver.tables.target import TableTarget
 from zync.errors import ConflictError, UsageError, ZyncError
 from zync.lake.delivered import APP
 
@@ -20,9 +20,9 @@ MOMENT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 STAGING = "5a6e"
 
 
-def delivered(folder: Path, topic: str) -> Target:
+def delivered(folder: Path, topic: str) -> TableTarget:
     """The target of an output, whose table has two syncs of STAGING."""
-    target = Target(topic, str(folder / topic), StructType().add("n", "long"), (), DeliveredTable())
+    target = TableTarget(topic, str(folder / topic), StructType().add("n", "long"), (), DeliveredTable())
     for sync in (1, 2):
         said = CommitProperties({"userMetadata": '{"zync":{}}'}, app_transactions=[Transaction(APP + STAGING, sync)])
         write_deltalake(target.location, pa.table({"n": [sync]}), mode="append", commit_properties=said)
@@ -31,7 +31,7 @@ def delivered(folder: Path, topic: str) -> Target:
 
 def test_a_new_output_has_no_table_to_look_after_while_staging_is_away(tmp_path: Path) -> None:
     targets = {"old": delivered(tmp_path, "old")}
-    targets["new"] = Target("new", str(tmp_path / "new"), StructType().add("n", "long"), (), DeliveredTable())
+    targets["new"] = TableTarget("new", str(tmp_path / "new"), StructType().add("n", "long"), (), DeliveredTable())
     snapshot = Snapshot(2, MOMENT, STAGING, {"old": 1, "dropped": 7})
     assert look_after(targets, str(tmp_path), snapshot) == snapshot
     assert not (tmp_path / snapshots.NAME).exists()

@@ -23,16 +23,16 @@ from pyspark.sql.types import (
 from zync.config.model import Deliver, DeliveredTable
 from zync.deliver.tables import pruning
 from zync.deliver.tables.schema_changes import as_made, changes
-from zync.deliver.tables.target import Target, check_columns
+from zync.deliver.tables.target import TableTarget, check_columns
 from zync.errors import UsageError
 from zync.rules.type_changes import is_wider
 
 
-def target(columns: dict[str, DataType], *, key: tuple[str, ...] = ("id",), **said: Any) -> Target:
+def target(columns: dict[str, DataType], *, key: tuple[str, ...] = ("id",), **said: Any) -> TableTarget:
     struct = StructType()
     for name, kind in {"id": LongType(), **columns}.items():
         struct.add(name, kind)
-    return Target("order", "/lake/tables/order", struct, key, DeliveredTable(**said))
+    return TableTarget("order", "/lake/tables/order", struct, key, DeliveredTable(**said))
 
 
 def test_rows_with_a_key_are_upserted_and_others_appended_unless_the_config_says_otherwise() -> None:

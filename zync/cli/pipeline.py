@@ -67,14 +67,14 @@ def sync_from(
     """
     from zync.ingest.consume import Ingest, sync_from_kafka
     from zync.ingest.start_position import Begin
-    from zync.kafka.partition import Source
+    from zync.kafka.partition import Partition
 
     if force and start is None and not from_offset:
         msg = "it is for --from and --from-offset"
         raise typer.BadParameter(msg, param_hint="--force")
-    offsets: dict[Source, int] = {}
+    offsets: dict[Partition, int] = {}
     for source_partition, offset in map(partition_offset, from_offset or ()):
-        if offsets.setdefault(Source(*source_partition), offset) != offset:
+        if offsets.setdefault(Partition(*source_partition), offset) != offset:
             msg = "{}:{} is to begin at two offsets".format(*source_partition)
             raise typer.BadParameter(msg, param_hint="--from-offset")
 

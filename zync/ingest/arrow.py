@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import Message
 
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 from zync.lake.types import TIMESTAMP, YEAR_10000
 from zync.log import event
 from zync.raw.batch import RECORD_SCHEMA
@@ -56,7 +56,7 @@ def to_arrow(messages: list[Message]) -> pa.RecordBatch:
     )
 
 
-def first_times(rows: pa.RecordBatch) -> dict[Source, float]:
+def first_times(rows: pa.RecordBatch) -> dict[Partition, float]:
     """Returns the timestamp of each partition's first record, in seconds since 1970, where the record has one.
 
     Args:
@@ -66,7 +66,7 @@ def first_times(rows: pa.RecordBatch) -> dict[Source, float]:
     times = pa.table([kafka.field(0), kafka.field(1), kafka.field(3).cast(pa.int64())], ["topic", "partition", "at"])
     first = times.group_by(["topic", "partition"], use_threads=False).aggregate([("at", "first")]).to_pylist()
     return {
-        Source(row["topic"], row["partition"]): row["at_first"] / 1e6 for row in first if row["at_first"] is not None
+        Partition(row["topic"], row["partition"]): row["at_first"] / 1e6 for row in first if row["at_first"] is not None
     }
 
 

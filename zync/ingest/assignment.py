@@ -10,7 +10,7 @@ from zync.errors import ZyncError
 from zync.ingest.deleted_topics import OnGap, skip_or_stop
 from zync.kafka.admin import AwayError, Brokers
 from zync.kafka.epochs import seek_after
-from zync.kafka.partition import LastRecord, Source, made_anew
+from zync.kafka.partition import LastRecord, Partition, made_anew
 from zync.lake.table import refresh
 from zync.raw.batch import Batch, Slice
 from zync.raw.table import stored_id, stored_last, stored_position
@@ -32,14 +32,14 @@ class Assignment:
 
     def __init__(self, consumer: Consumer, brokers: Brokers, table: DeltaTable, on_gap: OnGap) -> None:
         self._consumer, self._brokers, self._table, self._on_gap = consumer, brokers, table, on_gap
-        self.expected: dict[Source, Slice] = {}
-        self.landed: dict[Source, int] = {}
-        self.moved: set[Source] = set()
-        self.unchecked: set[Source] = set()
-        self._stable: dict[Source, int] = {}
-        self._checked_again: dict[Source, LastRecord] = {}
+        self.expected: dict[Partition, Slice] = {}
+        self.landed: dict[Partition, int] = {}
+        self.moved: set[Partition] = set()
+        self.unchecked: set[Partition] = set()
+        self._stable: dict[Partition, int] = {}
+        self._checked_again: dict[Partition, LastRecord] = {}
 
-    def start(self, sources: list[Source]) -> list[TopicPartition]:
+    def start(self, sources: list[Partition]) -> list[TopicPartition]:
         """Returns where to start reading partitions, by raw's newest positions. The caller drops uncommitted rows.
 
         Raises:
@@ -47,7 +47,7 @@ class Assignment:
         """
         refresh(self._table)
         ids = self._brokers.topic_ids((source.topic for source in sources), patience=_PATIENCE_SECONDS)
-        with_last_record: list[Source] = []
+        with_last_record: list[Partition] = []
         for source in sources:
             stored, known_id = stored_position(self._table, source), stored_id(self._table, source)
             expected = Slice(stored, stored or 0, ids.get(source.topic), begin_id=known_id)
@@ -69,7 +69,7 @@ class Assignment:
         self._prepare_truncation_check(with_last_record)
         return [self._start_offset(source) for source in sources]
 
-    def _prepare_truncation_check(self, sources: list[Source]) -> None:
+    def _prepare_truncation_check(self, sources: list[Partition]) -> None:
         """Marks partitions as unchecked, and stores their last stable offsets, where fetching starts before the seek.
 
         Marks none of them if the brokers refuse the request, as after a topic was deleted meanwhile: `DeletedTopics`
@@ -87,14 +87,14 @@ class Assignment:
             self._stable[source] = offsets.stable
             self.unchecked.add(source)
 
-    def forget(self, sources: Iterable[Source]) -> None:
+    def forget(self, sources: Iterable[Partition]) -> None:
         """Removes partitions that were revoked."""
         for source in sources:
             self.moved.add(source)
             self.expected.pop(source, None)
             self.unchecked.discard(source)
 
-    def advance(self, source: Source, position: int, batch: Batch, last: LastRecord | None = None) -> None:
+    def advance(self, source: Partition, position: int, batch: Batch, last: LastRecord | None = None) -> None:
         """Moves the position in a partition and the end of its slice in `batch`.
 
         Args:
@@ -113,7 +113,7 @@ class Assignment:
         topic_id = expected.topic_id
         self.expected[source] = Slice(position, position, topic_id, begin_id=begin_id, last=last, begin_last=last)
 
-    def seek(self, source: Source) -> None:
+    def seek(self, source: Partition) -> None:
         """Seeks to the position of a partition. Records of it that this call of `consume` returned are dropped."""
         self.moved.add(source)
         try:
@@ -137,7 +137,7 @@ class Assignment:
                 self._consumer.seek(self._seek_offset(source))
                 self.unchecked.discard(source)
 
-    def seek_available(self, source: Source) -> None:
+    def seek_available(self, source: Partition) -> None:
         """Seeks to the position if Kafka has that offset, or else to the first offset that it has, with a gap.
 
         Raises:
@@ -164,7 +164,7 @@ class Assignment:
         expected.last = None  # it was checked; the markers between it and the position may be deleted as well
         self.seek(source)
 
-    def seek_after_truncation(self, source: Source, end: int | None) -> None:
+    def seek_after_truncation(self, source: Partition, end: int | None) -> None:
         """Seeks to the offset at which Kafka truncated its log, with a gap on record.
 
         Args:
@@ -201,9 +201,9 @@ class Assignment:
 
     def drop_unassigned(self, messages: list[Message]) -> list[Message]:
         """Returns messages without those consumed before their partitions were sought or revoked, and seeks these."""
-        kept, dropped = [], set[Source]()
+        kept, dropped = [], set[Partition]()
         for message in messages:
-            source = Source(message.topic() or "", message.partition() or 0)
+            source = Partition(message.topic() or "", message.partition() or 0)
             if message.topic() is None or (source in self.expected and source not in self.moved | self.unchecked):
                 kept.append(message)
             else:
@@ -212,7 +212,7 @@ class Assignment:
             self.seek(source)
         return kept
 
-    def _start_offset(self, source: Source) -> TopicPartition:
+    def _start_offset(self, source: Partition) -> TopicPartition:
         """Returns the offset to assign: where the last record is to be checked first, the last stable offset.
 
         Fetching from there does not fail. librdkafka would report an error of that fetch even after the seek.
@@ -222,7 +222,7 @@ class Assignment:
             return self._seek_offset(source)
         return TopicPartition(*source, self._stable[source])
 
-    def _seek_offset(self, source: Source) -> TopicPartition:
+    def _seek_offset(self, source: Partition) -> TopicPartition:
         """Returns the offset from which to read, with the last record's epoch where it is known."""
         expected = self.expected[source]
         if expected.last is not None:  # between it and the position there are only markers

@@ -31,7 +31,7 @@ from zync.ingest.targets import Targets
 from zync.kafka.admin import Brokers
 from zync.kafka.epochs import epoch_end, is_truncation
 from zync.kafka.garbage import not_collecting
-from zync.kafka.partition import LastRecord, Source
+from zync.kafka.partition import LastRecord, Partition
 from zync.kafka.properties import milliseconds
 from zync.lake.table import refresh
 from zync.log import event
@@ -134,7 +134,7 @@ def sync_from_kafka(
     table = ensure_raw(ingest.location)
     check_newest(table)
     if ingest.begin != Begin():
-        sources = [Source(topic, partition) for topic, count in topics.items() for partition in range(count)]
+        sources = [Partition(topic, partition) for topic, count in topics.items() for partition in range(count)]
         store_start_positions(ingest.begin, brokers, ingest.location, sources)
         refresh(table)
     _warn_of_compacted(brokers, topics)
@@ -184,7 +184,7 @@ class _Run:
         self.warned, self.connection_checked = float("-inf"), 0.0
         self.targets_checked = 0.0
         self.first_record_time = 0.0
-        self.paused: list[Source] = []
+        self.paused: list[Partition] = []
         self.closing = False
         self.share = memory.share(ingest.max_memory)
         self.commit_bytes = min(ingest.commit_bytes or 2 * self.share, 2 * self.share)
@@ -276,7 +276,7 @@ class _Run:
         Raises:
             ZyncError: The consumer delivers nothing more after this error.
         """
-        source = Source(message.topic() or "", message.partition() or 0)
+        source = Partition(message.topic() or "", message.partition() or 0)
         code, expected = error.code(), self.assignment.expected.get(source)
         if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the library's public name for it
             position = message.offset()
@@ -368,7 +368,7 @@ class _Run:
             names = list(map(str, sorted(_sources(partitions))))
             log.info("%s: %s", text, listed(names), extra=event(event_name, partitions=names))
 
-    def start_reading(self, sources: list[Source]) -> list[TopicPartition]:
+    def start_reading(self, sources: list[Partition]) -> list[TopicPartition]:
         """Returns where to start reading partitions, by raw's positions, and drops their records from the batch."""
         self.batch.drop(sources)
         self.deleted_topics.mark_present(source.topic for source in sources)
@@ -512,7 +512,7 @@ class _Run:
         return self.targets.reached()
 
 
-def _records(messages: list[Message]) -> tuple[list[Message], pa.RecordBatch, dict[Source, LastRecord]]:
+def _records(messages: list[Message]) -> tuple[list[Message], pa.RecordBatch, dict[Partition, LastRecord]]:
     """Returns the messages that are records, their rows, and the last record of each partition."""
     records = messages
     if any(map(Message.error, messages)):
@@ -534,5 +534,5 @@ def _epoch(message: Message) -> int:
     return -1 if epoch is None else epoch
 
 
-def _sources(partitions: list[TopicPartition]) -> list[Source]:
-    return [Source(partition.topic, partition.partition) for partition in partitions]
+def _sources(partitions: list[TopicPartition]) -> list[Partition]:
+    return [Partition(partition.topic, partition.partition) for partition in partitions]

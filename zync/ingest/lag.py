@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from zync.ingest.assignment import Assignment
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 from zync.raw.batch import Batch
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Lag:
     def __init__(self, metrics: "IngestMetrics") -> None:
         self._metrics = metrics
         self._measured = 0.0
-        self._stalled: dict[Source, tuple[int, float]] = {}
+        self._stalled: dict[Partition, tuple[int, float]] = {}
 
     def measure(
         self, consumer: Consumer, assignment: Assignment, uncommitted: Iterable[Batch], *, fetching: bool
@@ -43,7 +43,7 @@ class Lag:
         # Forget revoked partitions: while another process reads them, their progress is unknown here, and they may come
         # back at the same offset.
         self._stalled = {source: since for source, since in self._stalled.items() if source in assignment.expected}
-        behind, waiting = {}, dict[Source, float]()
+        behind, waiting = {}, dict[Partition, float]()
         for batch in uncommitted:
             waiting |= {source: part.first for source, part in list(batch.slices.items()) if part.first}
         for source, expected in assignment.expected.items():
@@ -61,7 +61,7 @@ class Lag:
                     waiting.setdefault(source, since)
         self._metrics.behind(behind, waiting)
 
-    def _stalled_since(self, source: Source, landed: int, behind: int) -> float | None:
+    def _stalled_since(self, source: Partition, landed: int, behind: int) -> float | None:
         """Returns since when raw's position has not moved although Kafka has more records; None if it has no more."""
         if not behind:
             self._stalled.pop(source, None)

@@ -13,7 +13,7 @@ from zync.raw.table import existing_raw, positions
 
 if TYPE_CHECKING:
     from zync.ingest.outcome import Ingested
-    from zync.kafka.partition import Source
+    from zync.kafka.partition import Partition
     from zync.raw.append import Appended
 from zync.metrics.base import _SECONDS, Metrics
 
@@ -28,8 +28,8 @@ class IngestMetrics(Metrics, Collector):
         self._result: Ingested | None = None
         self._away: bool | None = None  # unknown until librdkafka's first statistics, after some seconds
         self._has_committed = False
-        self._behind: dict[Source, int] = {}
-        self._waiting: dict[Source, float] = {}
+        self._behind: dict[Partition, int] = {}
+        self._waiting: dict[Partition, float] = {}
         self._location = ""
         self._seconds = Histogram(
             "zync_ingest_commit_seconds", "How long a commit to raw took.", buckets=_SECONDS, registry=self.registry
@@ -52,7 +52,7 @@ class IngestMetrics(Metrics, Collector):
         away = not self._has_committed if self._away is None else self._away  # a commit shows that a broker answered
         return "stuck: no Kafka broker answers" if away else super().stuck()
 
-    def behind(self, offsets: "dict[Source, int]", waiting: "dict[Source, float]") -> None:
+    def behind(self, offsets: "dict[Partition, int]", waiting: "dict[Partition, float]") -> None:
         """Stores by partition the offsets that are not in raw yet, and the time of its oldest such record."""
         self._behind, self._waiting = offsets, waiting
 

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from zync.errors import UsageError
 from zync.kafka.admin import Bounds, Brokers
-from zync.kafka.partition import Source, made_anew
+from zync.kafka.partition import Partition, made_anew
 from zync.log import event
 from zync.raw.append import Appender
 from zync.raw.batch import Batch, Slice
@@ -32,11 +32,11 @@ class Begin:
     """
 
     at: Literal["earliest", "latest"] | datetime | None = None
-    offsets: Mapping[Source, int] = field(default_factory=dict)
+    offsets: Mapping[Partition, int] = field(default_factory=dict)
     force: bool = False
 
 
-def store_start_positions(begin: Begin, brokers: Brokers, location: str, sources: Iterable[Source]) -> None:
+def store_start_positions(begin: Begin, brokers: Brokers, location: str, sources: Iterable[Partition]) -> None:
     """Stores start positions in raw, from which this process and all others then read.
 
     Args:
@@ -52,7 +52,7 @@ def store_start_positions(begin: Begin, brokers: Brokers, location: str, sources
     bounds = brokers.bounds(sources)
     requested = _requested_offsets(begin, brokers, bounds)
     ids = brokers.topic_ids(source.topic for source in requested)
-    moved: dict[Source, tuple[int, int]] = {}
+    moved: dict[Partition, tuple[int, int]] = {}
 
     def plan(table: DeltaTable) -> Batch:
         stored = {source: stored_position(table, source) for source in requested}
@@ -101,9 +101,9 @@ def store_start_positions(begin: Begin, brokers: Brokers, location: str, sources
         log.warning("%s was at %s and goes on from %s: %s, on record", source, old, new, text, extra=extra)
 
 
-def _requested_offsets(begin: Begin, brokers: Brokers, bounds: dict[Source, Bounds]) -> dict[Source, int]:
+def _requested_offsets(begin: Begin, brokers: Brokers, bounds: dict[Partition, Bounds]) -> dict[Partition, int]:
     """Returns the requested start offset of each partition, checked against Kafka's offsets."""
-    requested: dict[Source, int] = {}
+    requested: dict[Partition, int] = {}
     if begin.at == "earliest":
         requested = {source: offsets.earliest for source, offsets in bounds.items()}
     elif begin.at == "latest":

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 from zync.errors import ZyncError
 from zync.kafka.admin import Brokers
 from zync.kafka.epochs import cut_off
-from zync.kafka.partition import LastRecord, Source, made_anew
+from zync.kafka.partition import LastRecord, Partition, made_anew
 from zync.lake.table import refresh
 from zync.raw.table import stored_id, stored_last, stored_position
 
@@ -25,7 +25,7 @@ class Targets:
 
     def __init__(self, brokers: Brokers, table: DeltaTable, topics: dict[str, int]) -> None:
         self._brokers, self._table = brokers, table
-        sources = [Source(topic, partition) for topic, count in topics.items() for partition in range(count)]
+        sources = [Partition(topic, partition) for topic, count in topics.items() for partition in range(count)]
         self.stable = {source: offsets.stable for source, offsets in brokers.bounds(sources).items()}
 
     def forget(self, topic: str) -> None:
@@ -55,7 +55,7 @@ class Targets:
         )
 
     @cached_property
-    def _replaced(self) -> dict[Source, "_Stored"]:
+    def _replaced(self) -> dict[Partition, "_Stored"]:
         """What raw stores of partitions that are not those it read: recreated, shorter than its position, or truncated.
 
         Asks about truncation only for partitions that raw has read to the target: of the others librdkafka checks it
@@ -80,13 +80,13 @@ class Targets:
             )
         }
 
-    def _has_reached(self, source: Source, target: int) -> bool:
+    def _has_reached(self, source: Partition, target: int) -> bool:
         stored = stored_position(self._table, source)
         if source in self._replaced and self._replaced[source] == self._stored(source):
             return False
         return target == 0 if stored is None else stored >= target
 
-    def _stored(self, source: Source) -> "_Stored":
+    def _stored(self, source: Partition) -> "_Stored":
         position = stored_position(self._table, source)
         return _Stored(position, stored_id(self._table, source), stored_last(self._table, source, position))
 

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, 
 from zync.config.model import KAFKAS_OWN, PROGRESS_TOPIC, RESERVED_TOPIC
 from zync.config.topics import compile_regex
 from zync.errors import UsageError, ZyncError
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 
 _TIMEOUT = 15.0
 _TIMEOUTS = (1.0, 2.0, 4.0, 8.0)
@@ -203,7 +203,7 @@ class Brokers:
                 raise UsageError(msg)
         return matches
 
-    def bounds(self, sources: Iterable[Source], patience: float = 0.0) -> dict[Source, Bounds]:
+    def bounds(self, sources: Iterable[Partition], patience: float = 0.0) -> dict[Partition, Bounds]:
         """Returns each partition's earliest and last stable offset.
 
         Args:
@@ -220,22 +220,24 @@ class Brokers:
             for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
         )
         return {
-            Source(partition.topic, partition.partition): Bounds(earliest[partition].offset, latest[partition].offset)
+            Partition(partition.topic, partition.partition): Bounds(
+                earliest[partition].offset, latest[partition].offset
+            )
             for partition in partitions
         }
 
-    def end(self, source: Source) -> int:
+    def end(self, source: Partition) -> int:
         """Returns the partition's high watermark: its end with the uncommitted records."""
         partition = TopicPartition(*source)
         offsets = self._offsets({partition: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_UNCOMMITTED)
         return int(offsets[partition].offset)
 
-    def offsets_at(self, sources: Iterable[Source], moment: datetime) -> dict[Source, int]:
+    def offsets_at(self, sources: Iterable[Partition], moment: datetime) -> dict[Partition, int]:
         """Returns each partition's first offset with a timestamp of `moment` or later; omits partitions without."""
         spec = OffsetSpec.for_timestamp(int(moment.timestamp() * 1000))
         offsets = self._offsets({TopicPartition(*source): spec for source in sources})
         return {
-            Source(partition.topic, partition.partition): result.offset
+            Partition(partition.topic, partition.partition): result.offset
             for partition, result in offsets.items()
             if result.offset >= 0
         }

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from zync.kafka.admin import AwayError, bad_property
-from zync.kafka.partition import LastRecord, Source
+from zync.kafka.partition import LastRecord, Partition
 
 _TRUNCATION = KafkaError(KafkaError._LOG_TRUNCATION).str()  # noqa: SLF001 - the library's public name for it
 _END = re.compile(r"broker end offset is (\d+)")
@@ -36,12 +36,12 @@ def epoch_end(error: KafkaError) -> int | None:
     return int(match[1]) if match else None
 
 
-def seek_after(last: LastRecord, source: Source) -> TopicPartition:
+def seek_after(last: LastRecord, source: Partition) -> TopicPartition:
     """Returns the offset to seek after `last`, with its epoch, so that librdkafka checks for truncation."""
     return TopicPartition(*source, last.offset + 1, leader_epoch=last.epoch)
 
 
-def cut_off(properties: Mapping[str, str], read: Mapping[Source, LastRecord]) -> dict[Source, int | None]:
+def cut_off(properties: Mapping[str, str], read: Mapping[Partition, LastRecord]) -> dict[Partition, int | None]:
     """Finds partitions whose last consumed record was truncated in Kafka.
 
     Args:
@@ -55,7 +55,7 @@ def cut_off(properties: Mapping[str, str], read: Mapping[Source, LastRecord]) ->
     Raises:
         AwayError: No broker answered in time.
     """
-    ends: dict[Source, int | None] = {}
+    ends: dict[Partition, int | None] = {}
     if not read:
         return ends
     fixed = {
@@ -83,7 +83,7 @@ def cut_off(properties: Mapping[str, str], read: Mapping[Source, LastRecord]) ->
     return ends
 
 
-def _cut_off(consumer: Consumer, read: Mapping[Source, LastRecord]) -> Iterator[tuple[Source, int | None]]:
+def _cut_off(consumer: Consumer, read: Mapping[Partition, LastRecord]) -> Iterator[tuple[Partition, int | None]]:
     positions = {source: seek_after(last, source) for source, last in read.items()}
     consumer.assign([*positions.values()])
     deadline = time.monotonic() + _TIMEOUT
@@ -99,7 +99,7 @@ def _cut_off(consumer: Consumer, read: Mapping[Source, LastRecord]) -> Iterator[
             msg = f"Kafka does not say whether it still has what was read of {', '.join(map(str, sorted(waiting)))}"
             raise AwayError(msg)
         for message in consumer.consume(1000, 0.1):
-            source = Source(message.topic() or "", message.partition() or 0)
+            source = Partition(message.topic() or "", message.partition() or 0)
             if source in waiting:
                 waiting.discard(source)
                 consumer.incremental_unassign([TopicPartition(*source)])

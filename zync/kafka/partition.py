@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 
-class Source(NamedTuple):
+class Partition(NamedTuple):
     """A partition of a topic."""
 
     topic: str

@@ -12,7 +12,7 @@ from zync.deliver.kafka.progress_topic import ProgressTopic
 from zync.deliver.tables import snapshots
 from zync.errors import ZyncError
 from zync.kafka.admin import Brokers
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 from zync.lake.files import data_files, dataset
 from zync.lake.paths import locate
 from zync.lake.table import open_table
@@ -182,7 +182,9 @@ def _lag(stored: Positions, config: Config) -> tuple[dict[str, int] | None, str 
         configured = [topic for topic in config.topics if topic in kafka_topics]
         already_read = [topic for topic in {source.topic for source in stored.next} if topic in kafka_topics]
         partition_counts = brokers.matching({*regexes, *configured, *already_read})
-        sources = [Source(topic, partition) for topic, count in partition_counts.items() for partition in range(count)]
+        sources = [
+            Partition(topic, partition) for topic, count in partition_counts.items() for partition in range(count)
+        ]
         bounds = brokers.bounds(sources)
     except ZyncError as error:
         return None, config.as_written(str(error))

@@ -18,7 +18,7 @@ from deltalake import ColumnProperties, CommitProperties, DeltaTable, WriterProp
 from deltalake.exceptions import DeltaError
 
 from zync.errors import TableLostError, ZyncError
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 from zync.lake import storage
 from zync.lake.commit import Commit, Landed, Refused, change_files
 from zync.lake.lock import locked
@@ -72,8 +72,8 @@ class Appended:
     rows: int = 0
     num_bytes: int = 0
     first_seqno: int | None = None
-    committed: dict[Source, int] = field(default_factory=dict)
-    refused: dict[Source, int | None] = field(default_factory=dict)
+    committed: dict[Partition, int] = field(default_factory=dict)
+    refused: dict[Partition, int | None] = field(default_factory=dict)
     retries: int = 0
     seconds: float = 0.0
 
@@ -118,7 +118,7 @@ class Appender:
             CommitRefusedError: The table cannot be written. The slices that are still in `batch` are not in raw.
             CommitUnknownError: The table can be neither written nor read. Whether they are in raw is not known.
         """
-        refused: dict[Source, int | None] = {}
+        refused: dict[Partition, int | None] = {}
 
         def without_stale(table: DeltaTable) -> Batch:
             stale = {

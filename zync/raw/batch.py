@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zync.kafka.partition import LastRecord, Source
+from zync.kafka.partition import LastRecord, Partition
 from zync.lake.types import TIMESTAMP
 
 RECORD_SCHEMA = pa.schema(
@@ -82,7 +82,7 @@ class Batch:
     """
 
     rows: list[pa.RecordBatch] = field(default_factory=list)
-    slices: dict[Source, Slice] = field(default_factory=dict)
+    slices: dict[Partition, Slice] = field(default_factory=dict)
     num_rows: int = 0
     num_bytes: int = 0
     since: float = field(default_factory=time.monotonic)
@@ -93,7 +93,7 @@ class Batch:
         self.num_rows += rows.num_rows
         self.num_bytes += rows.nbytes
 
-    def drop(self, sources: Iterable[Source]) -> None:
+    def drop(self, sources: Iterable[Partition]) -> None:
         """Removes the slices and the rows of partitions."""
         removed = [source for source in sources if self.slices.pop(source, None) is not None]
         if not removed:
@@ -103,7 +103,7 @@ class Batch:
         self.num_bytes = sum(rows.nbytes for rows in self.rows)
 
 
-def last_rows(rows: pa.RecordBatch) -> dict[Source, int]:
+def last_rows(rows: pa.RecordBatch) -> dict[Partition, int]:
     """Returns the index of each partition's last row, in order of the partitions' first appearance.
 
     Args:
@@ -112,10 +112,10 @@ def last_rows(rows: pa.RecordBatch) -> dict[Source, int]:
     kafka = rows["kafka"]
     indexes = pa.table([kafka.field(0), kafka.field(1), np.arange(rows.num_rows)], ["topic", "partition", "row"])
     last = indexes.group_by(["topic", "partition"], use_threads=False).aggregate([("row", "last")])
-    return {Source(row["topic"], row["partition"]): row["row_last"] for row in last.to_pylist()}
+    return {Partition(row["topic"], row["partition"]): row["row_last"] for row in last.to_pylist()}
 
 
-def last_offsets(rows: pa.RecordBatch) -> dict[Source, int]:
+def last_offsets(rows: pa.RecordBatch) -> dict[Partition, int]:
     """Returns each partition's last offset, in order of the partitions' first appearance.
 
     Args:
@@ -125,7 +125,7 @@ def last_offsets(rows: pa.RecordBatch) -> dict[Source, int]:
     return {source: offsets[row].as_py() for source, row in last_rows(rows).items()}
 
 
-def _not_from(rows: pa.RecordBatch, sources: list[Source]) -> pa.Array:
+def _not_from(rows: pa.RecordBatch, sources: list[Partition]) -> pa.Array:
     kafka = rows["kafka"]
     topic, partition = pc.struct_field(kafka, "topic"), pc.struct_field(kafka, "partition")
     keep = pa.array([True] * rows.num_rows, pa.bool_())

@@ -17,7 +17,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from zync.errors import UsageError
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 from zync.lake.types import YEAR_10000
 from zync.raw.append import Appended, Appender
 from zync.raw.batch import MOST_BYTES, RECORD_SCHEMA, Batch, Slice
@@ -49,7 +49,7 @@ class Line:
     """
 
     where: str
-    source: Source
+    source: Partition
     offset: int | None = None
     timestamp: int | None = None
     key: bytes | None = None
@@ -216,7 +216,7 @@ def _line(text: bytes, where: str) -> Line:
         topic.encode()
         return Line(
             where,
-            Source(topic, numbers["partition"] or 0),
+            Partition(topic, numbers["partition"] or 0),
             numbers["offset"],
             numbers["timestamp"],
             _bytes(fields.get("key")),

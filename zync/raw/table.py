@@ -23,7 +23,7 @@ from deltalake import DeltaTable
 
 from zync.config.model import RESERVED_TOPIC
 from zync.errors import ZyncError
-from zync.kafka.partition import LastRecord, Source
+from zync.kafka.partition import LastRecord, Partition
 from zync.lake.delta_log import app_transactions
 from zync.lake.files import data_files, dataset
 from zync.lake.paths import table_name
@@ -32,7 +32,7 @@ from zync.lake.table import ensure_table, existing_table, of_kind
 from zync.lake.types import TIMESTAMP
 from zync.raw.batch import RECORD_SCHEMA, Slice, last_offsets
 
-DECISIONS = Source(RESERVED_TOPIC, 0)
+DECISIONS = Partition(RESERVED_TOPIC, 0)
 """The partition of operators' decisions in raw: see `zync.operate.decide`."""
 SEQNO = "zync/seqno"
 INGESTED = "zync/ingested"
@@ -49,7 +49,7 @@ RAW_SCHEMA = pa.schema(
 )
 
 
-def position_name(source: Source) -> str:
+def position_name(source: Partition) -> str:
     """Returns the application id under which raw stores a partition's position."""
     return f"zync/{source.topic}/{source.partition}"
 
@@ -105,17 +105,17 @@ def trimmed(table: DeltaTable, above: int, upto: int) -> SeqnoRanges:
     return SeqnoRanges(seqnos[holes] + 1, seqnos[holes + 1] - 1)
 
 
-def stored_position(table: DeltaTable, source: Source) -> int | None:
+def stored_position(table: DeltaTable, source: Partition) -> int | None:
     """Returns the next offset to read of a partition; None if raw has none."""
     return table.transaction_version(position_name(source))
 
 
-def stored_id(table: DeltaTable, source: Source) -> int | None:
+def stored_id(table: DeltaTable, source: Partition) -> int | None:
     """Returns the id of the topic to which the stored position belongs; None if raw has none."""
     return table.transaction_version(f"{position_name(source)}/id")
 
 
-def stored_last(table: DeltaTable, source: Source, position: int | None) -> LastRecord | None:
+def stored_last(table: DeltaTable, source: Partition, position: int | None) -> LastRecord | None:
     """Returns the last record below the stored `position`; None if raw does not have its leader's epoch."""
     name = position_name(source)
     epoch = None if position is None else table.transaction_version(f"{name}/epoch")
@@ -124,7 +124,7 @@ def stored_last(table: DeltaTable, source: Source, position: int | None) -> Last
     return LastRecord(position - 1 - (table.transaction_version(f"{name}/epoch/behind") or 0), epoch)
 
 
-def last_record_transactions(source: Source, part: Slice) -> dict[str, int]:
+def last_record_transactions(source: Partition, part: Slice) -> dict[str, int]:
     """Returns the `txn` actions that store a slice's last record, without values that raw stores already.
 
     Raw's values change only with the position, so the slice has them: a commit does not read them from the log.
@@ -146,7 +146,7 @@ class Gap:
     If `end` < `start`, reading went back, because the topic was recreated or by `--force`.
     """
 
-    source: Source
+    source: Partition
     start: int
     end: int
     seqno: int = field(default=0, compare=False)
@@ -157,7 +157,7 @@ class Positions:
     """The positions, the next seqno and the gaps that raw's log stores."""
 
     seqno: int
-    next: dict[Source, int] = field(default_factory=dict)
+    next: dict[Partition, int] = field(default_factory=dict)
     gaps: tuple[Gap, ...] = ()
 
 
@@ -189,14 +189,14 @@ def check_newest(table: DeltaTable) -> None:
 
 def positions(table: DeltaTable) -> Positions:
     """Returns raw's stored positions, its next seqno, and its gaps."""
-    next_offsets, gaps, seqno = dict[Source, int](), list[Gap](), 1
+    next_offsets, gaps, seqno = dict[Partition, int](), list[Gap](), 1
     for name, version in app_transactions(table).items():
         if name == SEQNO:
             seqno = version
         elif match := re.fullmatch(r"zync/(.+)/(\d+)/gap/(\d+)/(\d+)", name, re.DOTALL):
-            gaps.append(Gap(Source(match[1], int(match[2])), int(match[3]), version, int(match[4])))
+            gaps.append(Gap(Partition(match[1], int(match[2])), int(match[3]), version, int(match[4])))
         elif match := re.fullmatch(r"zync/(.+)/(\d+)", name, re.DOTALL):
-            next_offsets[Source(match[1], int(match[2]))] = version
+            next_offsets[Partition(match[1], int(match[2]))] = version
     return Positions(
         seqno,
         dict(sorted(next_offsets.items())),

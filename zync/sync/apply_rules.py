@@ -78,7 +78,7 @@ def apply_rules(judged: Judged) -> Applied:
         ZyncError: Something around the rules fails, whatever the records are.
     """
     sync, summary, failures = judged.sync, judged.summary, judged.failures
-    records = judged.outgoing_records.where("fault IS NULL AND NOT from_state")
+    records = judged.outgoing_records.where("record_error IS NULL AND NOT from_state")
     if discarded := summary.discarded:
         discarded_rows = from_rows(sync.spark, [(seqno,) for seqno in discarded], "completes_at bigint")
         records = records.join(discarded_rows.hint("broadcast"), "completes_at", "left_anti")

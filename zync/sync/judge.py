@@ -148,9 +148,9 @@ def _content_of(records: DataFrame, sync: Sync) -> _Content:
 
 def _first_bad_record(assembled: Assembled) -> Failure:
     """Returns the first record without a transaction that goes to quarantine; the caller knows that it exists."""
-    bad_records = assembled.rows.where("fate = 'alone' AND fault <> 'ignored'")
-    (row,) = bad_records.selectExpr("min(struct(seqno, fault)) AS first").collect()
-    return Failure(row["first"]["seqno"], row["first"]["fault"])
+    bad_records = assembled.rows.where("fate = 'alone' AND record_error <> 'ignored'")
+    (row,) = bad_records.selectExpr("min(struct(seqno, record_error)) AS first").collect()
+    return Failure(row["first"]["seqno"], row["first"]["record_error"])
 
 
 def _hold_back(recalled: Recalled, assembled: Assembled) -> Assembled:

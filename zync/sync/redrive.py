@@ -65,13 +65,16 @@ def revisit(recalled: Recalled, assembled: Assembled) -> tuple[Assembled, DataFr
         records = records.join(_by_decision(sync, refused), "completes_at", "left_anti")
     judged = acting | refused
     decisions = tuple(judged.get(decision.seqno, decision) for decision in assembled.summary.decisions)
-    bad = [(row["completes_at"], row["bad"]) for row in records.where("bad IS NOT NULL").toLocalIterator()]
+    errors = [
+        (row["completes_at"], row["transaction_error"])
+        for row in records.where("transaction_error IS NOT NULL").toLocalIterator()
+    ]
     summary = replace(
         assembled.summary,
         decisions=decisions,
         ignored=assembled.summary.ignored - len(acting),
         completed=assembled.summary.completed + len(acting),
-        bad_transactions=(*assembled.summary.bad_transactions, *dict(sorted(bad)).items()),
+        bad_transactions=(*assembled.summary.bad_transactions, *dict(sorted(errors)).items()),
     )
     return replace(assembled, summary=summary), records.drop("own")
 

@@ -16,8 +16,8 @@ from zync.transactions.envelopes import with_row_identity
 from zync.transactions.summary import Summary, summarize, total
 
 _PAYLOAD = (
-    *("kafka", "headers", "key", "value", "ingested", "fault", "bad", "judged", "earlier", "earlier_count"),
-    "truncates",
+    *("kafka", "headers", "key", "value", "ingested", "record_error", "transaction_error"),
+    *("judged", "earlier", "earlier_count", "truncates"),
 )
 """Columns that no window function reads. `_packed` puts them and the topics' structs into one struct column, because
 Spark copies every column once per window."""
@@ -63,7 +63,7 @@ def with_state(spark: SparkSession, identified: DataFrame, in_flight: DataFrame,
         "txn",
         "seqno",
         "since AS ingested",
-        "reason AS bad",
+        "reason AS transaction_error",
         "false AS alone",
         "true AS from_state",
         "records AS earlier",
@@ -257,9 +257,9 @@ def _unpacked(rows: DataFrame) -> DataFrame:
 
 
 def _with_clashes(rows: DataFrame) -> DataFrame:
-    """Returns the rows of sql/judge/runs.sql with an error in `bad` for those that are `clashing`."""
-    bad = f"coalesce(bad, CASE WHEN clashing THEN {literal(_CLASHING)} END) AS bad"
-    return select(rows, "* EXCEPT (bad, clashing)", bad)
+    """Returns the rows of sql/judge/runs.sql with an error in `transaction_error` for those that are `clashing`."""
+    error = f"coalesce(transaction_error, CASE WHEN clashing THEN {literal(_CLASHING)} END)"
+    return select(rows, "* EXCEPT (transaction_error, clashing)", f"{error} AS transaction_error")
 
 
 def _windowed(done: Done) -> Iterator[str]:

@@ -128,8 +128,8 @@ class Decoder:
 
             - `txn`: the transaction id, never null: the id of a single record is topic/partition/offset.
             - `alone`: whether the record is in no transaction, or one by itself.
-            - `fault`: the error of a record that cannot be in any transaction; null if it can.
-            - `bad`: the error of a record that has an id.
+            - `record_error`: the error of a record that cannot be in any transaction; null if it can.
+            - `transaction_error`: the error of a record that has an id.
             - `record_id`.
             - `p0`, `p1`, …: the record's contributions to `done`.
             - `as_<index>`: for each topic with a schema the value as its struct.

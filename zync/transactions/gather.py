@@ -95,8 +95,8 @@ def regather(
         decoder: decodes the records.
 
     Returns:
-        The records. `bad` is what is wrong with a record by the present config, null if nothing is, and `own` the
-        transaction id that it has by it, null where it has none.
+        The records. `transaction_error` is what is wrong with a record by the present config, null if nothing is, and
+        `own` the transaction id that it has by it, null where it has none.
     """
     rows = [(txn, completes_at, *bounds) for txn, completes_at, ranges in redriven for bounds in ranges]
     wanted = from_rows(spark, rows, "redriven string, completes_at bigint, first bigint, last bigint").hint("broadcast")
@@ -106,11 +106,11 @@ def regather(
     joined = records.join(wanted, in_range).drop("first", "last")
     return select(
         joined,
-        "* EXCEPT (redriven, txn, bad, fault, alone, judged)",
+        "* EXCEPT (redriven, txn, transaction_error, record_error, alone, judged)",
         "CASE WHEN NOT alone THEN txn END AS own",
         "redriven AS txn",
-        "coalesce(bad, fault) AS bad",
-        "CAST(NULL AS STRING) AS fault",
+        "coalesce(transaction_error, record_error) AS transaction_error",
+        "CAST(NULL AS STRING) AS record_error",
         "false AS alone",
         "true AS judged",
         "'whole' AS fate",

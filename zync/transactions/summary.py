@@ -13,7 +13,7 @@ from zync.spark.frames import result_of
 from zync.sql import statement
 from zync.staging.set_aside import REVISITS
 
-_LISTED = "fate IN ('decision', 'no_effect') OR from_state OR bad IS NOT NULL OR multi_run"
+_LISTED = "fate IN ('decision', 'no_effect') OR from_state OR transaction_error IS NOT NULL OR multi_run"
 """The rows that sql/judge/lists.sql lists; with `order: commit` it lists completing transactions, too."""
 _EMPTY_LISTS: dict[str, Any] = {"decisions": [], "finishing": [], "bad_transactions": [], "multi_run": [], "turns": []}
 

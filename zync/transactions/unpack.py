@@ -55,7 +55,7 @@ def unpack(spark: SparkSession, rows: DataFrame, config: Config) -> DataFrame:
 
     - `…_text`: text that is yet to be parsed as JSON; null where another format decodes.
     - `…_found`: the value that another format decoded (VARIANT).
-    - `…_fault`: the error text where the bytes cannot be decoded.
+    - `…_error`: the error text where the bytes cannot be decoded.
 
     Raises:
         ZyncError: the schema registry does not answer.
@@ -113,7 +113,7 @@ def _decoded(spark: SparkSession, rows: DataFrame, config: Config, part: Part, c
         texts = by_topic(config, {name: decoding.text for name, decoding in decodings.items()}, decision_text)
         values = by_topic(config, {name: decoding.value for name, decoding in decodings.items()})
         errors = by_topic(config, {name: decoding.error for name, decoding in decodings.items()})
-    decoded = (f"{texts} AS {part}_text", f"{values} AS {part}_found", f"{errors} AS {part}_fault")
+    decoded = (f"{texts} AS {part}_text", f"{values} AS {part}_found", f"{errors} AS {part}_error")
     return select(rows, *columns, *decoded)
 
 

@@ -8,7 +8,7 @@ from tests.kafka.conftest import Lake, batch, wait_until
 from tests.kafka.harmed import assert_whole, begin, random, said
 from tests.kafka.harms import full, read_only
 from zync.errors import ZyncError
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 from zync.raw.append import Appender
 from zync.raw.table import stored_position
 
@@ -37,7 +37,7 @@ def test_a_full_disk_ends_it_with_a_message_and_with_room_again_it_goes_on(small
 def test_at_whatever_a_commit_runs_out_of_room_the_message_says_so_and_nothing_is_there_twice(small: Lake) -> None:
     """The rows, the log's entry, or neither: each has a message of its own."""
     small.table()
-    source, landed, said = Source("t", 0), 0, set[str]()
+    source, landed, said = Partition("t", 0), 0, set[str]()
     for blocks in range(8):
         with full(small.folder / "lake", 4096 * blocks):
             for _ in range(3):

@@ -9,7 +9,7 @@ from zync.deliver.kafka.producer import Message
 from zync.deliver.kafka.progress import Progress, read
 from zync.errors import UsageError, ZyncError
 from zync.kafka.admin import Brokers
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 from zync.log import event
 from zync.staging.bookkeeping import Cursor
 
@@ -39,7 +39,7 @@ class ProgressTopic:
             final: Whether to read up to the high watermark, which waits for open transactions, instead of the last
                 stable offset. The result is final once the delivery's sender has fenced all others.
         """
-        partition = Source(self.topic, 0)
+        partition = Partition(self.topic, 0)
         end = self.brokers.end(partition) if final else self.brokers.bounds([partition])[partition].stable
         return read(self.properties, self.topic, self.name, end)
 

@@ -12,7 +12,7 @@ from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
 from zync.config.model import PROGRESS_TOPIC, Config, DeliveredTopic
 from zync.errors import UsageError, ZyncError
 from zync.kafka.admin import Brokers, reason
-from zync.kafka.partition import Source
+from zync.kafka.partition import Partition
 from zync.text import amount
 
 _TIMEOUT = 15.0
@@ -132,7 +132,7 @@ class Topics:
         return [
             name
             for name in names
-            if any(self._brokers.end(Source(name, partition)) for partition in range(partitions[name]))
+            if any(self._brokers.end(Partition(name, partition)) for partition in range(partitions[name]))
         ]
 
     def _check_is_no_source(self, name: str, content: str, config_key: str) -> None:

@@ -14,7 +14,7 @@ from zync.deliver.tables import moves, pruning, truncations
 from zync.deliver.tables.fence import check_planned, planned_from
 from zync.deliver.tables.others import advice
 from zync.deliver.tables.places import assign_positions, bind_tombstones
-from zync.deliver.tables.target import VALIDITY, Target
+from zync.deliver.tables.target import VALIDITY, TableTarget
 from zync.deliver.tables.writer import Writer
 from zync.errors import ConflictError, ZyncError
 from zync.lake.delivered import PLACE
@@ -47,7 +47,12 @@ _NULL_PARTITIONS = ("", "__HIVE_DEFAULT_PARTITION__")
 
 
 def deliver(  # noqa: PLR0913 - each is a fact about the batch
-    spark: SparkSession, target: Target, staging: DeltaTable, after: int, upto: int, placeholder: Placeholder | None
+    spark: SparkSession,
+    target: TableTarget,
+    staging: DeltaTable,
+    after: int,
+    upto: int,
+    placeholder: Placeholder | None,
 ) -> int:
     """Applies staging's output rows of a batch of syncs to the table.
 

@@ -24,7 +24,7 @@ from zync.deliver.tables.apply import deliver
 from zync.deliver.tables.others import REMAKE_ADVICE
 from zync.deliver.tables.schema_changes import as_made
 from zync.deliver.tables.snapshots import Snapshot
-from zync.deliver.tables.target import TableState, Target, check_table, targets
+from zync.deliver.tables.target import TableState, TableTarget, check_table, targets
 from zync.errors import ConflictError, UsageError
 from zync.lake.files import data_files
 from zync.lake.lock import owned
@@ -173,7 +173,7 @@ def _check_staging(table: DeltaTable, newest_sync: int, newest: Snapshot) -> Non
     raise UsageError(msg)
 
 
-def look_after(targets_by_topic: dict[str, Target], folder: str, newest: Snapshot) -> Snapshot:
+def look_after(targets_by_topic: dict[str, TableTarget], folder: str, newest: Snapshot) -> Snapshot:
     """Checks the tables of an idle delivery; takes a new snapshot if others compacted tables.
 
     The old versions may be vacuumed soon. Outputs without a table yet are left to the next batch.
@@ -213,7 +213,7 @@ def _deliver_batch(  # noqa: PLR0913
     spark: SparkSession,
     config: Config,
     staging: DeltaTable,
-    tables: list[Target],
+    tables: list[TableTarget],
     folder: str,
     previous: Snapshot | None,
     newest_sync: int,

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from zync.deliver.tables.target import Target
+from zync.deliver.tables.target import TableTarget
 from zync.deliver.tables.truncations import TOMBSTONES
 from zync.errors import ConflictError
 from zync.lake.delivered import delivered_sync
@@ -22,7 +22,9 @@ _BASE = "zync.base."
 """The prefix of the session's settings that ConditionalLogStore.java reads; the location of a table follows."""
 
 
-def check_planned(target: Target, table: DeltaTable | None, staging_id: str, after: int, upto: int) -> dict[str, int]:
+def check_planned(
+    target: TableTarget, table: DeltaTable | None, staging_id: str, after: int, upto: int
+) -> dict[str, int]:
     """Checks that the table and its tombstones are as the batch was planned; creates the tombstones if they lack.
 
     Args:

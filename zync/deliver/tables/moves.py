@@ -11,7 +11,7 @@ from pyspark.sql.functions import expr
 from pyspark.sql.types import StructType
 
 from zync.debezium import toast
-from zync.deliver.tables.target import Target
+from zync.deliver.tables.target import TableTarget
 from zync.rules.json_text import JSON_OPTIONS
 from zync.spark.frames import RowCache, result_of, select
 from zync.sql import literal, name, options, statement
@@ -40,7 +40,7 @@ def moves(arrived: DataFrame, row_cache: RowCache) -> DataFrame:
     return reduce(DataFrame.unionByName, levels).drop("earlier")
 
 
-def donors(moved: DataFrame, old_rows: DataFrame, target: Target, columns: dict[str, str]) -> DataFrame:
+def donors(moved: DataFrame, old_rows: DataFrame, target: TableTarget, columns: dict[str, str]) -> DataFrame:
     """Returns what the moved rows were before, as rows of their new keys (sql/tables/donors.sql).
 
     Needs the view `arrived`.

@@ -2,7 +2,7 @@
 
 from pyspark.sql import SparkSession
 
-from zync.deliver.tables.target import Target
+from zync.deliver.tables.target import TableTarget
 from zync.lake.table import open_table
 from zync.spark.frames import from_rows, result_of
 from zync.sql import name, statement
@@ -10,7 +10,7 @@ from zync.sql import name, statement
 _TOMBSTONE = "key STRING, place STRUCT<position: BIGINT, seqno: BIGINT>"
 
 
-def bind_tombstones(spark: SparkSession, target: Target, where: str = "true") -> None:
+def bind_tombstones(spark: SparkSession, target: TableTarget, where: str = "true") -> None:
     """Creates the view `tombstones` of the table's deleted keys that meet `where`; empty if nothing was deleted."""
     location = str(target.deleted)
     table = open_table(location)
@@ -20,7 +20,7 @@ def bind_tombstones(spark: SparkSession, target: Target, where: str = "true") ->
     tombstones.createOrReplaceTempView("tombstones")
 
 
-def assign_positions(spark: SparkSession, target: Target, types: dict[str, str], *, is_new: bool) -> None:
+def assign_positions(spark: SparkSession, target: TableTarget, types: dict[str, str], *, is_new: bool) -> None:
     """Gives each row of the view `staged` a position (sql/tables/placed.sql); needs the view `truncations`.
 
     Args:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from zync.deliver.tables.target import Target
+from zync.deliver.tables.target import TableTarget
 from zync.sql import literal, name
 
 _BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
@@ -11,7 +11,7 @@ _TYPES = (*_BITS, "date", "timestamp", "string", "decimal")
 """The types of columns for which Delta's log has the minimum and maximum of each file."""
 
 
-def ends(target: Target, value: Callable[[str], str]) -> list[str]:
+def ends(target: TableTarget, value: Callable[[str], str]) -> list[str]:
     """Returns an aggregate for each prunable key column: struct(minimum, maximum, number of nulls).
 
     `value` returns the SQL of a column's value.
@@ -22,7 +22,7 @@ def ends(target: Target, value: Callable[[str], str]) -> list[str]:
     ]
 
 
-def between(target: Target, key_ends: list[Any]) -> list[str]:
+def between(target: TableTarget, key_ends: list[Any]) -> list[str]:
     """Returns conditions on the table `t` that hold for all arriving keys, from the results of `ends`."""
     conditions = []
     for column, (low, high, nulls) in zip(_prunable_columns(target), key_ends, strict=True):
@@ -35,7 +35,7 @@ def between(target: Target, key_ends: list[Any]) -> list[str]:
     return conditions
 
 
-def _prunable_columns(target: Target) -> list[str]:
+def _prunable_columns(target: TableTarget) -> list[str]:
     return [column for column in target.key if target.columns[column].dataType.typeName() in _TYPES]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql.types import DataType, StructField, StructType
 
 from zync.debezium import toast
-from zync.deliver.tables.target import OWN, Target, check_columns
+from zync.deliver.tables.target import OWN, TableTarget, check_columns
 from zync.errors import UsageError
 from zync.lake.delivered import PLACE
 from zync.rules.type_changes import is_wider
@@ -23,7 +23,7 @@ _REPLAY_ADVICE = (
 _TO_STRING = ", or to string, which holds what there is as text (but not in a key)"
 
 
-def as_made(target: Target, syncs: Mapping[int, Mapping[str, Any]]) -> Target:
+def as_made(target: TableTarget, syncs: Mapping[int, Mapping[str, Any]]) -> TableTarget:
     """Returns `target` with the columns that rows of `syncs` have and the current rules no longer select.
 
     Args:
@@ -61,7 +61,7 @@ def as_made(target: Target, syncs: Mapping[int, Mapping[str, Any]]) -> Target:
     return extended
 
 
-def changes(target: Target, table_schema: StructType) -> tuple[dict[str, DataType], list[StructField], list[str]]:
+def changes(target: TableTarget, table_schema: StructType) -> tuple[dict[str, DataType], list[StructField], list[str]]:
     """Compares the columns of an existing table with those that the rules select.
 
     Returns:

@@ -42,7 +42,7 @@ CONFIGURED = "zync.properties"
 
 
 @dataclass(frozen=True)
-class Target:
+class TableTarget:
     """The delivered table of an output topic.
 
     Attributes:
@@ -87,7 +87,7 @@ class Target:
         return self.made_with | {CLUSTERED_BY: ", ".join(self.settings.cluster_by)} | configured | names
 
 
-def targets(rows_by_rule: list[tuple[OutputRule, DataFrame]], settings: Deliver, folder: str) -> dict[str, Target]:
+def targets(rows_by_rule: list[tuple[OutputRule, DataFrame]], settings: Deliver, folder: str) -> dict[str, TableTarget]:
     """Returns the delivered tables by output topic.
 
     Args:
@@ -99,7 +99,7 @@ def targets(rows_by_rule: list[tuple[OutputRule, DataFrame]], settings: Deliver,
         UsageError: rules of a topic disagree, or a topic or its columns do not fit a table.
     """
     columns = columns_by_topic(rows_by_rule)
-    targets_by_topic: dict[str, Target] = {}
+    targets_by_topic: dict[str, TableTarget] = {}
     for rule, _ in rows_by_rule:
         subject = f"output {rule.topic}: rule {rule.name}"
         if "/" in rule.topic or rule.topic.startswith(("_", ".")):
@@ -115,13 +115,13 @@ def targets(rows_by_rule: list[tuple[OutputRule, DataFrame]], settings: Deliver,
             msg = f"outputs {alike[0]!r} and {rule.topic!r} are alike but for case: name one otherwise"
             raise UsageError(msg)
         location = locate(f"{folder}/{rule.topic}", folder)
-        target = Target(rule.topic, location, columns[rule.topic].value, rule.key, table_settings)
+        target = TableTarget(rule.topic, location, columns[rule.topic].value, rule.key, table_settings)
         targets_by_topic[rule.topic] = target
         check_columns(target, subject)
     return targets_by_topic
 
 
-def check_columns(target: Target, subject: str) -> None:
+def check_columns(target: TableTarget, subject: str) -> None:
     """Checks that a delivered table can have the columns of `target`.
 
     Args:
@@ -153,7 +153,7 @@ def check_columns(target: Target, subject: str) -> None:
     _check_layout(target)
 
 
-def _check_layout(target: Target) -> None:
+def _check_layout(target: TableTarget) -> None:
     """Raises UsageError if the table cannot be partitioned or clustered as the config says."""
     types = {field.name.lower(): field.dataType.typeName() for field in target.columns}
     types |= dict.fromkeys((*PLACE, *OWN.get(target.apply, ())), "bigint")
@@ -191,7 +191,7 @@ class TableState:
     tombstones_sync: int
 
 
-def check_table(target: Target, staging_id: str, snapshot_version: int | None) -> TableState | None:
+def check_table(target: TableTarget, staging_id: str, snapshot_version: int | None) -> TableState | None:
     """Checks that only zync changed the table since the newest snapshot.
 
     Args:
@@ -228,7 +228,7 @@ def check_table(target: Target, staging_id: str, snapshot_version: int | None) -
     return TableState(version, syncs.get(staging_id, 0), delivered_sync(tombstones, staging_id))
 
 
-def _check_made_with(target: Target, table: DeltaTable, tombstones: DeltaTable | None) -> None:
+def _check_made_with(target: TableTarget, table: DeltaTable, tombstones: DeltaTable | None) -> None:
     """Raises UsageError if the table was created with other settings; ZyncError if its tombstones are deleted."""
     metadata = table.metadata()
     # Tables of older zyncs do not have these properties.
@@ -244,6 +244,6 @@ def _check_made_with(target: Target, table: DeltaTable, tombstones: DeltaTable |
         _raise_deleted(target, target.deleted)
 
 
-def _raise_deleted(target: Target, location: str) -> NoReturn:
+def _raise_deleted(target: TableTarget, location: str) -> NoReturn:
     msg = f"the table at {location}, of output {target.topic}, is gone: put it back, or {REMAKE_ADVICE}"
     raise ZyncError(msg)

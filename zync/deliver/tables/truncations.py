@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 
-from zync.deliver.tables.target import Target
+from zync.deliver.tables.target import TableTarget
 from zync.lake.files import dataset
 from zync.lake.table import open_table
 from zync.spark.frames import from_rows
@@ -22,7 +22,7 @@ TOMBSTONES = pa.schema([("key", pa.string()), ("place", pa.struct([("position", 
 _COLUMNS = "position bigint, seqno bigint, offset bigint, turn bigint"
 
 
-def read_stored(target: Target, arrived: Sequence[Truncation]) -> list[Truncation]:
+def read_stored(target: TableTarget, arrived: Sequence[Truncation]) -> list[Truncation]:
     """Reads the truncations that the table stores as tombstones, without those that `arrived` in this batch.
 
     A process that was killed before its MERGE may have stored those of this batch. Only files with a null key are read.

@@ -12,7 +12,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructTy
 
 from zync.debezium import toast
 from zync.deliver.tables.schema_changes import changes
-from zync.deliver.tables.target import CLUSTERED_BY, CONFIGURED, Target
+from zync.deliver.tables.target import CLUSTERED_BY, CONFIGURED, TableTarget
 from zync.lake.delivered import APP
 from zync.lake.table import open_table
 from zync.rules.json_text import JSON_OPTIONS
@@ -43,7 +43,7 @@ class Writer:
     """
 
     spark: SparkSession
-    target: Target
+    target: TableTarget
     staging: str
     upto: int
     left_out_columns: frozenset[str] = frozenset()

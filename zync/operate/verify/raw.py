@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from zync.config.model import RESERVED_TOPIC, Config
 from zync.kafka.admin import Brokers
 from zync.kafka.epochs import cut_off
-from zync.kafka.partition import Source, made_anew
+from zync.kafka.partition import Partition, made_anew
 from zync.lake.files import data_files
 from zync.operate.verify.claim import Claim, check_file, files_claim, read_file
 from zync.raw.table import RAW_SCHEMA, Positions, first_seqno, positions, stored_id, stored_last
@@ -27,7 +27,7 @@ def raw_claims(table: DeltaTable) -> Iterator[Claim]:
     clock = Claim("ingested never falls")
     positions_claim = Claim("stored positions are beyond the rows")
     next_seqno, last_ingested = start, None
-    last_offsets: dict[tuple[Source, int], int] = {}
+    last_offsets: dict[tuple[Partition, int], int] = {}
     last_kept = 0
     resets = _offset_resets(stored)
     for file in data_files(table, "seqno"):
@@ -68,19 +68,19 @@ def raw_claims(table: DeltaTable) -> Iterator[Claim]:
     yield from (files, seqnos, offsets, clock, positions_claim)
 
 
-def _offset_resets(stored: Positions) -> dict[Source, list[int]]:
+def _offset_resets(stored: Positions) -> dict[Partition, list[int]]:
     """Returns for each partition the seqnos from which its offsets began at a lower offset again.
 
     That happens if the topic was made anew, or if an operator had it read again.
     """
-    resets: dict[Source, list[int]] = {}
+    resets: dict[Partition, list[int]] = {}
     for gap in sorted(stored.gaps, key=lambda gap: gap.seqno):
         if gap.end < gap.start:
             resets.setdefault(gap.source, []).append(gap.seqno)
     return resets
 
 
-def _by_partition(coordinates: Any, seqnos: Any) -> Iterator[tuple[Source, Any, Any]]:
+def _by_partition(coordinates: Any, seqnos: Any) -> Iterator[tuple[Partition, Any, Any]]:
     """Yields each partition with the offsets of its records and their seqnos, as arrays.
 
     Args:
@@ -92,7 +92,7 @@ def _by_partition(coordinates: Any, seqnos: Any) -> Iterator[tuple[Source, Any, 
     for code, topic in enumerate(topics.dictionary.to_pylist()):
         for partition in np.unique(partitions[codes == code]):
             in_partition = (codes == code) & (partitions == partition)
-            yield Source(topic, int(partition)), offsets[in_partition], seqnos[in_partition]
+            yield Partition(topic, int(partition)), offsets[in_partition], seqnos[in_partition]
 
 
 def kafka_claim(table: DeltaTable, config: Config) -> Claim:
