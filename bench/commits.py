@@ -19,7 +19,7 @@ COMMITS = 5_000
 ROWS = 10
 LARGE = 100_000
 TIMES = 10
-_SOURCE = Partition("t", 0)
+_PARTITION = Partition("t", 0)
 
 
 def run(folder: Path) -> list[Result]:
@@ -29,7 +29,7 @@ def run(folder: Path) -> list[Result]:
     appender, seconds = Appender(location), []
     for number in range(COMMITS):
         at = number * ROWS
-        batch = Batch(slices={_SOURCE: Slice(at or None, at + ROWS)})
+        batch = Batch(slices={_PARTITION: Slice(at or None, at + ROWS)})
         batch.add(_rows(at, [b'{"txn":1,"n":4}'] * ROWS))
         started = time.monotonic()
         appender.append(batch)
@@ -51,7 +51,7 @@ def _large(location: str) -> list[float]:
     appender, seconds, records = Appender(location), [], values(TIMES * LARGE)
     for number in range(TIMES):
         at = number * LARGE
-        batch = Batch(slices={_SOURCE: Slice(at or None, at + LARGE)})
+        batch = Batch(slices={_PARTITION: Slice(at or None, at + LARGE)})
         batch.add(_rows(at, list(islice(records, LARGE))))
         started = time.monotonic()
         appender.append(batch)

@@ -30,7 +30,7 @@ COMMITS = (100, 1_000)
 """At so many commits of raw it is measured."""
 TIMES = 10
 IDLE_SECONDS = 10
-_SOURCE = Partition("t", 0)
+_PARTITION = Partition("t", 0)
 _CONFIG = """\
 lake: {lake}
 topics: {{t: {{id: "value:txn"}}}}
@@ -54,7 +54,7 @@ class _Lake:
     def commit(self) -> None:
         """A commit of a transaction of four records."""
         at = self.commits * 4
-        batch = Batch(slices={_SOURCE: Slice(at or None, at + 4)})
+        batch = Batch(slices={_PARTITION: Slice(at or None, at + 4)})
         rows: pa.RecordBatch = _rows(at, [b'{"txn":%d,"n":4}' % self.commits] * 4)
         batch.add(rows)
         self.appender.append(batch)

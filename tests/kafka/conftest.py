@@ -89,34 +89,34 @@ def assert_sound(found: list[dict[str, Any]], stored: Positions) -> None:
     assert [row["seqno"] for row in found] == list(range(1, len(found) + 1))
     assert stored.seqno == len(found) + 1
     assert [row["ingested"] for row in found] == sorted(row["ingested"] for row in found)
-    anew = {gap.source for gap in stored.gaps if gap.end < gap.start}
+    anew = {gap.partition for gap in stored.gaps if gap.end < gap.start}
     last: dict[Partition, int] = {}
     for row in found:
-        source = Partition(row["kafka"]["topic"], row["kafka"]["partition"])
-        assert source in anew or row["kafka"]["offset"] > last.get(source, -1), source
-        last[source] = row["kafka"]["offset"]
-    for source, offset in last.items():
-        assert source in anew or stored.next[source] > offset, source
+        partition = Partition(row["kafka"]["topic"], row["kafka"]["partition"])
+        assert partition in anew or row["kafka"]["offset"] > last.get(partition, -1), partition
+        last[partition] = row["kafka"]["offset"]
+    for partition, offset in last.items():
+        assert partition in anew or stored.next[partition] > offset, partition
 
 
 def batch(*slices: tuple[Partition, int | None, int]) -> Batch:
-    """A batch as sync-from makes it: of each source the offsets from `begin` up to `next`; values say whence."""
+    """A batch as sync-from makes it: of each partition the offsets from `begin` up to `next`; values say whence."""
     made = Batch()
-    for source, begin, end in slices:
-        made.slices[source] = Slice(begin, end)
-        made.add(records(source, range(begin or 0, end)))
+    for partition, begin, end in slices:
+        made.slices[partition] = Slice(begin, end)
+        made.add(records(partition, range(begin or 0, end)))
     return made
 
 
-def records(source: Partition, offsets: range) -> pa.RecordBatch:
-    kafka = [{"topic": source.topic, "partition": source.partition, "offset": at, "timestamp": at} for at in offsets]
-    columns = [kafka, [None for _ in offsets], [value(source, at) for at in offsets], [[] for _ in offsets]]
+def records(partition: Partition, offsets: range) -> pa.RecordBatch:
+    kafka = [{**partition._asdict(), "offset": at, "timestamp": at} for at in offsets]
+    columns = [kafka, [None for _ in offsets], [value(partition, at) for at in offsets], [[] for _ in offsets]]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, RECORD_SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA)
 
 
-def value(source: Partition, offset: int) -> bytes:
-    return f"{source}/{offset}".encode()
+def value(partition: Partition, offset: int) -> bytes:
+    return f"{partition}/{offset}".encode()
 
 
 def get(port: int, path: str) -> tuple[int, str]:

@@ -160,8 +160,8 @@ def cut_logs(kafka: DevKafka, ends: dict[Partition, int]) -> None:
     """
     servers = str(kafka.servers())
     kafka.stop()
-    for source, end in ends.items():
-        _cut(kafka.folder / "data" / f"{source.topic}-{source.partition}", end)
+    for (name, number), end in ends.items():
+        _cut(kafka.folder / "data" / f"{name}-{number}", end)
     (kafka.folder / "data" / ".kafka_cleanshutdown").unlink()  # or it trusts what it knew of the logs
     assert kafka.start(int(servers.rpartition(":")[2])) == servers
 

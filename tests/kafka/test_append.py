@@ -114,7 +114,7 @@ def test_a_partly_stale_batch_commits_the_rest_renumbered_without_a_hole(plain: 
     assert done.committed == {A: 3, C: 2}
     assert done.refused == {B: 4}
     whence = [(A, range(3)), (C, range(2))]
-    assert plain.values()[4:] == [value(source, at) for source, offsets in whence for at in offsets]
+    assert plain.values()[4:] == [value(partition, at) for partition, offsets in whence for at in offsets]
 
 
 def test_partitions_may_be_dropped_from_a_batch_one_after_the_other(plain: Lake) -> None:
@@ -223,7 +223,7 @@ def commit_many(location: str, partition: int, ready: Any) -> None:
     ready.wait(30)
     at: dict[Partition, int | None] = {own: None, shared: None}
     for _ in range(COMMITS):
-        done = appender.append(batch(*((source, begin, (begin or 0) + 2) for source, begin in at.items())))
+        done = appender.append(batch(*((partition, begin, (begin or 0) + 2) for partition, begin in at.items())))
         assert own in done.committed
         at.update(done.committed)
         at.update(done.refused)
@@ -248,7 +248,7 @@ def test_three_processes_that_commit_at_once_lose_nothing_and_leave_no_hole(tmp_
         found = rows(Path(lake.raw), version)
         assert [row["seqno"] for row in found] == [*range(1, len(found) + 1)]
         counts = Counter(Partition(row["kafka"]["topic"], row["kafka"]["partition"]) for row in found)
-        assert not [source for source, count in counts.items() if count % 2]
+        assert not [partition for partition, count in counts.items() if count % 2]
 
 
 def make_tables(locations: list[str], ready: Any) -> None:

@@ -146,7 +146,7 @@ def test_each_move_is_on_record(lake: Lake, topic: TopicMaker) -> None:
 )
 def test_an_offset_that_is_not_there_is_refused(lake: Lake, topic: TopicMaker, begin: Begin, says: str) -> None:
     name = produced(topic)
-    offsets = {Partition(name, source.partition): at for source, at in begin.offsets.items()}
+    offsets = {Partition(name, number): at for (_, number), at in begin.offsets.items()}
     with pytest.raises(UsageError, match=says):
         lake.sync_from(name, begin=Begin(offsets=offsets))
     assert lake.count() == 0

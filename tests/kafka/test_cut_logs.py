@@ -68,10 +68,10 @@ def send(broker: str, name: str, numbers: range, partition: int = 0) -> None:
         assert producer.flush(20) == 0
 
 
-def await_marker(broker: str, source: Partition, end: int) -> None:
+def await_marker(broker: str, partition: Partition, end: int) -> None:
     """Waits for the marker of a transaction that was committed, which comes a little later."""
     brokers = Brokers({"bootstrap.servers": broker})
-    wait_until(lambda: brokers.bounds([source])[source].stable == end)
+    wait_until(lambda: brokers.bounds([partition])[partition].stable == end)
 
 
 @pytest.mark.parametrize("case", THEN)
@@ -115,19 +115,19 @@ def test_a_log_that_is_cut_while_it_is_read_stops_it(lake: Lake, kafka: DevKafka
 
 def test_a_new_leader_that_has_all_that_was_read_is_no_gap(lake: Lake, kafka: DevKafka) -> None:
     """The position is beyond markers that a later leader appended, so the last record's epoch ends below it."""
-    name, source = "led", Partition("led", 0)
+    name, partition = "led", Partition("led", 0)
     TopicMaker(lake.broker).create(name)
     for turn in range(2):
         with transaction(lake.broker, "writer") as producer:
             producer.produce(name, b"%d" % turn, partition=0)
             producer.flush(20)
             kill_and_start_again(kafka)
-        await_marker(lake.broker, source, 2 * turn + 2)
+        await_marker(lake.broker, partition, 2 * turn + 2)
         lake.sync_from(name)
-        last = stored_last(lake.table(), source, stored_position(lake.table(), source))
+        last = stored_last(lake.table(), partition, stored_position(lake.table(), partition))
         assert last
         assert last.offset == 2 * turn
-        assert lake.positions().next == {source: 2 * turn + 2}
+        assert lake.positions().next == {partition: 2 * turn + 2}
     lake.sync_from(name)
     assert lake.values() == [b"0", b"1"]
     assert lake.positions().gaps == ()

@@ -57,8 +57,8 @@ def producing(broker: str, topic: str, partitions: int) -> Iterator[list[bytes]]
 def more_arrives(lake: Lake, topic: str, partitions: int) -> None:
     """Waits until there is more in raw of each partition."""
     before = lake.positions().next
-    sources = [Partition(topic, partition) for partition in range(partitions)]
-    wait_until(lambda: all(lake.positions().next.get(one, 0) > before.get(one, 0) for one in sources))
+    read = [Partition(topic, number) for number in range(partitions)]
+    wait_until(lambda: all(lake.positions().next.get(one, 0) > before.get(one, 0) for one in read))
 
 
 def assert_each_landed_once(lake: Lake, topic: str, sent: list[bytes]) -> None:
@@ -211,8 +211,8 @@ def test_killed_at_twenty_moments_it_loses_and_repeats_nothing(lake: Lake, topic
     assert_each_landed_once(lake, name, sent)
 
 
-def send(lake: Lake, source: Partition, offsets: range) -> None:
-    produce(lake.broker, [(*source, value(source, at)) for at in offsets])
+def send(lake: Lake, partition: Partition, offsets: range) -> None:
+    produce(lake.broker, [(*partition, value(partition, at)) for at in offsets])
 
 
 def sync_from_until(lake: Lake, positions: dict[Partition, int]) -> None:
@@ -224,7 +224,7 @@ def sync_from_until(lake: Lake, positions: dict[Partition, int]) -> None:
         if committed == positions:
             stop.set()
 
-    topics = tuple(source.topic for source in positions)
+    topics = tuple(partition.topic for partition in positions)
     kafka, often = {"bootstrap.servers": lake.broker}, timedelta(milliseconds=50)
     ingest = Ingest(lake.raw, kafka, topics, commit_every=often, max_memory=40 * 10**9)  # for one call to take it all
     sync_from_kafka(ingest, stop, on_commit)
@@ -314,16 +314,16 @@ def test_a_zombie_that_commits_again_and_again_only_delays_it(
     lake: Lake, topic: TopicMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = topic()
-    source = Partition(name, 0)
-    produce(lake.broker, [(name, 0, value(source, at)) for at in range(100)])
+    partition = Partition(name, 0)
+    produce(lake.broker, [(name, 0, value(partition, at)) for at in range(100)])
     append, refusals = Appender.append, []
 
     def a_zombie_first(self: Appender, batch: Batch) -> Appended:
         if len(refusals) < 5:
-            begin = stored_position(lake.table(), source)
-            ids = batch.slices[source].topic_id, stored_id(lake.table(), source)
-            zombie = Batch(slices={source: Slice(begin, (begin or 0) + 7, ids[0], begin_id=ids[1])})
-            zombie.add(records(source, range(begin or 0, (begin or 0) + 7)))
+            begin = stored_position(lake.table(), partition)
+            ids = batch.slices[partition].topic_id, stored_id(lake.table(), partition)
+            zombie = Batch(slices={partition: Slice(begin, (begin or 0) + 7, ids[0], begin_id=ids[1])})
+            zombie.add(records(partition, range(begin or 0, (begin or 0) + 7)))
             append(Appender(lake.raw), zombie)
             refusals.append(append(self, batch))
             return refusals[-1]
@@ -331,6 +331,6 @@ def test_a_zombie_that_commits_again_and_again_only_delays_it(
 
     monkeypatch.setattr(Appender, "append", a_zombie_first)
     done = lake.sync_from(name)
-    assert [one.refused for one in refusals] == [{source: 7 * times} for times in range(1, 6)]
+    assert [one.refused for one in refusals] == [{partition: 7 * times} for times in range(1, 6)]
     assert done.records == 100 - 35
-    assert lake.values() == [value(source, at) for at in range(100)]
+    assert lake.values() == [value(partition, at) for at in range(100)]

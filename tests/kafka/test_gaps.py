@@ -206,8 +206,10 @@ def test_what_was_read_lands_only_once_it_is_known_of_which_topic_it_is(
         kafka.stop()
 
         def commits() -> None:
-            read = [(source, ids[source.topic]) for source in (there, anew)]
-            committer.start(Batch(slices={source: Slice(10, 20, topic_id=one, begin_id=one) for source, one in read}))
+            read = [(partition, ids[partition.topic]) for partition in (there, anew)]
+            committer.start(
+                Batch(slices={partition: Slice(10, 20, topic_id=one, begin_id=one) for partition, one in read})
+            )
             wait_until(lambda: "wait until Kafka says" in caplog.text)
             assert not committer.done()
 

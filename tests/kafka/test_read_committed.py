@@ -72,8 +72,8 @@ def test_an_open_transaction_does_not_keep_it_waiting_and_its_records_come_once_
 def test_the_bounds_of_a_topic_made_a_moment_ago_are_found(broker: str, topic: TopicMaker) -> None:
     brokers = Brokers({"bootstrap.servers": broker})
     for _ in range(20):  # until its leaders are elected, a broker says "not leader"
-        sources = [Partition(name, partition) for name in [topic(partitions=20)] for partition in range(20)]
-        assert set(brokers.bounds(sources).values()) == {Bounds(0, 0)}
+        partitions = [Partition(name, partition) for name in [topic(partitions=20)] for partition in range(20)]
+        assert set(brokers.bounds(partitions).values()) == {Bounds(0, 0)}
 
 
 def test_at_the_end_it_waits_for_no_more_than_there_is(

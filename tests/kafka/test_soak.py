@@ -151,11 +151,11 @@ class Soak:
         before = self.lake.count()
         self.meanwhile(lambda: self.lake.count() > before)
 
-    def has_landed(self, source: Partition, count: int) -> bool:
+    def has_landed(self, partition: Partition, count: int) -> bool:
         """Whether raw has that many records of the partition as it is now."""
-        table, topic_ids = self.lake.table(), self.brokers.topic_ids([source.topic])
-        stored = stored_position(table, source), stored_id(table, source)
-        return stored == ((count, topic_ids[source.topic]) if count else (None, None))
+        table, topic_ids = self.lake.table(), self.brokers.topic_ids([partition.topic])
+        stored = stored_position(table, partition), stored_id(table, partition)
+        return stored == ((count, topic_ids[partition.topic]) if count else (None, None))
 
     def produce(self) -> None:
         """Each number once, whatever becomes of the broker."""
@@ -269,7 +269,7 @@ class Soak:
     # What must be so in the end
 
     def figures(self) -> str:
-        gaps = [gap for gap in self.lake.positions().gaps if gap.source == SHORT]
+        gaps = [gap for gap in self.lake.positions().gaps if gap.partition == SHORT]
         return (
             f"{self.sent} records of t in {self.partitions} partitions, by {len(self.says)} processes in turn, in "
             f"{self.lake.table().version()} versions; of {self.short} records of {SHORT.topic} "
@@ -282,14 +282,14 @@ class Soak:
         gaps = self.lake.positions().gaps
         self._assert_short([value for topic, value in values if topic == SHORT.topic], gaps)
         self._assert_anew([value for topic, value in values if topic == ANEW.topic], gaps)
-        assert {gap.source for gap in gaps} <= {SHORT, ANEW}
+        assert {gap.partition for gap in gaps} <= {SHORT, ANEW}
         said = json.loads(zync("status", "--json", cwd=self.lake.folder).stdout)["gaps"]
-        assert said == [{**gap.source._asdict(), "from": gap.start, "to": gap.end} for gap in gaps]
+        assert said == [{**gap.partition._asdict(), "from": gap.start, "to": gap.end} for gap in gaps]
         zync("verify", "raw", "--kafka", cwd=self.lake.folder)
 
     def _assert_short(self, landed: list[int], gaps: tuple[Gap, ...]) -> None:
         """Each record is in raw, or in a gap and was taken."""
-        gone = [number for gap in gaps if gap.source == SHORT for number in range(gap.start, gap.end)]
+        gone = [number for gap in gaps if gap.partition == SHORT for number in range(gap.start, gap.end)]
         assert sorted([*landed, *gone]) == list(range(self.short))
         assert set(gone) <= self.taken
 
@@ -299,7 +299,7 @@ class Soak:
         assert of == [list(range(len(one))) for one in of]
         assert [made for made, _ in landed] == sorted(made for made, _ in landed)
         assert len(of[-1]) == self.anew[-1]
-        assert [gap for gap in gaps if gap.source == ANEW] == sorted(
+        assert [gap for gap in gaps if gap.partition == ANEW] == sorted(
             (Gap(ANEW, len(one), 0) for one in of[:-1]), key=lambda gap: gap.start
         )
 
@@ -322,11 +322,11 @@ def test_whatever_happens_every_record_is_there_once(tmp_path: Path) -> None:
                 harm()
             soak.enough.set()
             producing.join()
-            sources = [Partition("t", partition) for partition in range(soak.partitions)]
-            ends = {source: one.stable for source, one in soak.brokers.bounds(sources).items()}
+            partitions = [Partition("t", partition) for partition in range(soak.partitions)]
+            ends = {partition: one.stable for partition, one in soak.brokers.bounds(partitions).items()}
             ends |= {SHORT: soak.short, ANEW: soak.anew[-1]}
-            for source, end in ends.items():
-                soak.meanwhile(lambda source=source, end=end: soak.has_landed(source, end))  # type: ignore[misc]
+            for partition, end in ends.items():
+                soak.meanwhile(lambda partition=partition, end=end: soak.has_landed(partition, end))  # type: ignore[misc]
             for one in soak.running:
                 one.terminate()
                 soak.ends(one)

@@ -178,14 +178,14 @@ def test_which_topic_it_is_is_asked_until_the_broker_is_back(tmp_path: Path) -> 
 
 def test_a_partition_whose_leader_was_elected_anew_is_asked_for_its_ends_all_the_same(tmp_path: Path) -> None:
     """As after a broker was killed: the library would ask by the election that it knows."""
-    kafka, source = DevKafka(tmp_path / "broker"), Partition("t", 0)
+    kafka, partition = DevKafka(tmp_path / "broker"), Partition("t", 0)
     servers = kafka.start()
     try:
         TopicMaker(servers).create("t")
         produce(servers, [("t", 0, b"1")])
         brokers = Brokers({"bootstrap.servers": servers})
-        before = brokers.bounds([source])
+        before = brokers.bounds([partition])
         kill_and_start_again(kafka)
-        assert brokers.bounds([source]) == before == {source: Bounds(0, 1)}
+        assert brokers.bounds([partition]) == before == {partition: Bounds(0, 1)}
     finally:
         kafka.stop()

@@ -73,9 +73,9 @@ def sync_from(
         msg = "it is for --from and --from-offset"
         raise typer.BadParameter(msg, param_hint="--force")
     offsets: dict[Partition, int] = {}
-    for source_partition, offset in map(partition_offset, from_offset or ()):
-        if offsets.setdefault(Partition(*source_partition), offset) != offset:
-            msg = "{}:{} is to begin at two offsets".format(*source_partition)
+    for topic_and_number, offset in map(partition_offset, from_offset or ()):
+        if offsets.setdefault(Partition(*topic_and_number), offset) != offset:
+            msg = "{}:{} is to begin at two offsets".format(*topic_and_number)
             raise typer.BadParameter(msg, param_hint="--from-offset")
 
     settings, out = common.read_config(), common.out

@@ -51,7 +51,7 @@ _LOOKS_PER_LINE = 5
 Say = Callable[[str], None]
 
 
-class Partition(Protocol):
+class Bank(Protocol):
     """A bank, with the connector that sends its changes to Kafka."""
 
     says: str
@@ -176,14 +176,14 @@ def play(folder: Path, source: str, seconds: float, say: Say) -> None:
     config.write_text(config.read_text(encoding="utf-8").replace("localhost:9092", servers), encoding="utf-8")
     with ExitStack() as stack:
         stack.callback(broker.stop)
-        bank: Partition = PostgresBank(folder, servers) if source == "postgres" else SimulatedBank(servers)
+        bank: Bank = PostgresBank(folder, servers) if source == "postgres" else SimulatedBank(servers)
         stack.callback(bank.close)
         say(bank.says)
         bank.start()
         _watch(folder, servers, bank, seconds, say)
 
 
-def _watch(folder: Path, servers: str, bank: Partition, seconds: float, say: Say) -> None:
+def _watch(folder: Path, servers: str, bank: Bank, seconds: float, say: Say) -> None:
     reader = RowByRow(servers)
     reader_thread = threading.Thread(target=reader.run, name="row-by-row", daemon=True)
     reader_thread.start()

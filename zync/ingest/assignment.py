@@ -39,92 +39,92 @@ class Assignment:
         self._stable: dict[Partition, int] = {}
         self._checked_again: dict[Partition, LastRecord] = {}
 
-    def start(self, sources: list[Partition]) -> list[TopicPartition]:
+    def start(self, partitions: list[Partition]) -> list[TopicPartition]:
         """Returns where to start reading partitions, by raw's newest positions. The caller drops uncommitted rows.
 
         Raises:
             GapError: A topic was recreated, and `on_gap` is stop.
         """
         refresh(self._table)
-        ids = self._brokers.topic_ids((source.topic for source in sources), patience=_PATIENCE_SECONDS)
+        ids = self._brokers.topic_ids((partition.topic for partition in partitions), patience=_PATIENCE_SECONDS)
         with_last_record: list[Partition] = []
-        for source in sources:
-            stored, known_id = stored_position(self._table, source), stored_id(self._table, source)
-            expected = Slice(stored, stored or 0, ids.get(source.topic), begin_id=known_id)
+        for partition in partitions:
+            stored, known_id = stored_position(self._table, partition), stored_id(self._table, partition)
+            expected = Slice(stored, stored or 0, ids.get(partition.topic), begin_id=known_id)
             if stored is not None and made_anew(known_id, expected.topic_id):
                 skip_or_stop(
                     self._on_gap,
-                    f"topic {source.topic!r} was deleted and made anew: raw has {source} below offset {stored}, "
+                    f"topic {partition.topic!r} was deleted and made anew: raw has {partition} below offset {stored}, "
                     "and whatever the old topic held after that was never read",
-                    **source._asdict(),
+                    **partition._asdict(),
                 )
-                expected.next = self._brokers.bounds([source])[source].earliest
+                expected.next = self._brokers.bounds([partition])[partition].earliest
                 expected.gap = (stored, expected.next)
-                expected.begin_last = stored_last(self._table, source, stored)
-            elif (last := stored_last(self._table, source, stored)) is not None:
+                expected.begin_last = stored_last(self._table, partition, stored)
+            elif (last := stored_last(self._table, partition, stored)) is not None:
                 expected.last = expected.begin_last = last
-                with_last_record.append(source)
-            self.expected[source] = expected
-            self.landed[source] = expected.next
+                with_last_record.append(partition)
+            self.expected[partition] = expected
+            self.landed[partition] = expected.next
         self._prepare_truncation_check(with_last_record)
-        return [self._start_offset(source) for source in sources]
+        return [self._start_offset(partition) for partition in partitions]
 
-    def _prepare_truncation_check(self, sources: list[Partition]) -> None:
+    def _prepare_truncation_check(self, partitions: list[Partition]) -> None:
         """Marks partitions as unchecked, and stores their last stable offsets, where fetching starts before the seek.
 
         Marks none of them if the brokers refuse the request, as after a topic was deleted meanwhile: `DeletedTopics`
         reports that.
         """
         try:
-            bounds = self._brokers.bounds(sources, patience=_PATIENCE_SECONDS)
+            bounds = self._brokers.bounds(partitions, patience=_PATIENCE_SECONDS)
         except AwayError:
             raise
         except ZyncError:
-            for source in sources:
-                self.expected[source].last = None
+            for partition in partitions:
+                self.expected[partition].last = None
             return
-        for source, offsets in bounds.items():
-            self._stable[source] = offsets.stable
-            self.unchecked.add(source)
+        for partition, offsets in bounds.items():
+            self._stable[partition] = offsets.stable
+            self.unchecked.add(partition)
 
-    def forget(self, sources: Iterable[Partition]) -> None:
+    def forget(self, partitions: Iterable[Partition]) -> None:
         """Removes partitions that were revoked."""
-        for source in sources:
-            self.moved.add(source)
-            self.expected.pop(source, None)
-            self.unchecked.discard(source)
+        for partition in partitions:
+            self.moved.add(partition)
+            self.expected.pop(partition, None)
+            self.unchecked.discard(partition)
 
-    def advance(self, source: Partition, position: int, batch: Batch, last: LastRecord | None = None) -> None:
+    def advance(self, partition: Partition, position: int, batch: Batch, last: LastRecord | None = None) -> None:
         """Moves the position in a partition and the end of its slice in `batch`.
 
         Args:
-            source: The partition.
+            partition: The partition.
             position: The next offset to read.
             batch: The batch that has the records.
             last: The last record before `position`; None if only transaction markers were passed.
         """
-        expected = self.expected[source]
-        batch_slice = batch.slices.setdefault(source, expected)
+        expected = self.expected[partition]
+        batch_slice = batch.slices.setdefault(partition, expected)
         batch_slice.next = position
         if last is not None:
             batch_slice.last = last if last.epoch >= 0 else None
         begin_id = expected.begin_id if expected.topic_id is None else expected.topic_id
         last = batch_slice.last
         topic_id = expected.topic_id
-        self.expected[source] = Slice(position, position, topic_id, begin_id=begin_id, last=last, begin_last=last)
+        self.expected[partition] = Slice(position, position, topic_id, begin_id=begin_id, last=last, begin_last=last)
 
-    def seek(self, source: Partition) -> None:
+    def seek(self, partition: Partition) -> None:
         """Seeks to the position of a partition. Records of it that this call of `consume` returned are dropped."""
-        self.moved.add(source)
+        self.moved.add(partition)
         try:
-            self._consumer.seek(self._seek_offset(source))
-            self.unchecked.discard(source)
+            self._consumer.seek(self._seek_offset(partition))
+            self.unchecked.discard(partition)
         except KafkaException:  # a partition that stopped at a missing offset cannot be sought, only assigned again
-            start = self._start_offset(source)
+            start = self._start_offset(partition)
             self._consumer.incremental_unassign([start])
             self._consumer.incremental_assign([start])
-            if self.expected[source].last is not None:
-                self.unchecked.add(source)
+            if self.expected[partition].last is not None:
+                self.unchecked.add(partition)
                 self.seek_unchecked()
 
     def seek_unchecked(self) -> None:
@@ -132,21 +132,22 @@ class Assignment:
 
         librdkafka asks at a seek and not at an assignment, and it can seek only after it has begun to fetch.
         """
-        for source in [*self.unchecked]:
+        for partition in [*self.unchecked]:
             with suppress(KafkaException):
-                self._consumer.seek(self._seek_offset(source))
-                self.unchecked.discard(source)
+                self._consumer.seek(self._seek_offset(partition))
+                self.unchecked.discard(partition)
 
-    def seek_available(self, source: Partition) -> None:
+    def seek_available(self, partition: Partition) -> None:
         """Seeks to the position if Kafka has that offset, or else to the first offset that it has, with a gap.
 
         Raises:
             GapError: Offsets are missing, and `on_gap` is stop.
         """
-        expected, bounds = self.expected[source], self._brokers.bounds([source])[source]
-        if expected.last and expected.next > bounds.stable and self._checked_again.get(source) != expected.last:
-            self._checked_again[source] = expected.last  # if the log was truncated, its error has the end of the epoch
-            self.seek(source)
+        expected, bounds = self.expected[partition], self._brokers.bounds([partition])[partition]
+        if expected.last and expected.next > bounds.stable and self._checked_again.get(partition) != expected.last:
+            # If the log was truncated, its error has the end of the epoch.
+            self._checked_again[partition] = expected.last
+            self.seek(partition)
             return
         if expected.begin is not None and not bounds.earliest <= expected.next <= bounds.stable:
             cause = (
@@ -156,33 +157,35 @@ class Assignment:
             )
             skip_or_stop(
                 self._on_gap,
-                f"{source}: raw has everything below offset {expected.next}, "
+                f"{partition}: raw has everything below offset {expected.next}, "
                 f"Kafka begins at {bounds.earliest}: {cause}",
-                **source._asdict(),
+                **partition._asdict(),
             )
             expected.gap, expected.next = (expected.next, bounds.earliest), bounds.earliest
         expected.last = None  # it was checked; the markers between it and the position may be deleted as well
-        self.seek(source)
+        self.seek(partition)
 
-    def seek_after_truncation(self, source: Partition, end: int | None) -> None:
+    def seek_after_truncation(self, partition: Partition, end: int | None) -> None:
         """Seeks to the offset at which Kafka truncated its log, with a gap on record.
 
         Args:
-            source: The partition.
+            partition: The partition.
             end: The offset at which the log of the last record's epoch ends now; None if Kafka has no such epoch.
 
         Raises:
             GapError: Records that raw has were truncated, and `on_gap` is stop.
         """
-        self.start([source])
-        expected = self.expected[source]
+        self.start([partition])
+        expected = self.expected[partition]
         only_markers_truncated = expected.last and end is not None and expected.last.offset < end
         if expected.gap or only_markers_truncated:  # with a gap the topic was recreated
-            self.seek(source)
+            self.seek(partition)
             return
         if expected.last is not None:
             offset, epoch = expected.last
-            message = f"{source}: raw has records up to offset {offset}, the last of leader epoch {epoch}, and Kafka "
+            message = (
+                f"{partition}: raw has records up to offset {offset}, the last of leader epoch {epoch}, and Kafka "
+            )
             if end is None:
                 message += "knows no such epoch: its log was put back, and other records may be at offsets already read"
                 consequence = "reads on from where it is"
@@ -192,39 +195,39 @@ class Assignment:
                     "records now, as after an unclean leader election"
                 )
                 consequence = f"reads what is there now, from offset {end} on, and leaves on record that it went back"
-            skip_or_stop(self._on_gap, message, consequence, **source._asdict())
+            skip_or_stop(self._on_gap, message, consequence, **partition._asdict())
             expected.last = None
-            start_offset = max(end or 0, self._brokers.bounds([source])[source].earliest)
+            start_offset = max(end or 0, self._brokers.bounds([partition])[partition].earliest)
             if end is not None and start_offset < expected.next:
                 expected.gap, expected.next = (expected.next, start_offset), start_offset
-        self.seek_available(source)
+        self.seek_available(partition)
 
     def drop_unassigned(self, messages: list[Message]) -> list[Message]:
         """Returns messages without those consumed before their partitions were sought or revoked, and seeks these."""
         kept, dropped = [], set[Partition]()
         for message in messages:
-            source = Partition(message.topic() or "", message.partition() or 0)
-            if message.topic() is None or (source in self.expected and source not in self.moved | self.unchecked):
+            partition = Partition(message.topic() or "", message.partition() or 0)
+            if message.topic() is None or (partition in self.expected and partition not in self.moved | self.unchecked):
                 kept.append(message)
             else:
-                dropped.add(source)
-        for source in dropped & self.expected.keys():
-            self.seek(source)
+                dropped.add(partition)
+        for partition in dropped & self.expected.keys():
+            self.seek(partition)
         return kept
 
-    def _start_offset(self, source: Partition) -> TopicPartition:
+    def _start_offset(self, partition: Partition) -> TopicPartition:
         """Returns the offset to assign: where the last record is to be checked first, the last stable offset.
 
         Fetching from there does not fail. librdkafka would report an error of that fetch even after the seek.
         (OFFSET_END has a fault: if its lookup is answered after the seek, librdkafka looks it up again and goes there.)
         """
-        if self.expected[source].last is None:
-            return self._seek_offset(source)
-        return TopicPartition(*source, self._stable[source])
+        if self.expected[partition].last is None:
+            return self._seek_offset(partition)
+        return TopicPartition(*partition, self._stable[partition])
 
-    def _seek_offset(self, source: Partition) -> TopicPartition:
+    def _seek_offset(self, partition: Partition) -> TopicPartition:
         """Returns the offset from which to read, with the last record's epoch where it is known."""
-        expected = self.expected[source]
+        expected = self.expected[partition]
         if expected.last is not None:  # between it and the position there are only markers
-            return seek_after(expected.last, source)
-        return TopicPartition(*source, OFFSET_BEGINNING if expected.begin is None else expected.next)
+            return seek_after(expected.last, partition)
+        return TopicPartition(*partition, OFFSET_BEGINNING if expected.begin is None else expected.next)

@@ -69,7 +69,9 @@ class Committer:
             text = "Kafka does not answer, so what was in hand is left there, to be read again: %d records"
             log.warning(text, batch.num_rows)
             return Appended()
-        recreated = [source for source, part in batch.slices.items() if made_anew(part.topic_id, ids.get(source.topic))]
+        recreated = [
+            partition for partition, part in batch.slices.items() if made_anew(part.topic_id, ids.get(partition.topic))
+        ]
         batch.drop(recreated)
         started = time.monotonic()
         appended = self._appender.append(batch)
@@ -83,7 +85,7 @@ class Committer:
         Raises:
             AwayError: The process is to stop, and no broker has answered.
         """
-        topics = {source.topic for source, part in batch.slices.items() if part.topic_id is not None}
+        topics = {partition.topic for partition, part in batch.slices.items() if part.topic_id is not None}
         warned = False
         while True:
             try:

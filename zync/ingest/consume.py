@@ -134,8 +134,8 @@ def sync_from_kafka(
     table = ensure_raw(ingest.location)
     check_newest(table)
     if ingest.begin != Begin():
-        sources = [Partition(topic, partition) for topic, count in topics.items() for partition in range(count)]
-        store_start_positions(ingest.begin, brokers, ingest.location, sources)
+        partitions = [Partition(topic, partition) for topic, count in topics.items() for partition in range(count)]
+        store_start_positions(ingest.begin, brokers, ingest.location, partitions)
         refresh(table)
     _warn_of_compacted(brokers, topics)
     warn_of_deleted_topics(table, brokers, [name for name in ingest.topics if name.startswith("^")], topics)
@@ -222,7 +222,7 @@ class _Run:
         if self.metrics:
             self.metrics.watch(self.result, self.ingest.location)
         try:
-            self.group.subscribe({source.topic for source in self.targets.stable})
+            self.group.subscribe({partition.topic for partition in self.targets.stable})
             while not self.stop.is_set() and not (self.ingest.until_caught_up and self.caught_up()):
                 self.assignment.seek_unchecked()
                 self.assignment.moved.clear()
@@ -261,10 +261,10 @@ class _Run:
         if records:
             self.first_record_time = self.first_record_time or time.monotonic()
             self.batch.add(rows)
-            for source, record in last.items():
-                self.assignment.advance(source, record.offset + 1, self.batch, record)
-            for source, timestamp in first_times(rows).items() if self.metrics else ():
-                self.batch.slices[source].first = self.batch.slices[source].first or timestamp
+            for partition, record in last.items():
+                self.assignment.advance(partition, record.offset + 1, self.batch, record)
+            for partition, timestamp in first_times(rows).items() if self.metrics else ():
+                self.batch.slices[partition].first = self.batch.slices[partition].first or timestamp
             self.message_bytes = rows.nbytes // len(records)
         for message in messages if len(records) < len(messages) else ():
             if (error := message.error()) is not None:
@@ -276,8 +276,8 @@ class _Run:
         Raises:
             ZyncError: The consumer delivers nothing more after this error.
         """
-        source = Partition(message.topic() or "", message.partition() or 0)
-        code, expected = error.code(), self.assignment.expected.get(source)
+        partition = Partition(message.topic() or "", message.partition() or 0)
+        code, expected = error.code(), self.assignment.expected.get(partition)
         if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the library's public name for it
             position = message.offset()
             if expected and (
@@ -286,16 +286,16 @@ class _Run:
                 or (expected.begin is None and position > 0)
                 or expected.is_cut_to(position)
             ):
-                self.assignment.advance(source, position, self.batch)
+                self.assignment.advance(partition, position, self.batch)
         elif code == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
             if expected:
                 self.flush()
                 if is_truncation(error):
-                    self.assignment.seek_after_truncation(source, epoch_end(error))
+                    self.assignment.seek_after_truncation(partition, epoch_end(error))
                 else:
-                    self.assignment.seek_available(source)
+                    self.assignment.seek_available(partition)
         elif code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):  # noqa: SLF001
-            self.deleted_topics.suspect([source.topic])
+            self.deleted_topics.suspect([partition.topic])
         elif error.fatal() or code in _FINAL_ERRORS:
             raise self.final_error(error)
         else:
@@ -336,52 +336,52 @@ class _Run:
     # Before the group assigns or revokes partitions, the batch is committed or refused, unless the table is slow. A
     # later commit is refused, or makes another process read its records again: each commit checks raw's positions.
 
-    def on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+    def on_assign(self, _: Consumer, topic_partitions: list[TopicPartition]) -> None:
         self.result.rebalances += 1
         try:
             self.flush(self.patience)
-            self.consumer.incremental_assign(self.start_reading(_sources(partitions)))
+            self.consumer.incremental_assign(self.start_reading(_partitions(topic_partitions)))
             self.assignment.seek_unchecked()
-            self.log_partitions("now read here", "assigned", partitions)
+            self.log_partitions("now read here", "assigned", topic_partitions)
         except ZyncError as error:
             self.failed = error
 
-    def on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+    def on_revoke(self, _: Consumer, topic_partitions: list[TopicPartition]) -> None:
         self.result.rebalances += 1
-        self.log_partitions("now read by others", "revoked", partitions)
+        self.log_partitions("now read by others", "revoked", topic_partitions)
         try:
             self.flush(self.patience)
         except ZyncError as error:
             self.failed = error
-        self.forget(partitions)
+        self.forget(topic_partitions)
 
-    def on_lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+    def on_lost(self, _: Consumer, topic_partitions: list[TopicPartition]) -> None:
         self.result.rebalances += 1
-        names = list(map(str, _sources(partitions)))
+        names = list(map(str, _partitions(topic_partitions)))
         extra = event("lost", partitions=names)
         log.warning("lost %s: others may have taken them over", ", ".join(names), extra=extra)
-        self.forget(partitions)
+        self.forget(topic_partitions)
 
-    def log_partitions(self, text: str, event_name: str, partitions: list[TopicPartition]) -> None:
+    def log_partitions(self, text: str, event_name: str, topic_partitions: list[TopicPartition]) -> None:
         """Logs an assignment or a revocation, but not the revocation of all partitions at the end."""
-        if partitions and not self.closing:
-            names = list(map(str, sorted(_sources(partitions))))
+        if topic_partitions and not self.closing:
+            names = list(map(str, sorted(_partitions(topic_partitions))))
             log.info("%s: %s", text, listed(names), extra=event(event_name, partitions=names))
 
-    def start_reading(self, sources: list[Partition]) -> list[TopicPartition]:
+    def start_reading(self, partitions: list[Partition]) -> list[TopicPartition]:
         """Returns where to start reading partitions, by raw's positions, and drops their records from the batch."""
-        self.batch.drop(sources)
-        self.deleted_topics.mark_present(source.topic for source in sources)
-        return self.assignment.start(sources)
+        self.batch.drop(partitions)
+        self.deleted_topics.mark_present(partition.topic for partition in partitions)
+        return self.assignment.start(partitions)
 
-    def forget(self, partitions: list[TopicPartition]) -> None:
+    def forget(self, topic_partitions: list[TopicPartition]) -> None:
         if not self.closing:
-            self.deleted_topics.suspect(partition.topic for partition in partitions)
-        self.batch.drop(_sources(partitions))
-        self.assignment.forget(_sources(partitions))
+            self.deleted_topics.suspect(topic_partition.topic for topic_partition in topic_partitions)
+        self.batch.drop(_partitions(topic_partitions))
+        self.assignment.forget(_partitions(topic_partitions))
         if self.paused:
-            self.consumer.resume(partitions)  # otherwise they would still be paused when they are assigned again
-        self.consumer.incremental_unassign(partitions)
+            self.consumer.resume(topic_partitions)  # otherwise they would still be paused when they are assigned again
+        self.consumer.incremental_unassign(topic_partitions)
 
     # Commits
 
@@ -420,14 +420,14 @@ class _Run:
             text = "raw at %s is slow: no more is read until a commit has gone through"
             log.warning(text, self.ingest.location, extra=event("paused"))
             self.paused = list(self.assignment.expected)
-            self.consumer.pause([TopicPartition(*source) for source in self.paused])
+            self.consumer.pause([TopicPartition(*partition) for partition in self.paused])
 
     def resume(self) -> None:
         """Resumes the paused partitions, each by a seek, as librdkafka may have dropped prefetched messages."""
-        paused, self.paused = [source for source in self.paused if source in self.assignment.expected], []
-        self.consumer.resume([TopicPartition(*source) for source in paused])
-        for source in paused:
-            self.assignment.seek(source)
+        paused, self.paused = [partition for partition in self.paused if partition in self.assignment.expected], []
+        self.consumer.resume([TopicPartition(*partition) for partition in paused])
+        for partition in paused:
+            self.assignment.seek(partition)
         log.info("a commit has gone through: reading on", extra=event("resumed"))
 
     def start_commit(self) -> None:
@@ -451,13 +451,13 @@ class _Run:
         self.result.commits += bool(appended.committed)
         if self.result.first_seqno is None:
             self.result.first_seqno = appended.first_seqno
-        moved = [source for source in appended.refused if source in self.assignment.expected]
+        moved = [partition for partition in appended.refused if partition in self.assignment.expected]
         self.start_reading(moved)
-        for source in moved:
-            offset = appended.refused[source]
-            extra = event("refused", **source._asdict(), offset=offset)
-            log.info("%s: another process moved it to %s; reading on from there", source, offset, extra=extra)
-            self.assignment.seek(source)
+        for partition in moved:
+            offset = appended.refused[partition]
+            extra = event("refused", **partition._asdict(), offset=offset)
+            log.info("%s: another process moved it to %s; reading on from there", partition, offset, extra=extra)
+            self.assignment.seek(partition)
         self.assignment.landed |= appended.committed
         if appended.committed:
             self.targets_checked = 0.0
@@ -494,7 +494,7 @@ class _Run:
     def offsets_left(self) -> int:
         """Counts the offsets between the assigned partitions' positions and the targets."""
         stable = self.targets.stable
-        return sum(max(0, stable.get(source, 0) - part.next) for source, part in self.assignment.expected.items())
+        return sum(max(0, stable.get(partition, 0) - part.next) for partition, part in self.assignment.expected.items())
 
     def message_limit(self) -> int:
         """Returns how many messages to ask for: what memory allows, and no more than are left, as `consume` waits."""
@@ -518,8 +518,9 @@ def _records(messages: list[Message]) -> tuple[list[Message], pa.RecordBatch, di
     if any(map(Message.error, messages)):
         records = [message for message in messages if message.error() is None]
     rows = to_arrow(records)
-    last = {source: records[row] for source, row in last_rows(rows).items()}
-    return records, rows, {source: LastRecord(_offset(message), _epoch(message)) for source, message in last.items()}
+    last = {partition: records[row] for partition, row in last_rows(rows).items()}
+    last_records = {partition: LastRecord(_offset(message), _epoch(message)) for partition, message in last.items()}
+    return records, rows, last_records
 
 
 def _offset(message: Message) -> int:
@@ -534,5 +535,5 @@ def _epoch(message: Message) -> int:
     return -1 if epoch is None else epoch
 
 
-def _sources(partitions: list[TopicPartition]) -> list[Partition]:
-    return [Partition(partition.topic, partition.partition) for partition in partitions]
+def _partitions(topic_partitions: list[TopicPartition]) -> list[Partition]:
+    return [Partition(topic_partition.topic, topic_partition.partition) for topic_partition in topic_partitions]

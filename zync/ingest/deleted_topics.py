@@ -97,13 +97,17 @@ class DeletedTopics:
         return deleted
 
     def _read_offsets(self, topic: str) -> str:
-        stored = {source: offset for source, offset in positions(self._table).next.items() if source.topic == topic}
-        return ", ".join(f"{source} below offset {offset}" for source, offset in stored.items()) or "nothing of it"
+        stored = {
+            partition: offset for partition, offset in positions(self._table).next.items() if partition.topic == topic
+        }
+        return (
+            ", ".join(f"{partition} below offset {offset}" for partition, offset in stored.items()) or "nothing of it"
+        )
 
 
 def warn_of_deleted_topics(table: DeltaTable, brokers: Brokers, regexes: Iterable[str], topics: Iterable[str]) -> None:
     """Logs a warning for topics of raw that match a `^regex` and are not among Kafka's `topics`."""
-    missing = {source.topic for source in positions(table).next} - {RESERVED_TOPIC, *topics}
+    missing = {partition.topic for partition in positions(table).next} - {RESERVED_TOPIC, *topics}
     deleted = sorted(topic for topic in missing if any(re.search(regex, topic) for regex in regexes))
     if deleted:
         log.warning(

@@ -42,30 +42,32 @@ class Lag:
         self._measured = time.monotonic()
         # Forget revoked partitions: while another process reads them, their progress is unknown here, and they may come
         # back at the same offset.
-        self._stalled = {source: since for source, since in self._stalled.items() if source in assignment.expected}
+        self._stalled = {
+            partition: since for partition, since in self._stalled.items() if partition in assignment.expected
+        }
         behind, waiting = {}, dict[Partition, float]()
         for batch in uncommitted:
-            waiting |= {source: part.first for source, part in list(batch.slices.items()) if part.first}
-        for source, expected in assignment.expected.items():
-            partition = TopicPartition(*source)
+            waiting |= {partition: part.first for partition, part in list(batch.slices.items()) if part.first}
+        for partition, expected in assignment.expected.items():
+            topic_partition = TopicPartition(*partition)
             try:  # this call waits for a running `consume`, so the consuming thread itself makes it
-                ends = consumer.get_watermark_offsets(partition, timeout=_REQUEST_SECONDS, cached=fetching)
+                ends = consumer.get_watermark_offsets(topic_partition, timeout=_REQUEST_SECONDS, cached=fetching)
             except KafkaException:
                 ends = None
             if ends is None and not fetching:  # the broker is away: each further partition would wait as long
                 return
             if ends and ends[1] >= 0:  # a fetch of this partition was answered
-                landed = assignment.landed.get(source, expected.next)
-                behind[source] = max(0, ends[1] - landed)
-                if since := self._stalled_since(source, landed, behind[source]):
-                    waiting.setdefault(source, since)
+                landed = assignment.landed.get(partition, expected.next)
+                behind[partition] = max(0, ends[1] - landed)
+                if since := self._stalled_since(partition, landed, behind[partition]):
+                    waiting.setdefault(partition, since)
         self._metrics.behind(behind, waiting)
 
-    def _stalled_since(self, source: Partition, landed: int, behind: int) -> float | None:
+    def _stalled_since(self, partition: Partition, landed: int, behind: int) -> float | None:
         """Returns since when raw's position has not moved although Kafka has more records; None if it has no more."""
         if not behind:
-            self._stalled.pop(source, None)
+            self._stalled.pop(partition, None)
             return None
-        if self._stalled.get(source, (-1, 0.0))[0] != landed:
-            self._stalled[source] = (landed, time.time())
-        return self._stalled[source][1]
+        if self._stalled.get(partition, (-1, 0.0))[0] != landed:
+            self._stalled[partition] = (landed, time.time())
+        return self._stalled[partition][1]

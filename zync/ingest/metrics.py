@@ -84,10 +84,11 @@ class IngestMetrics(Metrics, Collector):
             "Age of the oldest record that is not in raw, 0 if all are; while none is read, since when there are more.",
             labels=("topic", "partition"),
         )
-        for source, behind in self._behind.items():
-            labels = (source.topic, str(source.partition))
+        for partition, behind in self._behind.items():
+            topic, number = partition
+            labels = (topic, str(number))
             offsets.add_metric(labels, behind)
-            since = self._waiting.get(source) if behind else None
+            since = self._waiting.get(partition) if behind else None
             seconds.add_metric(labels, 0.0 if since is None else max(0.0, time.time() - since))
         yield from (offsets, seconds)
         stored = positions(existing_raw(self._location))

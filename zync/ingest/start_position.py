@@ -36,43 +36,43 @@ class Begin:
     force: bool = False
 
 
-def store_start_positions(begin: Begin, brokers: Brokers, location: str, sources: Iterable[Partition]) -> None:
+def store_start_positions(begin: Begin, brokers: Brokers, location: str, partitions: Iterable[Partition]) -> None:
     """Stores start positions in raw, from which this process and all others then read.
 
     Args:
         begin: The start positions.
         brokers: The admin client.
         location: The path or URI of raw.
-        sources: The partitions of the topics to read.
+        partitions: The partitions of the topics to read.
 
     Raises:
         UsageError: Raw has another position already and `force` is not set, or a partition or an offset does not
             exist. Nothing was stored then.
     """
-    bounds = brokers.bounds(sources)
+    bounds = brokers.bounds(partitions)
     requested = _requested_offsets(begin, brokers, bounds)
-    ids = brokers.topic_ids(source.topic for source in requested)
+    ids = brokers.topic_ids(partition.topic for partition in requested)
     moved: dict[Partition, tuple[int, int]] = {}
 
     def plan(table: DeltaTable) -> Batch:
-        stored = {source: stored_position(table, source) for source in requested}
+        stored = {partition: stored_position(table, partition) for partition in requested}
         moved.clear()  # a refused commit plans again
-        for source, offset in requested.items():
-            old = stored[source]
+        for partition, offset in requested.items():
+            old = stored[partition]
             if old is None:
                 continue
-            if made_anew(stored_id(table, source), ids.get(source.topic)):
+            if made_anew(stored_id(table, partition), ids.get(partition.topic)):
                 msg = (
-                    f"topic {source.topic!r} was deleted and made anew: raw has the old one's {source} below offset "
-                    f"{old}. --on-gap skip goes on from its beginning and leaves the gap on record; after that --force "
-                    "moves it"
+                    f"topic {partition.topic!r} was deleted and made anew: raw has the old one's {partition} below "
+                    f"offset {old}. --on-gap skip goes on from its beginning and leaves the gap on record; after that "
+                    "--force moves it"
                 )
                 raise UsageError(msg)
             if old != offset:
-                moved[source] = (old, offset)
+                moved[partition] = (old, offset)
         if moved and not begin.force:
             shown = sorted(moved.items())[:_MAX_LISTED]
-            conflicts = "; ".join(f"{source} is at {old}, not {new}" for source, (old, new) in shown)
+            conflicts = "; ".join(f"{partition} is at {old}, not {new}" for partition, (old, new) in shown)
             more = f" (and {len(moved) - _MAX_LISTED} more)" if len(moved) > _MAX_LISTED else ""
             msg = (
                 f"raw has positions already: {conflicts}{more}. It goes on from where it is without --from and "
@@ -80,49 +80,50 @@ def store_start_positions(begin: Begin, brokers: Brokers, location: str, sources
             )
             raise UsageError(msg)
         batch = Batch()
-        for source, offset in requested.items():
-            if stored[source] != offset:
-                batch.slices[source] = Slice(
-                    stored[source],
+        for partition, offset in requested.items():
+            if stored[partition] != offset:
+                batch.slices[partition] = Slice(
+                    stored[partition],
                     offset,
-                    ids.get(source.topic),
-                    moved.get(source),
-                    stored_id(table, source),
-                    begin_last=stored_last(table, source, stored[source]),
+                    ids.get(partition.topic),
+                    moved.get(partition),
+                    stored_id(table, partition),
+                    begin_last=stored_last(table, partition, stored[partition]),
                 )
         return batch
 
     Appender(location).append_planned(plan)
-    for source, (old, new) in sorted(moved.items()):
+    for partition, (old, new) in sorted(moved.items()):
         text = (
             f"{amount(new - old, 'offset')} passed over" if new > old else f"{amount(old - new, 'offset')} read again"
         )
-        extra = event("moved", **source._asdict(), stored=old, offset=new)
-        log.warning("%s was at %s and goes on from %s: %s, on record", source, old, new, text, extra=extra)
+        extra = event("moved", **partition._asdict(), stored=old, offset=new)
+        log.warning("%s was at %s and goes on from %s: %s, on record", partition, old, new, text, extra=extra)
 
 
 def _requested_offsets(begin: Begin, brokers: Brokers, bounds: dict[Partition, Bounds]) -> dict[Partition, int]:
     """Returns the requested start offset of each partition, checked against Kafka's offsets."""
     requested: dict[Partition, int] = {}
     if begin.at == "earliest":
-        requested = {source: offsets.earliest for source, offsets in bounds.items()}
+        requested = {partition: offsets.earliest for partition, offsets in bounds.items()}
     elif begin.at == "latest":
-        requested = {source: offsets.stable for source, offsets in bounds.items()}
+        requested = {partition: offsets.stable for partition, offsets in bounds.items()}
     elif begin.at is not None:
         at_time = brokers.offsets_at(bounds, begin.at)
         requested = {
-            source: min(at_time.get(source, offsets.stable), offsets.stable) for source, offsets in bounds.items()
+            partition: min(at_time.get(partition, offsets.stable), offsets.stable)
+            for partition, offsets in bounds.items()
         }
-    for source, offset in begin.offsets.items():
-        if source not in bounds:
-            partitions = ", ".join(map(str, sorted(bounds))) or "none"
-            msg = f"--from-offset: {source} is none of the partitions to read ({partitions})"
+    for partition, offset in begin.offsets.items():
+        if partition not in bounds:
+            names = ", ".join(map(str, sorted(bounds))) or "none"
+            msg = f"--from-offset: {partition} is none of the partitions to read ({names})"
             raise UsageError(msg)
-        if not bounds[source].earliest <= offset <= bounds[source].stable:
+        if not bounds[partition].earliest <= offset <= bounds[partition].stable:
             msg = (
-                f"--from-offset: {source} has offsets {bounds[source].earliest} to {bounds[source].stable} "
+                f"--from-offset: {partition} has offsets {bounds[partition].earliest} to {bounds[partition].stable} "
                 f"(the last is the next to come), not {offset}"
             )
             raise UsageError(msg)
-        requested[source] = offset
+        requested[partition] = offset
     return requested

@@ -25,17 +25,17 @@ class Targets:
 
     def __init__(self, brokers: Brokers, table: DeltaTable, topics: dict[str, int]) -> None:
         self._brokers, self._table = brokers, table
-        sources = [Partition(topic, partition) for topic, count in topics.items() for partition in range(count)]
-        self.stable = {source: offsets.stable for source, offsets in brokers.bounds(sources).items()}
+        partitions = [Partition(topic, partition) for topic, count in topics.items() for partition in range(count)]
+        self.stable = {partition: offsets.stable for partition, offsets in brokers.bounds(partitions).items()}
 
     def forget(self, topic: str) -> None:
         """Removes the targets of a topic."""
-        self.stable = {source: offset for source, offset in self.stable.items() if source.topic != topic}
+        self.stable = {partition: offset for partition, offset in self.stable.items() if partition.topic != topic}
 
     def reached(self) -> bool:
         """Returns whether raw's positions have reached all targets, by this process's commits or others'."""
         refresh(self._table)
-        return all(self._has_reached(source, stable) for source, stable in self.stable.items())
+        return all(self._has_reached(partition, stable) for partition, stable in self.stable.items())
 
     def lag(self) -> tuple[dict[str, int], int | None]:
         """Returns raw's positions by partition, and the number of offsets between them and Kafka's current ends.
@@ -43,15 +43,16 @@ class Targets:
         The number is None where no broker answers.
         """
         refresh(self._table)
-        stored = {source: stored_position(self._table, source) for source in self.stable}
-        positions = {str(source): position for source, position in stored.items() if position is not None}
+        stored = {partition: stored_position(self._table, partition) for partition in self.stable}
+        positions = {str(partition): position for partition, position in stored.items() if position is not None}
         try:
             bounds = self._brokers.bounds(self.stable)
         except ZyncError as error:
             log.warning("lag unknown: %s", error)
             return positions, None
         return positions, sum(
-            max(0, bounds[source].stable - (position or bounds[source].earliest)) for source, position in stored.items()
+            max(0, bounds[partition].stable - (position or bounds[partition].earliest))
+            for partition, position in stored.items()
         )
 
     @cached_property
@@ -61,34 +62,34 @@ class Targets:
         Asks about truncation only for partitions that raw has read to the target: of the others librdkafka checks it
         before it reads on.
         """
-        ids = self._brokers.topic_ids(source.topic for source in self.stable)
-        stored = {source: self._stored(source) for source in self.stable}
+        ids = self._brokers.topic_ids(partition.topic for partition in self.stable)
+        stored = {partition: self._stored(partition) for partition in self.stable}
         last_records = {
-            source: state.last
-            for source, state in stored.items()
-            if state.position == self.stable[source] and state.last
+            partition: state.last
+            for partition, state in stored.items()
+            if state.position == self.stable[partition] and state.last
         }
         truncated = cut_off(self._brokers.properties, last_records)
         return {
-            source: state
-            for source, state in stored.items()
+            partition: state
+            for partition, state in stored.items()
             if state.position is not None
             and (
-                made_anew(state.topic_id, ids.get(source.topic))
-                or state.position > self.stable[source]
-                or source in truncated
+                made_anew(state.topic_id, ids.get(partition.topic))
+                or state.position > self.stable[partition]
+                or partition in truncated
             )
         }
 
-    def _has_reached(self, source: Partition, target: int) -> bool:
-        stored = stored_position(self._table, source)
-        if source in self._replaced and self._replaced[source] == self._stored(source):
+    def _has_reached(self, partition: Partition, target: int) -> bool:
+        stored = stored_position(self._table, partition)
+        if partition in self._replaced and self._replaced[partition] == self._stored(partition):
             return False
         return target == 0 if stored is None else stored >= target
 
-    def _stored(self, source: Partition) -> "_Stored":
-        position = stored_position(self._table, source)
-        return _Stored(position, stored_id(self._table, source), stored_last(self._table, source, position))
+    def _stored(self, partition: Partition) -> "_Stored":
+        position = stored_position(self._table, partition)
+        return _Stored(position, stored_id(self._table, partition), stored_last(self._table, partition, position))
 
 
 class _Stored(NamedTuple):

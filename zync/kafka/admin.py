@@ -203,42 +203,44 @@ class Brokers:
                 raise UsageError(msg)
         return matches
 
-    def bounds(self, sources: Iterable[Partition], patience: float = 0.0) -> dict[Partition, Bounds]:
+    def bounds(self, partitions: Iterable[Partition], patience: float = 0.0) -> dict[Partition, Bounds]:
         """Returns each partition's earliest and last stable offset.
 
         Args:
-            sources: The partitions.
+            partitions: The partitions.
             patience: Seconds to wait for brokers that do not answer.
 
         Raises:
             AwayError: No broker answered in that time.
             ZyncError: The request failed.
         """
-        partitions = [TopicPartition(*source) for source in sources]
+        topic_partitions = [TopicPartition(*partition) for partition in partitions]
         earliest, latest = (
-            self._offsets(dict.fromkeys(partitions, spec), patience, isolation_level=IsolationLevel.READ_COMMITTED)
+            self._offsets(
+                dict.fromkeys(topic_partitions, spec), patience, isolation_level=IsolationLevel.READ_COMMITTED
+            )
             for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
         )
         return {
-            Partition(partition.topic, partition.partition): Bounds(
-                earliest[partition].offset, latest[partition].offset
+            Partition(topic_partition.topic, topic_partition.partition): Bounds(
+                earliest[topic_partition].offset, latest[topic_partition].offset
             )
-            for partition in partitions
+            for topic_partition in topic_partitions
         }
 
-    def end(self, source: Partition) -> int:
+    def end(self, partition: Partition) -> int:
         """Returns the partition's high watermark: its end with the uncommitted records."""
-        partition = TopicPartition(*source)
-        offsets = self._offsets({partition: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_UNCOMMITTED)
-        return int(offsets[partition].offset)
+        topic_partition = TopicPartition(*partition)
+        offsets = self._offsets({topic_partition: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_UNCOMMITTED)
+        return int(offsets[topic_partition].offset)
 
-    def offsets_at(self, sources: Iterable[Partition], moment: datetime) -> dict[Partition, int]:
+    def offsets_at(self, partitions: Iterable[Partition], moment: datetime) -> dict[Partition, int]:
         """Returns each partition's first offset with a timestamp of `moment` or later; omits partitions without."""
         spec = OffsetSpec.for_timestamp(int(moment.timestamp() * 1000))
-        offsets = self._offsets({TopicPartition(*source): spec for source in sources})
+        offsets = self._offsets({TopicPartition(*partition): spec for partition in partitions})
         return {
-            Partition(partition.topic, partition.partition): result.offset
-            for partition, result in offsets.items()
+            Partition(topic_partition.topic, topic_partition.partition): result.offset
+            for topic_partition, result in offsets.items()
             if result.offset >= 0
         }
 

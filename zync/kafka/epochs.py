@@ -36,9 +36,9 @@ def epoch_end(error: KafkaError) -> int | None:
     return int(match[1]) if match else None
 
 
-def seek_after(last: LastRecord, source: Partition) -> TopicPartition:
+def seek_after(last: LastRecord, partition: Partition) -> TopicPartition:
     """Returns the offset to seek after `last`, with its epoch, so that librdkafka checks for truncation."""
-    return TopicPartition(*source, last.offset + 1, leader_epoch=last.epoch)
+    return TopicPartition(*partition, last.offset + 1, leader_epoch=last.epoch)
 
 
 def cut_off(properties: Mapping[str, str], read: Mapping[Partition, LastRecord]) -> dict[Partition, int | None]:
@@ -73,10 +73,13 @@ def cut_off(properties: Mapping[str, str], read: Mapping[Partition, LastRecord])
     except KafkaException as error:
         raise bad_property(error) from error
     try:
-        sources = sorted(read)
-        for start in range(0, len(sources), _PARTITIONS_AT_ONCE):
+        partitions = sorted(read)
+        for start in range(0, len(partitions), _PARTITIONS_AT_ONCE):
             ends.update(
-                _cut_off(consumer, {source: read[source] for source in sources[start : start + _PARTITIONS_AT_ONCE]})
+                _cut_off(
+                    consumer,
+                    {partition: read[partition] for partition in partitions[start : start + _PARTITIONS_AT_ONCE]},
+                )
             )
     finally:
         consumer.close()
@@ -84,14 +87,14 @@ def cut_off(properties: Mapping[str, str], read: Mapping[Partition, LastRecord])
 
 
 def _cut_off(consumer: Consumer, read: Mapping[Partition, LastRecord]) -> Iterator[tuple[Partition, int | None]]:
-    positions = {source: seek_after(last, source) for source, last in read.items()}
+    positions = {partition: seek_after(last, partition) for partition, last in read.items()}
     consumer.assign([*positions.values()])
     deadline = time.monotonic() + _TIMEOUT
     waiting = set(read)
-    for source, position in positions.items():
+    for partition, position in positions.items():
         while not _try_seek(consumer, position):
             if time.monotonic() > deadline:
-                msg = f"Kafka does not answer: {source} cannot be read"
+                msg = f"Kafka does not answer: {partition} cannot be read"
                 raise AwayError(msg)
             time.sleep(0.01)
     while waiting:
@@ -99,12 +102,12 @@ def _cut_off(consumer: Consumer, read: Mapping[Partition, LastRecord]) -> Iterat
             msg = f"Kafka does not say whether it still has what was read of {', '.join(map(str, sorted(waiting)))}"
             raise AwayError(msg)
         for message in consumer.consume(1000, 0.1):
-            source = Partition(message.topic() or "", message.partition() or 0)
-            if source in waiting:
-                waiting.discard(source)
-                consumer.incremental_unassign([TopicPartition(*source)])
+            partition = Partition(message.topic() or "", message.partition() or 0)
+            if partition in waiting:
+                waiting.discard(partition)
+                consumer.incremental_unassign([TopicPartition(*partition)])
                 if (error := message.error()) is not None and is_truncation(error):
-                    yield source, epoch_end(error)
+                    yield partition, epoch_end(error)
     consumer.unassign()
 
 

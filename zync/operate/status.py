@@ -86,16 +86,13 @@ def status(raw: str, staging: str, config: Config) -> Status:
             "head": stored.seqno - 1,
             "start": first_seqno(raw_table),
             "version": raw_table.version(),
-            "positions": {str(source): offset for source, offset in stored.next.items()},
+            "positions": {str(partition): offset for partition, offset in stored.next.items()},
         },
         staging=_staging(bookkeeping, next_seqno(raw_table) - 1 if raw_table else None) if staging_table else None,
         in_flight=_in_flight(bookkeeping),
         set_aside=set_aside,
         undecided=_count_undecided(staging_table) if set_aside.keys() & {"quarantined", "late"} else {},
-        gaps=[
-            {"topic": gap.source.topic, "partition": gap.source.partition, "from": gap.start, "to": gap.end}
-            for gap in (stored.gaps if stored else ())
-        ],
+        gaps=[{**gap.partition._asdict(), "from": gap.start, "to": gap.end} for gap in (stored.gaps if stored else ())],
         delivered={kind: {"sync": sync, "behind": newest_sync - sync} for kind, sync in syncs.items() if sync},
         delivered_unknown=kafka_error,
         lag=lag,
@@ -180,18 +177,18 @@ def _lag(stored: Positions, config: Config) -> tuple[dict[str, int] | None, str 
         kafka_topics = brokers.topics()
         regexes = [topic for topic in config.topics if topic.startswith("^")]
         configured = [topic for topic in config.topics if topic in kafka_topics]
-        already_read = [topic for topic in {source.topic for source in stored.next} if topic in kafka_topics]
+        already_read = [topic for topic in {partition.topic for partition in stored.next} if topic in kafka_topics]
         partition_counts = brokers.matching({*regexes, *configured, *already_read})
-        sources = [
+        partitions = [
             Partition(topic, partition) for topic, count in partition_counts.items() for partition in range(count)
         ]
-        bounds = brokers.bounds(sources)
+        bounds = brokers.bounds(partitions)
     except ZyncError as error:
         return None, config.as_written(str(error))
     lag: dict[str, int] = {}
-    for source, limits in sorted(bounds.items()):
-        behind = max(0, limits.stable - stored.next.get(source, limits.earliest))
-        lag[source.topic] = lag.get(source.topic, 0) + behind
+    for partition, limits in sorted(bounds.items()):
+        behind = max(0, limits.stable - stored.next.get(partition, limits.earliest))
+        lag[partition.topic] = lag.get(partition.topic, 0) + behind
     return lag, None
 
 
@@ -203,7 +200,9 @@ def describe(status: Status) -> str:
     else:
         start = f", from seqno {status.raw['start']:,} on" if status.raw["start"] > 1 else ""
         lines.append(f"raw       head {status.raw['head']:,}, version {status.raw['version']}{start}")
-        lines += [f"          {source} next offset {offset:,}" for source, offset in status.raw["positions"].items()]
+        lines += [
+            f"          {partition} next offset {offset:,}" for partition, offset in status.raw["positions"].items()
+        ]
     if status.staging is None:
         lines.append("staging   none yet: `zync sync raw staging` makes it")
     else:

@@ -122,9 +122,9 @@ class Appender:
 
         def without_stale(table: DeltaTable) -> Batch:
             stale = {
-                source: stored_position(table, source)
-                for source, part in batch.slices.items()
-                if (stored_position(table, source), stored_id(table, source)) != (part.begin, part.begin_id)
+                partition: stored_position(table, partition)
+                for partition, part in batch.slices.items()
+                if (stored_position(table, partition), stored_id(table, partition)) != (part.begin, part.begin_id)
             }
             refused.update(stale)
             batch.drop(stale)
@@ -158,7 +158,7 @@ class Appender:
                 appended.retries += 1
                 continue
             appended.rows, appended.num_bytes, appended.first_seqno = batch.num_rows, batch.num_bytes, first
-            appended.committed = {source: part.next for source, part in batch.slices.items()}
+            appended.committed = {partition: part.next for partition, part in batch.slices.items()}
             self._checkpoint(outcome.table)
             return appended
 
@@ -184,13 +184,13 @@ class Appender:
         """Attempts the commit once, on the handle whose positions were compared. Keeps only a handle that worked."""
         now = max(time.time_ns() // 1000, table.transaction_version(INGESTED) or 0)
         transactions = {SEQNO: first + batch.num_rows, INGESTED: now}
-        for source, part in batch.slices.items():
-            transactions[position_name(source)] = part.next
-            if part.topic_id is not None and stored_id(table, source) != part.topic_id:
-                transactions[f"{position_name(source)}/id"] = part.topic_id
-            transactions |= last_record_transactions(source, part)
+        for partition, part in batch.slices.items():
+            transactions[position_name(partition)] = part.next
+            if part.topic_id is not None and stored_id(table, partition) != part.topic_id:
+                transactions[f"{position_name(partition)}/id"] = part.topic_id
+            transactions |= last_record_transactions(partition, part)
             if part.gap:
-                transactions[f"{position_name(source)}/gap/{part.gap[0]}/{first}"] = part.gap[1]
+                transactions[f"{position_name(partition)}/gap/{part.gap[0]}/{first}"] = part.gap[1]
 
         def write(properties: CommitProperties) -> None:
             if not batch.num_rows:

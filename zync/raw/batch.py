@@ -93,9 +93,9 @@ class Batch:
         self.num_rows += rows.num_rows
         self.num_bytes += rows.nbytes
 
-    def drop(self, sources: Iterable[Partition]) -> None:
+    def drop(self, partitions: Iterable[Partition]) -> None:
         """Removes the slices and the rows of partitions."""
-        removed = [source for source in sources if self.slices.pop(source, None) is not None]
+        removed = [partition for partition in partitions if self.slices.pop(partition, None) is not None]
         if not removed:
             return
         self.rows = [rows.filter(_not_from(rows, removed)) for rows in self.rows]
@@ -122,13 +122,13 @@ def last_offsets(rows: pa.RecordBatch) -> dict[Partition, int]:
         rows: Rows of RECORD_SCHEMA.
     """
     offsets = rows["kafka"].field(2)
-    return {source: offsets[row].as_py() for source, row in last_rows(rows).items()}
+    return {partition: offsets[row].as_py() for partition, row in last_rows(rows).items()}
 
 
-def _not_from(rows: pa.RecordBatch, sources: list[Partition]) -> pa.Array:
+def _not_from(rows: pa.RecordBatch, partitions: list[Partition]) -> pa.Array:
     kafka = rows["kafka"]
-    topic, partition = pc.struct_field(kafka, "topic"), pc.struct_field(kafka, "partition")
+    topics, numbers = pc.struct_field(kafka, "topic"), pc.struct_field(kafka, "partition")
     keep = pa.array([True] * rows.num_rows, pa.bool_())
-    for source in sources:
-        keep = pc.and_not(keep, pc.and_(pc.equal(topic, source.topic), pc.equal(partition, source.partition)))
+    for topic, number in partitions:
+        keep = pc.and_not(keep, pc.and_(pc.equal(topics, topic), pc.equal(numbers, number)))
     return keep

@@ -49,7 +49,7 @@ class Line:
     """
 
     where: str
-    source: Partition
+    partition: Partition
     offset: int | None = None
     timestamp: int | None = None
     key: bytes | None = None
@@ -120,13 +120,17 @@ def as_batch(lines: list[Line], table: DeltaTable) -> Batch:
         if line.seqno is not None and line.seqno != seqno:
             msg = f"{line.where}: seqno {line.seqno} is not raw's next, {seqno}: nothing was loaded"
             raise UsageError(msg)
-        if line.source not in batch.slices:
-            stored = stored_position(table, line.source)
-            batch.slices[line.source] = Slice(stored, stored or 0, begin_last=stored_last(table, line.source, stored))
-        part = batch.slices[line.source]
+        if line.partition not in batch.slices:
+            stored = stored_position(table, line.partition)
+            batch.slices[line.partition] = Slice(
+                stored, stored or 0, begin_last=stored_last(table, line.partition, stored)
+            )
+        part = batch.slices[line.partition]
         offset = part.next if line.offset is None else line.offset
         if offset < part.next:
-            msg = f"{line.where}: offset {offset} of {line.source} is below its next, {part.next}: nothing was loaded"
+            msg = (
+                f"{line.where}: offset {offset} of {line.partition} is below its next, {part.next}: nothing was loaded"
+            )
             raise UsageError(msg)
         offsets.append(offset)
         part.next = offset + 1
@@ -139,8 +143,7 @@ def as_batch(lines: list[Line], table: DeltaTable) -> Batch:
 def _rows(lines: list[Line], offsets: list[int], now: int) -> pa.RecordBatch:
     kafka = [
         {
-            "topic": line.source.topic,
-            "partition": line.source.partition,
+            **line.partition._asdict(),
             "offset": offset,
             "timestamp": now if line.timestamp is None else line.timestamp * 1000,
         }

@@ -49,9 +49,10 @@ RAW_SCHEMA = pa.schema(
 )
 
 
-def position_name(source: Partition) -> str:
+def position_name(partition: Partition) -> str:
     """Returns the application id under which raw stores a partition's position."""
-    return f"zync/{source.topic}/{source.partition}"
+    topic, number = partition
+    return f"zync/{topic}/{number}"
 
 
 def ensure_raw(location: str) -> DeltaTable:
@@ -105,31 +106,31 @@ def trimmed(table: DeltaTable, above: int, upto: int) -> SeqnoRanges:
     return SeqnoRanges(seqnos[holes] + 1, seqnos[holes + 1] - 1)
 
 
-def stored_position(table: DeltaTable, source: Partition) -> int | None:
+def stored_position(table: DeltaTable, partition: Partition) -> int | None:
     """Returns the next offset to read of a partition; None if raw has none."""
-    return table.transaction_version(position_name(source))
+    return table.transaction_version(position_name(partition))
 
 
-def stored_id(table: DeltaTable, source: Partition) -> int | None:
+def stored_id(table: DeltaTable, partition: Partition) -> int | None:
     """Returns the id of the topic to which the stored position belongs; None if raw has none."""
-    return table.transaction_version(f"{position_name(source)}/id")
+    return table.transaction_version(f"{position_name(partition)}/id")
 
 
-def stored_last(table: DeltaTable, source: Partition, position: int | None) -> LastRecord | None:
+def stored_last(table: DeltaTable, partition: Partition, position: int | None) -> LastRecord | None:
     """Returns the last record below the stored `position`; None if raw does not have its leader's epoch."""
-    name = position_name(source)
+    name = position_name(partition)
     epoch = None if position is None else table.transaction_version(f"{name}/epoch")
     if position is None or epoch is None or epoch < 0:
         return None
     return LastRecord(position - 1 - (table.transaction_version(f"{name}/epoch/behind") or 0), epoch)
 
 
-def last_record_transactions(source: Partition, part: Slice) -> dict[str, int]:
+def last_record_transactions(partition: Partition, part: Slice) -> dict[str, int]:
     """Returns the `txn` actions that store a slice's last record, without values that raw stores already.
 
     Raw's values change only with the position, so the slice has them: a commit does not read them from the log.
     """
-    name, last, before = f"{position_name(source)}/epoch", part.last, part.begin_last
+    name, last, before = f"{position_name(partition)}/epoch", part.last, part.begin_last
     if last is None:
         return {} if before is None else {name: -1}
     behind = part.next - 1 - last.offset
@@ -146,7 +147,7 @@ class Gap:
     If `end` < `start`, reading went back, because the topic was recreated or by `--force`.
     """
 
-    source: Partition
+    partition: Partition
     start: int
     end: int
     seqno: int = field(default=0, compare=False)
@@ -171,11 +172,11 @@ def check_newest(table: DeltaTable) -> None:
     if not files:
         return
     (rows,) = dataset(table, [files[-1].path], RAW_SCHEMA).to_table(columns=["kafka"]).combine_chunks().to_batches()
-    went_back = {gap.source for gap in stored.gaps if gap.end < gap.start}
+    went_back = {gap.partition for gap in stored.gaps if gap.end < gap.start}
     contradictions = [
-        f"{source} has offset {last}, and the next to read is {stored.next.get(source, 0)}"
-        for source, last in last_offsets(rows).items()
-        if source not in went_back and last >= stored.next.get(source, 0)
+        f"{partition} has offset {last}, and the next to read is {stored.next.get(partition, 0)}"
+        for partition, last in last_offsets(rows).items()
+        if partition not in went_back and last >= stored.next.get(partition, 0)
     ]
     if files[-1].highest != stored.seqno - 1:
         contradictions.append(f"the last seqno is {files[-1].highest}, and the next is {stored.seqno}")
@@ -200,5 +201,5 @@ def positions(table: DeltaTable) -> Positions:
     return Positions(
         seqno,
         dict(sorted(next_offsets.items())),
-        tuple(sorted(gaps, key=lambda gap: (gap.source, gap.start, gap.end))),
+        tuple(sorted(gaps, key=lambda gap: (gap.partition, gap.start, gap.end))),
     )

@@ -37,13 +37,13 @@ def test_a_full_disk_ends_it_with_a_message_and_with_room_again_it_goes_on(small
 def test_at_whatever_a_commit_runs_out_of_room_the_message_says_so_and_nothing_is_there_twice(small: Lake) -> None:
     """The rows, the log's entry, or neither: each has a message of its own."""
     small.table()
-    source, landed, said = Partition("t", 0), 0, set[str]()
+    partition, landed, said = Partition("t", 0), 0, set[str]()
     for blocks in range(8):
         with full(small.folder / "lake", 4096 * blocks):
             for _ in range(3):
                 try:
-                    begin = stored_position(small.table(), source)
-                    landed += Appender(small.raw).append(batch((source, begin, (begin or 0) + 200))).rows
+                    begin = stored_position(small.table(), partition)
+                    landed += Appender(small.raw).append(batch((partition, begin, (begin or 0) + 200))).rows
                 except ZyncError as error:
                     said.add(str(error))
     assert small.offsets("t") == [*range(landed)]

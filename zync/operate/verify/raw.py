@@ -51,20 +51,24 @@ def raw_claims(table: DeltaTable) -> Iterator[Claim]:
             clock.add_violation(file.path)
         last_ingested = ingested[-1]
         offsets.count += len(file_seqnos)
-        for source, source_offsets, source_seqnos in _by_partition(rows["kafka"].combine_chunks(), file_seqnos):
-            reset_counts = np.searchsorted(resets.get(source, []), source_seqnos, side="right")
+        for partition, partition_offsets, partition_seqnos in _by_partition(
+            rows["kafka"].combine_chunks(), file_seqnos
+        ):
+            reset_counts = np.searchsorted(resets.get(partition, []), partition_seqnos, side="right")
             for reset_count in map(int, np.unique(reset_counts)):
-                run = source_offsets[reset_counts == reset_count]  # offsets that were read between two resets
-                if (np.diff(run) <= 0).any() or run[0] <= last_offsets.get((source, reset_count), -1):
-                    offsets.add_violation(f"{file.path}: {source}, offsets {run[0]} to {run[-1]}")
-                last_offsets[source, reset_count] = int(run[-1])
+                run = partition_offsets[reset_counts == reset_count]  # offsets that were read between two resets
+                if (np.diff(run) <= 0).any() or run[0] <= last_offsets.get((partition, reset_count), -1):
+                    offsets.add_violation(f"{file.path}: {partition}, offsets {run[0]} to {run[-1]}")
+                last_offsets[partition, reset_count] = int(run[-1])
     if next_seqno != stored.seqno:
         seqnos.add_violation(f"the log's next seqno is {stored.seqno}, the rows' is {next_seqno}")
-    for source in dict.fromkeys(source for source, _ in last_offsets):
+    for partition in dict.fromkeys(partition for partition, _ in last_offsets):
         positions_claim.count += 1
-        offset = last_offsets.get((source, len(resets.get(source, []))), -1)
-        if stored.next.get(source, -1) <= offset:
-            positions_claim.add_violation(f"{source}: position {stored.next.get(source)}, but a row of offset {offset}")
+        offset = last_offsets.get((partition, len(resets.get(partition, []))), -1)
+        if stored.next.get(partition, -1) <= offset:
+            positions_claim.add_violation(
+                f"{partition}: position {stored.next.get(partition)}, but a row of offset {offset}"
+            )
     yield from (files, seqnos, offsets, clock, positions_claim)
 
 
@@ -76,7 +80,7 @@ def _offset_resets(stored: Positions) -> dict[Partition, list[int]]:
     resets: dict[Partition, list[int]] = {}
     for gap in sorted(stored.gaps, key=lambda gap: gap.seqno):
         if gap.end < gap.start:
-            resets.setdefault(gap.source, []).append(gap.seqno)
+            resets.setdefault(gap.partition, []).append(gap.seqno)
     return resets
 
 
@@ -104,38 +108,39 @@ def kafka_claim(table: DeltaTable, config: Config) -> Claim:
     brokers = Brokers(config.kafka)
     kafka_topics = brokers.topics()
     stored = positions(table).next
-    deleted = sorted({source.topic for source in stored} - {RESERVED_TOPIC, *kafka_topics})
+    deleted = sorted({partition.topic for partition in stored} - {RESERVED_TOPIC, *kafka_topics})
     exception = f", but for what is not there any more: {', '.join(deleted)}" if deleted else ""
     claim = Claim(f"positions are within what Kafka has{exception}")
-    topic_ids = brokers.topic_ids({source.topic for source in stored if source.topic in kafka_topics})
+    topic_ids = brokers.topic_ids({partition.topic for partition in stored if partition.topic in kafka_topics})
     existing = []
-    for source in stored:
-        if source.partition < kafka_topics.get(source.topic, 0):
-            existing.append(source)
-        elif source.topic in kafka_topics:
-            claim.add_violation(f"{source}: the topic was made anew since raw read it, without such a partition")
-    for source, bounds in brokers.bounds(existing).items():
+    for partition in stored:
+        topic, number = partition
+        if number < kafka_topics.get(topic, 0):
+            existing.append(partition)
+        elif topic in kafka_topics:
+            claim.add_violation(f"{partition}: the topic was made anew since raw read it, without such a partition")
+    for partition, bounds in brokers.bounds(existing).items():
         claim.count += 1
-        if not bounds.earliest <= stored[source] <= bounds.stable:
+        if not bounds.earliest <= stored[partition] <= bounds.stable:
             claim.add_violation(
-                f"{source}: raw's next offset is {stored[source]}, Kafka has {bounds.earliest} to {bounds.stable}"
+                f"{partition}: raw's next offset is {stored[partition]}, Kafka has {bounds.earliest} to {bounds.stable}"
             )
     same_topic = []
-    for source in existing:
-        if made_anew(stored_id(table, source), topic_ids.get(source.topic)):
-            claim.add_violation(f"{source}: the topic was made anew since raw read it")
+    for partition in existing:
+        if made_anew(stored_id(table, partition), topic_ids.get(partition.topic)):
+            claim.add_violation(f"{partition}: the topic was made anew since raw read it")
         else:
-            same_topic.append(source)
+            same_topic.append(partition)
     last_records = {}
-    for source in same_topic:
-        last_record = stored_last(table, source, stored[source])
+    for partition in same_topic:
+        last_record = stored_last(table, partition, stored[partition])
         if last_record is not None:
-            last_records[source] = last_record
-    for source, end in sorted(cut_off(config.kafka, last_records).items()):
-        offset, epoch = last_records[source]
+            last_records[partition] = last_record
+    for partition, end in sorted(cut_off(config.kafka, last_records).items()):
+        offset, epoch = last_records[partition]
         extent = f"only below offset {end}" if end is not None else "nowhere"
         claim.add_violation(
-            f"{source}: raw has records up to offset {offset}, the last of leader epoch {epoch}, which Kafka has "
+            f"{partition}: raw has records up to offset {offset}, the last of leader epoch {epoch}, which Kafka has "
             f"{extent}: other records may be at offsets that raw has read"
         )
     return claim
