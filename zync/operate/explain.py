@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from zync.config.model import PARTS, Config, DeliveredTable, OutputRule, Topic
 from zync.deliver.kafka.encoder import in_format
 from zync.deliver.tables import schema_changes, snapshots
-from zync.deliver.tables.target import targets
+from zync.deliver.tables.target import table_targets
 from zync.errors import UsageError
 from zync.lake.paths import locate
 from zync.lake.table import open_table
@@ -129,7 +129,7 @@ def _check_formats(config: Config, rule_outputs: Made) -> None:
 
 def _check_tables(spark: SparkSession, config: Config, rule_outputs: Made) -> None:
     """Raises UsageError where an output does not fit a table, or an existing table cannot take its schema."""
-    for target in targets([*rule_outputs], config.deliver, locate(snapshots.FOLDER, config.lake)).values():
+    for target in table_targets([*rule_outputs], config.deliver, locate(snapshots.FOLDER, config.lake)).values():
         table = open_table(target.location)
         if table is not None and table.version():
             schema_changes.changes(target, spark.read.format("delta").load(target.location).schema)

@@ -12,7 +12,7 @@ from tests.conftest import BRISK, start
 from tests.deliver.tables.conftest import Lake, account, assert_together, transfers, version_of
 from tests.kafka.conftest import wait_until
 from zync.deliver.tables import apply, delivery, snapshots
-from zync.deliver.tables.target import targets
+from zync.deliver.tables.target import table_targets
 from zync.errors import ConflictError
 from zync.project.load import load
 from zync.rules.plan import rules_over_nothing
@@ -142,7 +142,7 @@ def test_a_delivery_that_knows_less_of_staging_than_a_table_has_reads_it_anew(
             lake.deliver()
     config = load(lake.staging.folder / "zync.yaml")
     _, rules = rules_over_nothing(lake.spark, config, understand(lake.spark, config))
-    tables = list(targets(rules, config.deliver, str(lake.folder)).values())
+    tables = list(table_targets(rules, config.deliver, str(lake.folder)).values())
     with pytest.raises(ConflictError, match="another process delivered sync 2, and .* was read through sync 1"):
         delivery._deliver_batch(lake.spark, config, stale, tables, str(lake.folder), previous, 1)  # noqa: SLF001
     assert lake.deliver().sync == 2

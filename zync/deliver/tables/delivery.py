@@ -24,7 +24,7 @@ from zync.deliver.tables.apply import deliver
 from zync.deliver.tables.others import REMAKE_ADVICE
 from zync.deliver.tables.schema_changes import as_made
 from zync.deliver.tables.snapshots import Snapshot
-from zync.deliver.tables.target import TableState, TableTarget, check_table, targets
+from zync.deliver.tables.target import TableState, TableTarget, check_table, table_targets
 from zync.errors import ConflictError, UsageError
 from zync.lake.files import data_files
 from zync.lake.lock import owned
@@ -106,8 +106,8 @@ def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses eac
     check_log_store(spark, folder)
     with owned(folder):
         _, rows_by_rule = rules_over_nothing(spark, config, understand(spark, config))
-        targets_by_topic = targets(rows_by_rule, config.deliver, folder)
-        if not targets_by_topic:
+        targets = table_targets(rows_by_rule, config.deliver, folder)
+        if not targets:
             msg = "the config has no outputs to make tables of"
             raise UsageError(msg)
         snapshots_location = f"{folder}/{snapshots.NAME}"
@@ -125,11 +125,11 @@ def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses eac
             if (
                 table
                 and newest_sync
-                and (newest is None or newest.sync < newest_sync or targets_by_topic.keys() - newest.versions.keys())
+                and (newest is None or newest.sync < newest_sync or targets.keys() - newest.versions.keys())
             ):
                 try:
                     newest, batch = _deliver_batch(
-                        spark, config, table, list(targets_by_topic.values()), folder, newest, newest_sync
+                        spark, config, table, list(targets.values()), folder, newest, newest_sync
                     )
                 except ConflictError as error:  # others may compact tables, which takes less time than these attempts
                     conflicts += 1
@@ -148,7 +148,7 @@ def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses eac
                 continue
             if newest and time.monotonic() - checked_at > _LOOK_AFTER_SECONDS:
                 with contextlib.suppress(ConflictError):  # the other process took a snapshot of what it did
-                    newest = look_after(targets_by_topic, folder, newest)
+                    newest = look_after(targets, folder, newest)
                 checked_at = time.monotonic()
             if until_caught_up:
                 break
@@ -173,7 +173,7 @@ def _check_staging(table: DeltaTable, newest_sync: int, newest: Snapshot) -> Non
     raise UsageError(msg)
 
 
-def look_after(targets_by_topic: dict[str, TableTarget], folder: str, newest: Snapshot) -> Snapshot:
+def look_after(targets: dict[str, TableTarget], folder: str, newest: Snapshot) -> Snapshot:
     """Checks the tables of an idle delivery; takes a new snapshot if others compacted tables.
 
     The old versions may be vacuumed soon. Outputs without a table yet are left to the next batch.
@@ -188,9 +188,9 @@ def look_after(targets_by_topic: dict[str, TableTarget], folder: str, newest: Sn
     location = f"{folder}/{snapshots.NAME}"
     snapshots_table = open_table(location)
     states = {
-        topic: check_table(targets_by_topic[topic], newest.staging, version)
+        topic: check_table(targets[topic], newest.staging, version)
         for topic, version in newest.versions.items()
-        if topic in targets_by_topic
+        if topic in targets
     }
     versions = {topic: state.version for topic, state in states.items() if state}
     if versions.items() <= newest.versions.items():

@@ -87,7 +87,9 @@ class TableTarget:
         return self.made_with | {CLUSTERED_BY: ", ".join(self.settings.cluster_by)} | configured | names
 
 
-def targets(rows_by_rule: list[tuple[OutputRule, DataFrame]], settings: Deliver, folder: str) -> dict[str, TableTarget]:
+def table_targets(
+    rows_by_rule: list[tuple[OutputRule, DataFrame]], settings: Deliver, folder: str
+) -> dict[str, TableTarget]:
     """Returns the delivered tables by output topic.
 
     Args:
@@ -99,7 +101,7 @@ def targets(rows_by_rule: list[tuple[OutputRule, DataFrame]], settings: Deliver,
         UsageError: rules of a topic disagree, or a topic or its columns do not fit a table.
     """
     columns = columns_by_topic(rows_by_rule)
-    targets_by_topic: dict[str, TableTarget] = {}
+    by_topic: dict[str, TableTarget] = {}
     for rule, _ in rows_by_rule:
         subject = f"output {rule.topic}: rule {rule.name}"
         if "/" in rule.topic or rule.topic.startswith(("_", ".")):
@@ -109,16 +111,14 @@ def targets(rows_by_rule: list[tuple[OutputRule, DataFrame]], settings: Deliver,
         if table_settings.apply in ("upsert", "history") and not rule.key:
             msg = f"{subject} has no key, which apply: {table_settings.apply} needs: say `key` in outputs"
             raise UsageError(msg)
-        if alike := [
-            topic for topic in targets_by_topic if topic.lower() == rule.topic.lower() and topic != rule.topic
-        ]:
+        if alike := [topic for topic in by_topic if topic.lower() == rule.topic.lower() and topic != rule.topic]:
             msg = f"outputs {alike[0]!r} and {rule.topic!r} are alike but for case: name one otherwise"
             raise UsageError(msg)
         location = locate(f"{folder}/{rule.topic}", folder)
         target = TableTarget(rule.topic, location, columns[rule.topic].value, rule.key, table_settings)
-        targets_by_topic[rule.topic] = target
+        by_topic[rule.topic] = target
         check_columns(target, subject)
-    return targets_by_topic
+    return by_topic
 
 
 def check_columns(target: TableTarget, subject: str) -> None:
