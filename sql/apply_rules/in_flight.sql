@@ -14,7 +14,7 @@ in_flight AS (
       CAST(arrays_zip(sort_array(collect_list(CASE WHEN member AND NOT from_state AND opens_range THEN seqno END)),
                       sort_array(collect_list(CASE WHEN member AND NOT from_state AND closes_range THEN seqno END)))
            AS array<struct<first: bigint, last: bigint>>)) AS records,
-    {{state}} AS state, min(place) AS place, CASE WHEN bool_or(fate = 'held') THEN true END AS held,
+    {{state}} AS state, min(end_seqno) AS end_seqno, CASE WHEN bool_or(fate = 'held') THEN true END AS held,
     min(CASE WHEN fate = 'held' THEN settled_as END) AS held_as,
     min_by(transaction_error, seqno) FILTER (WHERE transaction_error IS NOT NULL) AS transaction_error
   FROM members GROUP BY txn
@@ -23,7 +23,7 @@ SELECT CASE WHEN since <= {{expired}} THEN 'expired' ELSE 'pending' END AS kind,
   concat(records, CASE WHEN d.seqno IS NULL THEN array()
                        ELSE array(named_struct('first', d.seqno, 'last', d.seqno)) END) AS records,
   count, since,
-  to_json(named_struct('done', state, 'held', held, 'place', coalesce(held_as, place),
+  to_json(named_struct('done', state, 'held', held, 'place', coalesce(held_as, end_seqno),
     'decided', CASE WHEN d.seqno IS NOT NULL
       THEN named_struct('seqno', d.seqno, 'action', d.action, 'who', d.who, 'why', d.why) END), {{json_options}})
     AS state,

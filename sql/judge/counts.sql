@@ -15,6 +15,6 @@ SELECT
   count_if({{listed}}) AS listed,
   coalesce(bool_or({{left_out}}), false) AS left_out,
   unix_micros(max(ingested)) AS ingested,
-  min(CASE WHEN fate = 'pending' THEN place END) AS open,
+  min(CASE WHEN fate = 'pending' THEN end_seqno END) AS open,
   coalesce(bool_or({{documents}}), false) AS documents{{lists}}
 FROM assembled

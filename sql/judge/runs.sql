@@ -1,11 +1,10 @@
--- In: `identified`, with `settled`, as sql/judge/aggregate.sql, of transactions with rows of several runs of their connector,
---     or that a run sent twice.
---     Of each row of a table (which has a p0) its `run`, `total_order` and `collection` (a number for its table, null for
---     what the config does not count), whether it is `numbered` for good, and what it has in `common` with all of its
---     transaction, where that is known; of an END its `end_counts`: the `count` of rows, and the `total` of their tables'
---     numbers, null where it names no tables.
--- Out: as sql/judge/aggregate.sql, and `done`: with this record every END seen so far is satisfied, each either by one run
---     that has exactly the rows 1 to count, or by all runs' different rows; in both cases with its counts by table.
+-- In: `identified`, with `settled`, as sql/judge/aggregate.sql, of transactions with rows of several runs of their
+--     connector, or that a run sent twice. Of each row of a table (which has a p0) its `run`, `total_order` and
+--     `collection` (a number for its table, null for what the config does not count), whether it is `numbered` for
+--     good, and what it has in `common` with all of its transaction, where that is known; of an END its `end_counts`:
+--     the `count` of rows, and the `total` of their tables' numbers, null where it names no tables.
+-- Out: as sql/judge/aggregate.sql, and `done`: with this record every END seen so far is satisfied, each either by one
+--     run that has exactly the rows 1 to count, or by all runs' different rows; in both cases with its counts by table.
 --     `clashing`: the row cannot be of the transaction that an earlier one of the same id is of.
 WITH met AS (
   SELECT i.*, i.seqno - s.settled_at <= {{remember}} AS late, p0 IS NOT NULL AS is_row
@@ -61,7 +60,8 @@ running AS (
 -- From which record on, and up to which, an END of that count and total is satisfied.
 satisfying AS (
   SELECT *,
-    CASE WHEN is_row AND run_count = run_last AND exists(ends, e -> e.count = run_count AND (e.total IS NULL OR e.total <=> run_total))
+    CASE WHEN is_row AND run_count = run_last
+          AND exists(ends, e -> e.count = run_count AND (e.total IS NULL OR e.total <=> run_total))
          THEN named_struct('count', run_count, 'total', run_total, 'since', seqno, 'until', run_until) END AS by_run,
     CASE WHEN is_row AND lane = 'txn' AND exists(ends, e -> e.count = count AND (e.total IS NULL OR e.total <=> total))
          THEN named_struct('count', count, 'total', total, 'since', seqno, 'until', until) END AS by_rows
@@ -76,7 +76,8 @@ spans AS (
 unsatisfied AS (
   SELECT *, array_min(transform(ends, e -> e.seqno)) AS first_end,
     filter(ends, e -> e.seqno <= seqno AND e.count > 0 AND NOT exists(spans, s ->
-      s.count = e.count AND (e.total IS NULL OR s.total <=> e.total) AND s.since <= seqno AND (s.until IS NULL OR seqno < s.until))) AS open
+      s.count = e.count AND (e.total IS NULL OR s.total <=> e.total)
+      AND s.since <= seqno AND (s.until IS NULL OR seqno < s.until))) AS open
   FROM spans
 )
 SELECT * EXCEPT (base, repeated, nth, numbered, common, is_row, total_order, run, collection, end_counts, run_count,
@@ -86,7 +87,7 @@ SELECT * EXCEPT (base, repeated, nth, numbered, common, is_row, total_order, run
        WHEN begins OR end_counts.count = 0 THEN 'repeated_marker'
        WHEN base = 'txn' AND end_counts IS NOT NULL AND seqno <> first_end AND NOT exists(open, e -> e.seqno = seqno)
          THEN 'repeated_marker' END AS known,
-  false AS multi_run, first_end AS place,
+  false AS multi_run, first_end AS end_seqno,
   lag(seqno) OVER (PARTITION BY txn, lane ORDER BY seqno) AS previous,
   lead(seqno) OVER (PARTITION BY txn, lane ORDER BY seqno) AS following
 FROM unsatisfied

@@ -1,4 +1,4 @@
--- In: `staged`, as sql/tables/placed.sql; `target`: the table; `tombstones`: what was deleted before.
+-- In: `staged`, as sql/tables/positioned.sql; `target`: the table; `tombstones`: what was deleted before.
 -- Out: of the keys of rows without a position where the table has, or had, rows of them.
 WITH wanted AS (
   SELECT key, from_json(key, {{key_type}}, {{options}}) AS k FROM staged WHERE position IS NULL GROUP BY key

@@ -19,7 +19,7 @@ from zync.lake.table import open_table
 from zync.operate.verify import verify
 from zync.project.load import load as load_config
 from zync.raw.jsonl import load
-from zync.staging.outputs import Place, staged, with_tombstones
+from zync.staging.outputs import DeliveryPosition, staged, with_tombstones
 from zync.sync.syncer import Syncer
 
 Record = dict[str, Any]
@@ -271,7 +271,7 @@ def test_of_all_that_was_staged_nothing_is_wrong_and_nothing_else_was_set_aside(
 def test_to_kafka_go_tombstones_for_the_keys_that_staging_has(staged_lake: Lake) -> None:
     table = open_table(staged_lake.staging)
     assert table
-    sent = pa.concat_tables([with_tombstones(table, window) for window in staged(table, Place())])
+    sent = pa.concat_tables([with_tombstones(table, window) for window in staged(table, DeliveryPosition())])
     newest = [one for one in sent.to_pylist() if one["topic"] == "newest_sent"]
     number = str(staged_lake.numbers["sent"])
     done = [one for one in rows(Path(staged_lake.staging)) if one["kind"] == "done"]

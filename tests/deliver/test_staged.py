@@ -9,7 +9,7 @@ import pytest
 from tests.deliver.conftest import Staging, row
 from zync.lake.table import open_table
 from zync.staging import outputs as engine
-from zync.staging.outputs import Place, staged
+from zync.staging.outputs import DeliveryPosition, staged
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -28,7 +28,7 @@ def test_all_of_it_in_order_from_any_place_on(tmp_path: Path, seed: int, monkeyp
     assert table is not None
     monkeypatch.setattr(engine, "MOST_ROWS", chance.choice((1, 10, 100)))
     everything: list[dict[str, Any]] = []
-    for rows in staged(table, Place()):
+    for rows in staged(table, DeliveryPosition()):
         found = rows.to_pylist()
         assert not {one["seqno"] for one in found} & {one["seqno"] for one in everything}  # none is cut
         everything += found
@@ -41,7 +41,9 @@ def test_all_of_it_in_order_from_any_place_on(tmp_path: Path, seed: int, monkeyp
     assert sorted((one["seqno"], one["topic"], one["key"], one["value"]) for one in everything) == by_seqno
     for one in chance.sample(everything, min(5, len(everything))):
         after = [
-            other for rows in staged(table, Place(one["sync"], one["turn"], one["seqno"])) for other in rows.to_pylist()
+            other
+            for rows in staged(table, DeliveryPosition(one["sync"], one["turn"], one["seqno"]))
+            for other in rows.to_pylist()
         ]
         assert after == [other for other in everything if other["seqno"] > one["seqno"]]
 
@@ -53,6 +55,6 @@ def test_large_values_come_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.M
     table = open_table(staging.path)
     assert table is not None
     monkeypatch.setattr(engine, "MOST_BYTES", 100_000)
-    sizes = [rows.num_rows for rows in staged(table, Place())]
+    sizes = [rows.num_rows for rows in staged(table, DeliveryPosition())]
     assert sum(sizes) == 100
     assert max(sizes) <= 20

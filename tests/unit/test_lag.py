@@ -34,9 +34,11 @@ class Ends:
 
     ends: dict[Partition, int | None]
 
-    def get_watermark_offsets(self, place: TopicPartition, *, timeout: float, cached: bool) -> tuple[int, int]:
+    def get_watermark_offsets(
+        self, topic_partition: TopicPartition, *, timeout: float, cached: bool
+    ) -> tuple[int, int]:
         assert timeout
-        end = self.ends[Partition(place.topic, place.partition)]
+        end = self.ends[Partition(topic_partition.topic, topic_partition.partition)]
         if end is None:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))  # noqa: SLF001
         return (0, end) if not cached or end >= 0 else (-1001, -1001)

@@ -114,4 +114,4 @@ def test_begin_and_end_are_around_the_rows_of_each_and_count_them_by_topic() -> 
 def test_progress_is_what_its_record_says() -> None:
     progress = Progress("5a6e", sync=3, seqno=70, turn=75, offsets={"order": 12})
     assert Progress(**json.loads(progress.as_json())) == progress
-    assert progress.place.seqno == 70
+    assert progress.delivery_position.seqno == 70

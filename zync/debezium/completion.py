@@ -10,8 +10,8 @@ from zync.debezium.envelope import (
     IS_MESSAGE,
     IS_TRUNCATION,
     OF_MONGODB,
-    PLACE,
     RUN_NAME,
+    SOURCE_POSITION,
     TOTAL_ORDER,
     field,
 )
@@ -200,7 +200,7 @@ after a decision to release or discard the transaction.
 Before END, sums do not reveal that a single run sent rows twice: until then both are members in flight."""
 
 _COMMIT_OF_ROW = ", ".join(f"try_{field(f'{block}.commit_lsn', 'bigint')}" for block in ("source", "transaction"))
-LAST_ROW = f"coalesce(max(coalesce({_COMMIT_OF_ROW})), nullif(max({PLACE}), 0L))"
+LAST_ROW = f"coalesce(max(coalesce({_COMMIT_OF_ROW})), nullif(max({SOURCE_POSITION}), 0L))"
 """SQL for the position of a transaction that an operator releases without its END.
 
 It is the commit's position if rows have it (`commit_lsn`, https://github.com/debezium/debezium/pull/7764), else that of
@@ -213,8 +213,8 @@ LATE_END = (
 )
 """Why an END is set aside that comes after its transaction was released."""
 
-PLACE_IN_ORDER = "a5"
-"""The aggregate with a transaction's place in the order of commit: the seqno of its first END."""
+END_SEQNO = "a5"
+"""The aggregate with the seqno of a transaction's first END, which says where it is in the order of commit."""
 
 KNOWN = f"CASE WHEN begins OR p3 = 0 OR lane = 'txn' AND p3 = a0 AND p4 = {_ROW_BITS} THEN 'repeated_marker' END"
 """SQL for the fate of a BEGIN or END that adds nothing to a transaction that is done; null for other records."""
@@ -229,7 +229,7 @@ def more_contributions(config: Config) -> dict[str, str]:
     status = _status(config)
     of_id = f"try_cast(regexp_extract({field('id', 'string')}, '^[0-9]+:([0-9]+)$', 1) AS BIGINT)"
     commit_position = f"coalesce(try_{field('commit_lsn', 'bigint')}, {of_id}, offset)"
-    row_position = f"CASE WHEN found.id IS NULL AND {PLACE} > 0 THEN {PLACE} END"
+    row_position = f"CASE WHEN found.id IS NULL AND {SOURCE_POSITION} > 0 THEN {SOURCE_POSITION} END"
     return {
         "begins": f"coalesce({status} = 'BEGIN', false)",
         "truncates": f"NOT {_ends(config)} AND {IS_TRUNCATION}",

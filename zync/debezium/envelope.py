@@ -31,7 +31,7 @@ class Connector:
 
     Attributes:
         identity: A pattern of transaction ids whose first group identifies the transaction; None: the whole id does.
-        place: A number in the row's `source` that rises in the source's order; 0 if only total_order does.
+        source_position: A number in the row's `source` that rises in the source's order; 0 if only total_order does.
         image: Fields that, in addition to the row's images, tell two rows of the same transaction apart.
         numbered_image: The same for a row with a final `total_order`, if some fields of `image` change when the row
             is sent again.
@@ -39,7 +39,7 @@ class Connector:
     """
 
     identity: str | None
-    place: str
+    source_position: str
     image: str
     numbered_image: str | None = None
     common: str = "CAST(NULL AS STRING)"
@@ -94,10 +94,10 @@ def _by_connector(expressions: dict[str, str], otherwise: str) -> str:
     return f"CASE {field('source.connector', 'string')} {cases} ELSE {otherwise} END"
 
 
-PLACE = _by_connector({name: connector.place for name, connector in CONNECTORS.items()}, "0L")
-"""SQL for a row's place in the source's order; between rows with the same place `total_order` decides."""
+SOURCE_POSITION = _by_connector({name: connector.source_position for name, connector in CONNECTORS.items()}, "0L")
+"""SQL for a row's position in the source's order; between rows with the same position `total_order` decides."""
 
-ORDER = f"named_struct('place', {PLACE}, 'total_order', {field('transaction.total_order', 'bigint')})"
+ORDER = f"named_struct('place', {SOURCE_POSITION}, 'total_order', {field('transaction.total_order', 'bigint')})"
 """SQL for the column `_order` of the views."""
 
 _VERSION = field("source.version", "string")

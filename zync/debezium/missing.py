@@ -128,8 +128,10 @@ def _identity(body: dict[str, Any]) -> str:
     if _is_numbered(body):
         numbered = [body["transaction"].get("total_order"), source.get("ts_ms"), body.get("message")]
         keys = [key for key in keys if key not in ("file", "pos", "row") or not source.get("gtid")]
-    place = {key: source.get(key) for key in keys}
-    return json.dumps([place, body.get("op"), body.get("before"), body.get("after"), *numbered], sort_keys=True)
+    source_position = {key: source.get(key) for key in keys}
+    return json.dumps(
+        [source_position, body.get("op"), body.get("before"), body.get("after"), *numbered], sort_keys=True
+    )
 
 
 def _is_numbered(body: dict[str, Any]) -> bool:

@@ -166,14 +166,14 @@ def merged(columns: Iterable[str], newer: str) -> tuple[str, dict[str, str]]:
     """
     newer_row, conditions, values, entries = f"IF({newer}, s.{COLUMN}, t.{COLUMN})", [], {}, {}
     for column in columns:
-        text, source_place = literal(column), f"s.{_known(column)}"
+        text, arrived_place = literal(column), f"s.{_known(column)}"
         row_place = _place("t._position", "t._seqno")
-        target_place = f"IF(map_contains_key(t.{COLUMN}, {text}), t.{COLUMN}[{text}], {row_place})"
-        conditions.append(f"{source_place} > {target_place}")
-        values[column] = f"IF({source_place} > {target_place}, s.{name(column)}, t.{name(column)})"
+        stored_place = f"IF(map_contains_key(t.{COLUMN}, {text}), t.{COLUMN}[{text}], {row_place})"
+        conditions.append(f"{arrived_place} > {stored_place}")
+        values[column] = f"IF({arrived_place} > {stored_place}, s.{name(column)}, t.{name(column)})"
         entries[column] = (
             f"coalesce(map_contains_key({newer_row}, {text}), false)",
-            f"greatest({source_place}, {target_place})",
+            f"greatest({arrived_place}, {stored_place})",
         )
     return " OR ".join(conditions), {**values, COLUMN: _entries(entries)}
 

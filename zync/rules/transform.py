@@ -28,7 +28,7 @@ twice its share, in buckets of 4,096 a seventh more.
 _ROW = (
     "'output' AS kind",
     "seqno",
-    "named_struct('topic', topic, 'partition', 0, 'offset', first + place - 1) AS kafka",
+    "named_struct('topic', topic, 'partition', 0, 'offset', first + row_number - 1) AS kafka",
     "key",
     "value",
     "head",
@@ -62,7 +62,7 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
         config: The config with the rules.
         offsets: The next offset of each topic.
         failures: The transactions that go to quarantine, which get no output rows.
-        positions: Each transaction's (seqno) `position` in the source and `turn` (sql/apply_rules/places.sql), or None.
+        positions: Each transaction's (seqno) `position` and `turn` (sql/apply_rules/positions.sql), or None.
         truncated: Truncations; each gets a row without key and value, of the reason TRUNCATED.
         row_cache: Checkpoints rows.
         some_left_out: Whether the connector may have left fields out of the records.

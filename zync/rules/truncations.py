@@ -29,13 +29,13 @@ class Truncated(NamedTuple):
     Attributes:
         output: The output topic.
         seqno: The transaction's seqno.
-        place: `_order.place` of the TRUNCATE.
+        source_position: `_order.place` of the TRUNCATE.
         total_order: `_order.total_order` of the TRUNCATE.
     """
 
     output: str
     seqno: int
-    place: int | None
+    source_position: int | None
     total_order: int | None
 
 
@@ -48,7 +48,7 @@ def find_truncated(
         spark: The session.
         records: The records of whole transactions.
         config: The config.
-        positions: Each transaction's (seqno) `position` in the source's order (sql/apply_rules/places.sql).
+        positions: Each transaction's (seqno) `position` in the source's order (sql/apply_rules/positions.sql).
 
     Returns:
         The truncations of outputs, and the transactions whose truncations cannot be applied to an output.
@@ -94,9 +94,11 @@ def rows_of(spark: SparkSession, truncated: Sequence[Truncated], order_type: str
     truncations = from_rows(
         spark,
         [tuple(truncation) for truncation in truncated],
-        "topic string, seqno bigint, place bigint, total_order bigint",
+        "topic string, seqno bigint, source_position bigint, total_order bigint",
     )
-    order = "named_struct('place', place, 'total_order', total_order)" if order_type == _ORDER_TYPE else "NULL"
+    order = (
+        "named_struct('place', source_position, 'total_order', total_order)" if order_type == _ORDER_TYPE else "NULL"
+    )
     null_text = "CAST(NULL AS STRING)"
     return select(
         truncations,

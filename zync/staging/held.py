@@ -14,8 +14,10 @@ def awaits_turn(in_flight: pa.Table) -> pa.ChunkedArray:
 
 def end_seqnos(in_flight: pa.Table) -> pa.ChunkedArray:
     """Returns for each transaction in flight the seqno of its first END; null while none is known."""
-    structs = pc.extract_regex(in_flight["state"], r'"place":(?P<place>\d+)')
-    return pa.chunked_array([pc.struct_field(chunk, "place").cast(pa.int64()) for chunk in structs.chunks], pa.int64())
+    structs = pc.extract_regex(in_flight["state"], r'"place":(?P<end_seqno>\d+)')
+    return pa.chunked_array(
+        [pc.struct_field(chunk, "end_seqno").cast(pa.int64()) for chunk in structs.chunks], pa.int64()
+    )
 
 
 def waited_for(in_flight: pa.Table) -> str | None:

@@ -1,4 +1,4 @@
-"""Reads staging's output rows without Spark: whole transactions, in the order of delivery, after a given place."""
+"""Reads staging's output rows without Spark: whole transactions, in the order of delivery, after a given position."""
 
 import json
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from zync.staging.table import STAGING_SCHEMA
 MOST_ROWS = 250_000
 MOST_BYTES = 64 << 20
 _MAX_SEQNO = 2**63 - 1
-_PLACE_COLUMNS = {
+_DELIVERY_ORDER = {
     "sync": ds.field("sync"),
     "turn": pc.coalesce(ds.field("head"), ds.field("seqno")),
     "seqno": ds.field("seqno"),
@@ -30,7 +30,7 @@ _COMPLETED_KINDS = ("done", "released")
 
 
 @dataclass(frozen=True, order=True)
-class Place:
+class DeliveryPosition:
     """The progress of a delivery in staging: it delivered everything through the transaction `seqno` of `sync`.
 
     `turn` is the seqno at which the transaction's turn came (order: commit); without that order it is `seqno`.
@@ -41,16 +41,16 @@ class Place:
     seqno: int = 0
 
 
-def staged(table: DeltaTable, after: Place) -> Iterator[pa.Table]:
-    """Yields the output rows after a place as tables of whole transactions, each small enough for memory.
+def staged(table: DeltaTable, after: DeliveryPosition) -> Iterator[pa.Table]:
+    """Yields the output rows after a position as tables of whole transactions, each small enough for memory.
 
     Rows are ordered by sync, turn, seqno and offset, the order in which staging numbered them. The other columns are
     topic, key, value, position, reason (of a truncation), state and txn (null for a record without transaction).
     """
     for paths, last_sync in _file_spans(data_files(table, "sync", above=after.sync - 1)):
-        rows, end = dataset(table, paths, STAGING_SCHEMA), Place(last_sync, _MAX_SEQNO, _MAX_SEQNO)
+        rows, end = dataset(table, paths, STAGING_SCHEMA), DeliveryPosition(last_sync, _MAX_SEQNO, _MAX_SEQNO)
         is_output = _in_range(after, end) & (ds.field("kind") == "output")
-        for last in _batch_ends(rows.to_table(columns=_PLACE_COLUMNS, filter=is_output), _rows_per_batch(rows)):
+        for last in _batch_ends(rows.to_table(columns=_DELIVERY_ORDER, filter=is_output), _rows_per_batch(rows)):
             yield _read_outputs(rows, after, last)
             after = last
         after = max(after, end)
@@ -104,7 +104,7 @@ def read_arrivals(table: DeltaTable, files: list[DataFile], topic: str, after: i
     if rows["reason"].null_count < rows.num_rows:
         columns = {"position": ds.field("position"), "seqno": ds.field("seqno"), "offset": ds.field("kafka", "offset")}
         truncation_rows = data.to_table(
-            {**columns, "turn": _PLACE_COLUMNS["turn"]}, filter=row_filter & (ds.field("reason") == TRUNCATED)
+            {**columns, "turn": _DELIVERY_ORDER["turn"]}, filter=row_filter & (ds.field("reason") == TRUNCATED)
         )
         truncations = sorted(Truncation(**row) for row in truncation_rows.to_pylist())
     states = [parse_state(state) for state in rows["state"].unique().to_pylist() if state]
@@ -163,9 +163,9 @@ def columns_by_sync(table: DeltaTable, first: int, last: int) -> dict[int, dict[
     return {row["sync"]: recorded(row["state"]) for row in rows.to_pylist()}
 
 
-def _in_range(after: Place, last: Place) -> ds.Expression:
-    """Returns a filter for rows after the place `after` (exclusive) up to `last` (inclusive)."""
-    sync, turn, seqno = _PLACE_COLUMNS.values()
+def _in_range(after: DeliveryPosition, last: DeliveryPosition) -> ds.Expression:
+    """Returns a filter for rows after the position `after` (exclusive) up to `last` (inclusive)."""
+    sync, turn, seqno = _DELIVERY_ORDER.values()
     above = (turn > after.turn) | ((turn == after.turn) & (seqno > after.seqno))
     not_above = (turn < last.turn) | ((turn == last.turn) & (seqno <= last.seqno))
     return ((sync > after.sync) | ((sync == after.sync) & above)) & (
@@ -200,27 +200,27 @@ def _rows_per_batch(rows: ds.FileSystemDataset) -> int:
     return max(1, min(MOST_ROWS, MOST_BYTES * count // max(1, size)))
 
 
-def _batch_ends(places: pa.Table, rows_per_batch: int) -> Iterator[Place]:
-    """Yields the last place of each batch of about `rows_per_batch` rows; no batch ends within a transaction."""
-    counted = places.group_by(list(_PLACE_COLUMNS)).aggregate([([], "count_all")])
-    counted = counted.sort_by([(column, "ascending") for column in _PLACE_COLUMNS])
-    running_total = np.cumsum(counted["count_all"].to_numpy())  # rows up to each place, inclusive
+def _batch_ends(positions: pa.Table, rows_per_batch: int) -> Iterator[DeliveryPosition]:
+    """Yields the last position of each batch of about `rows_per_batch` rows; no batch ends within a transaction."""
+    counted = positions.group_by(list(_DELIVERY_ORDER)).aggregate([([], "count_all")])
+    counted = counted.sort_by([(column, "ascending") for column in _DELIVERY_ORDER])
+    running_total = np.cumsum(counted["count_all"].to_numpy())  # rows up to each position, inclusive
     delivered = index = 0
     while index < len(running_total):
         last = min(int(np.searchsorted(running_total, delivered + rows_per_batch)), len(running_total) - 1)
-        yield Place(*(counted[column][last].as_py() for column in _PLACE_COLUMNS))
+        yield DeliveryPosition(*(counted[column][last].as_py() for column in _DELIVERY_ORDER))
         delivered, index = int(running_total[last]), last + 1
 
 
-def _read_outputs(data: ds.FileSystemDataset, after: Place, last: Place) -> pa.Table:
-    """Reads the output rows after the place `after` up to `last`, with their transaction ids, in order."""
-    columns = _PLACE_COLUMNS | {name: ds.field(name) for name in ("key", "value", "position", "reason", "state")}
+def _read_outputs(data: ds.FileSystemDataset, after: DeliveryPosition, last: DeliveryPosition) -> pa.Table:
+    """Reads the output rows after the position `after` up to `last`, with their transaction ids, in order."""
+    columns = _DELIVERY_ORDER | {name: ds.field(name) for name in ("key", "value", "position", "reason", "state")}
     columns |= {name: ds.field("kafka", name) for name in ("topic", "offset")}
     rows = data.to_table(columns=columns, filter=_in_range(after, last) & (ds.field("kind") == "output"))
     in_syncs = (ds.field("sync") >= after.sync) & (ds.field("sync") <= last.sync)
     completed = data.to_table(columns=["seqno", "txn"], filter=in_syncs & ds.field("kind").isin(list(_COMPLETED_KINDS)))
     rows = rows.append_column("txn", completed["txn"].take(pc.index_in(rows["seqno"], completed["seqno"])))
-    order = np.lexsort([rows[name].to_numpy() for name in ("offset", *reversed(_PLACE_COLUMNS))])
+    order = np.lexsort([rows[name].to_numpy() for name in ("offset", *reversed(_DELIVERY_ORDER))])
     return rows if (order[1:] > order[:-1]).all() else rows.take(order)
 
 

@@ -185,12 +185,14 @@ def _write(
 
 
 def _positions(judged: Judged) -> DataFrame:
-    """Returns each transaction's position in the source's order and its turn (sql/apply_rules/places.sql)."""
+    """Returns each transaction's position in the source's order and its turn (sql/apply_rules/positions.sql)."""
     sync = judged.sync
     judged.outgoing_records.createOrReplaceTempView("outgoing")
     has_acting = any(decision.acts for decision in judged.summary.decisions)
     slots = {"body": BODY, "last_row": never_failing(LAST_ROW) if has_acting else "CAST(NULL AS BIGINT)"}
-    return result_of(sync.spark, statement("apply_rules/places", in_order=str(sync.in_commit_order).lower(), **slots))
+    return result_of(
+        sync.spark, statement("apply_rules/positions", in_order=str(sync.in_commit_order).lower(), **slots)
+    )
 
 
 def _outputs(

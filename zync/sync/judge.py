@@ -30,7 +30,7 @@ from zync.transactions.assemble import (
     without_state,
 )
 from zync.transactions.commit_order import decided
-from zync.transactions.gather import gather, places_in
+from zync.transactions.gather import gather, raw_record_count
 from zync.transactions.quarantine import Failure, check_limit
 from zync.transactions.summary import REVISITING, Finishing, Summary
 
@@ -103,7 +103,7 @@ def _decide_fates(recalled: Recalled) -> tuple[Assembled, bool]:
     sync = recalled.sync
     reread_count = 0 if sync.keeps_state else records_in(recalled.matched_in_flight)
     assembled = _assemble(recalled, _with_in_flight(recalled), reread_count)
-    expected_count = sync.new_count + places_in(recalled.reread_in_flight) + reread_count
+    expected_count = sync.new_count + raw_record_count(recalled.reread_in_flight) + reread_count
     _check_complete(sync, assembled.summary.records, expected_count)
     if assembled.summary.multi_run:
         assembled = _by_run(recalled, assembled)
@@ -163,8 +163,8 @@ def _hold_back(recalled: Recalled, assembled: Assembled) -> Assembled:
     summary, is_held = assembled.summary, awaits_turn(in_flight)
     is_matched = pc.is_in(in_flight["txn"], recalled.matched_in_flight["txn"])
     open_before = in_flight.filter(pc.invert(pc.or_(is_held, is_matched)))
-    open_places = (summary.open, pc.min(end_seqnos(open_before)).as_py())
-    first_open = min((place for place in open_places if place), default=sync.head + 1)
+    open_end_seqnos = (summary.open, pc.min(end_seqnos(open_before)).as_py())
+    first_open = min((end_seqno for end_seqno in open_end_seqnos if end_seqno), default=sync.head + 1)
     held_before = in_flight.filter(is_held)
     outgoing = held_before.filter(pc.less(end_seqnos(held_before), first_open))
     exempt = {decision.settles for decision in summary.decisions if decision.acts and decision.action != "release"}
@@ -201,7 +201,7 @@ def _hold_back(recalled: Recalled, assembled: Assembled) -> Assembled:
         ),
         bad_transactions=(
             *((seqno, error) for seqno, error in summary.bad_transactions if seqno < first_open or seqno in exempt),
-            *((place, error) for place, error in errors if error),
+            *((seqno, error) for seqno, error in errors if error),
         ),
         decisions=(*summary.decisions, *decided(outgoing)),
     )

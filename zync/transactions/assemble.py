@@ -220,11 +220,11 @@ def _assemble_once(  # noqa: PLR0913 - the inputs of the whole stage
     remember = str(config.transactions.remember)
     first_value = "min(CASE WHEN lane = 'txn' THEN {} END) OVER (PARTITION BY txn)"
     began = first_value.format("seqno") if decided else "CAST(NULL AS BIGINT)"
-    place = first_value.format("place") if config.transactions.order == "commit" else "CAST(NULL AS BIGINT)"
+    end_seqno = first_value.format("end_seqno") if config.transactions.order == "commit" else "CAST(NULL AS BIGINT)"
     if by_run:
         aggregated = result_of(spark, statement("judge/runs", remember=remember))
         aggregated.createOrReplaceTempView("aggregated")
-        return result_of(spark, statement("judge/judge", remember=remember, began=began, place=place))
+        return result_of(spark, statement("judge/judge", remember=remember, began=began, end_seqno=end_seqno))
     repeated = (
         "record_id IS NOT NULL AND NOT alone AND "
         "row_number() OVER (PARTITION BY txn, alone, late, topic, record_id ORDER BY seqno) > 1"
@@ -234,7 +234,7 @@ def _assemble_once(  # noqa: PLR0913 - the inputs of the whole stage
     aggregated = result_of(
         spark, statement("judge/aggregate", remember=remember, repeated=repeated, aggregates="".join(_windowed(done)))
     )
-    preset_columns = {"known": done.known, "multi_run": done.multi_run, "place": done.place}
+    preset_columns = {"known": done.known, "multi_run": done.multi_run, "end_seqno": done.end_seqno}
     condition = sf.expr(f"coalesce(({done.condition}\n), false)")
     is_done = sf.coalesce(try_eval(spark, condition, "seqno > 0"), sf.lit(False))
     aggregated = aggregated.select(
@@ -243,7 +243,7 @@ def _assemble_once(  # noqa: PLR0913 - the inputs of the whole stage
         *(sf.expr(text).alias(column) for column, text in preset_columns.items()),
     )
     aggregated.createOrReplaceTempView("aggregated")
-    return result_of(spark, statement("judge/judge", remember=remember, began=began, place=place))
+    return result_of(spark, statement("judge/judge", remember=remember, began=began, end_seqno=end_seqno))
 
 
 def _packed(rows: DataFrame, payload: tuple[str, ...]) -> DataFrame:

@@ -69,7 +69,7 @@ class Done:
         decoded: columns added to each record as it is decoded; all expressions can use them. SQL by column.
         structs: named structs that each record contributes; the aggregates take their fields. SQL by column.
         more_contributions: further columns that each record contributes. SQL by column.
-        known: SQL over the aggregates, see sql/judge/judge.sql; so are `multi_run` and `place`.
+        known: SQL over the aggregates, see sql/judge/judge.sql; so are `multi_run` and `end_seqno`.
         kept_state: SQL for the state of a transaction in flight, see sql/apply_rules/in_flight.sql; None without a
             preset.
     """
@@ -83,7 +83,7 @@ class Done:
     more_contributions: dict[str, str] = field(default_factory=dict)
     known: str = "CAST(NULL AS STRING)"
     multi_run: str = "false"
-    place: str = "CAST(NULL AS BIGINT)"
+    end_seqno: str = "CAST(NULL AS BIGINT)"
     kept_state: str | None = None
 
     @property
@@ -154,7 +154,7 @@ def understand(spark: SparkSession, config: Config) -> Done:
             more_contributions=completion.more_contributions(config),
             known=completion.KNOWN,
             multi_run=completion.MULTI_RUN,
-            place=completion.PLACE_IN_ORDER if config.transactions.order == "commit" else Done.place,
+            end_seqno=completion.END_SEQNO if config.transactions.order == "commit" else Done.end_seqno,
             kept_state=runs.KEPT_STATE,
         )
     text = config.transactions.done

@@ -60,7 +60,7 @@ def recent(in_flight: pa.Table, head: int) -> pa.Array:
     return pc.and_not(pc.greater(in_flight["seqno"], head - RECENT), has_sent_again(in_flight))
 
 
-def places_in(in_flight: pa.Table) -> int:
+def raw_record_count(in_flight: pa.Table) -> int:
     """Returns the number of records of raw that these transactions have, including decisions about them."""
     return SeqnoRanges.of_column(in_flight["records"]).count
 

@@ -298,7 +298,7 @@ class _Run:
     def groups(self, table: DeltaTable, encoder: Encoder) -> Iterator["_Group"]:
         """Yields the Kafka transactions of the rows in staging that are not delivered yet, in order."""
         progress = self.progress
-        for batch in staged(table, progress.place):
+        for batch in staged(table, progress.delivery_position):
             batch = with_tombstones(table, batch)  # noqa: PLW2901 - the same rows, as they go out
             if not batch.num_rows:
                 continue

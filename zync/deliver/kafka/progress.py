@@ -15,7 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from zync.errors import UsageError, ZyncError
 from zync.kafka.admin import bad_property
-from zync.staging.outputs import Place
+from zync.staging.outputs import DeliveryPosition
 
 _LIBRDKAFKA_LOG = logging.getLogger("librdkafka")
 _REFUSALS = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED)
@@ -43,9 +43,9 @@ class Progress:
     offsets: dict[str, int] = field(default_factory=dict)
 
     @property
-    def place(self) -> Place:
-        """The place of that transaction in staging."""
-        return Place(self.sync, self.turn or self.seqno, self.seqno)
+    def delivery_position(self) -> DeliveryPosition:
+        """The position of that transaction in staging."""
+        return DeliveryPosition(self.sync, self.turn or self.seqno, self.seqno)
 
     def as_json(self) -> bytes:
         """Returns the value of the record."""

@@ -13,7 +13,7 @@ from zync.debezium.unavailable import Placeholder
 from zync.deliver.tables import moves, pruning, truncations
 from zync.deliver.tables.fence import check_planned, planned_from
 from zync.deliver.tables.others import advice
-from zync.deliver.tables.places import assign_positions, bind_tombstones
+from zync.deliver.tables.positions import assign_positions, bind_tombstones
 from zync.deliver.tables.target import VALIDITY, TableTarget
 from zync.deliver.tables.writer import Writer
 from zync.errors import ConflictError, ZyncError

@@ -21,7 +21,7 @@ def bind_tombstones(spark: SparkSession, target: TableTarget, where: str = "true
 
 
 def assign_positions(spark: SparkSession, target: TableTarget, types: dict[str, str], *, is_new: bool) -> None:
-    """Gives each row of the view `staged` a position (sql/tables/placed.sql); needs the view `truncations`.
+    """Gives each row of the view `staged` a position (sql/tables/positioned.sql); needs the view `truncations`.
 
     Args:
         spark: The session.
@@ -38,4 +38,4 @@ def assign_positions(spark: SparkSession, target: TableTarget, types: dict[str, 
     same_key = " AND ".join(f"t.{name(column)} <=> k.{name(column)}" for column in target.key)
     slots = {"key_type": types["key_type"], "options": types["options"], "same_key": same_key}
     result_of(spark, statement("tables/before", **slots)).createOrReplaceTempView("before")
-    result_of(spark, statement("tables/placed")).createOrReplaceTempView("staged")
+    result_of(spark, statement("tables/positioned")).createOrReplaceTempView("staged")

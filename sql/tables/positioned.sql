@@ -1,5 +1,5 @@
--- In: `staged`: staging's rows of one output topic that a table does not have yet; `before`: of keys (as text) where in the
---     source's order the table has, or had, rows of them; `truncations`: of the topic.
+-- In: `staged`: staging's rows of one output topic that a table does not have yet; `before`: of keys (as text) where in
+--     the source's order the table has, or had, rows of them; `truncations`: of the topic.
 -- Out: the same, of which each has a position. The source gives none to a snapshot's row without LSN, nor to what was
 --     released without it: it comes after all of its key that went out before it, and before all that goes out after it
 --     (of which the position is greater).
