@@ -1,4 +1,5 @@
--- In: {{text}}, the text of JSON whose VARIANT has a DOUBLE: numbers of more than 38 digits, and those with an exponent.
+-- In: {{text}}, the text of JSON whose VARIANT has a DOUBLE: numbers of more than 38 digits, and those with an
+--     exponent.
 -- Out: whether such a number is another one now.
 exists(
   regexp_extract_all(

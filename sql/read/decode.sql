@@ -1,5 +1,5 @@
--- In: `new_records`: rows of raw, with the text of those keys and values that are JSON, and what another format found of
---     the others or why it could not (zync.transactions.unpack).
+-- In: `new_records`: rows of raw, with the text of those keys and values that are JSON, and what another format found
+--     of the others or why it could not (zync.transactions.unpack).
 -- Out: each record decoded: `key` and `value` as VARIANT, or `decode_error`, why it cannot be; and what a preset adds
 --     (`more`). A preset may take placeholders out of the text that structs are parsed from (`clean_text`).
 -- Trailing text, duplicate keys, bytes that are not UTF-8 and numbers that VARIANT cannot keep exactly are all errors.

@@ -2,8 +2,8 @@
 --     `contributions`).
 --     `reserved`: whether it is an operator's decision.
 -- Out: each record with its transaction. `alone`: it is in none, or one by itself; `record_error`: why it cannot even
---     be that; `transaction_error`: what is wrong with a record that does belong to a transaction. `from_state` and `judged`
---     are for what is known of earlier syncs: a transaction's state, and its records read again.
+--     be that; `transaction_error`: what is wrong with a record that does belong to a transaction. `from_state` and
+--     `judged` are for what is known of earlier syncs: a transaction's state, and its records read again.
 WITH checked AS (
   SELECT *, coalesce({{configured}}, false) AS configured, {{reserved}} AS ours,
     coalesce(decode_error, {{unfit}}, {{no_envelope}}) AS error
@@ -21,7 +21,8 @@ SELECT seqno, kafka, topic, ingested, headers, key, value,
        WHEN NOT ({{single}}) THEN 'no transaction id'
   END AS record_error,
   CASE WHEN found.id IS NOT NULL AND NOT ours
-    THEN coalesce(error, CASE WHEN contributions IS NULL THEN 'the done condition fails on it' END) END AS transaction_error,
+    THEN coalesce(error, CASE WHEN contributions IS NULL THEN 'the done condition fails on it' END)
+    END AS transaction_error,
   CASE WHEN ours AND found.id IS NOT NULL THEN named_struct('action', try_variant_get(value, '$.decision', 'string'),
     'who', try_variant_get(value, '$.who', 'string'), 'why', try_variant_get(value, '$.why', 'string'),
     'late', try_variant_get(value, '$.late', 'array<struct<first: bigint, last: bigint>>')) END AS decision,

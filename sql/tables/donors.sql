@@ -1,8 +1,8 @@
 -- In: `moves`: rows that an update gave another key (key, place) and each key that they had before that (old_key), from
 --     the place `after` on until `before`; `arrived`: rows of the output topic; `old_rows`: the target's rows of
 --     the keys that they had.
--- Out: of each such row what it was before, as a row of its new key just before it: of each column the newest value that
---     was not left out. `unresolved`: the columns of which there is none here.
+-- Out: of each such row what it was before, as a row of its new key just before it: of each column the newest value
+--     that was not left out. `unresolved`: the columns of which there is none here.
 WITH candidates AS (
   SELECT m.key, m.place AS at, a.v, a.left_out, a.place, CAST(NULL AS {{noted}}) AS origin
   FROM moves m JOIN arrived a ON a.key = m.old_key AND a.place < m.before AND a.place >= m.after
