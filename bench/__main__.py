@@ -24,6 +24,7 @@ NAMES = (
     "reassembly",
     "preset",
     "quarantine",
+    "decode",
     "formats",
     "large",
     "maintain",

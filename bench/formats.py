@@ -120,8 +120,12 @@ def _decoding(
         Decoder(spark, pipeline, done).decode(_rows(spark, raw)).write.format("noop").mode("overwrite").save()
         return time.monotonic() - started
 
-    bad = Decoder(spark, pipeline, done).decode(_rows(spark, raw)).where("fault IS NOT NULL OR bad IS NOT NULL")
-    if some := bad.select("fault", "bad").take(1):
+    bad = (
+        Decoder(spark, pipeline, done)
+        .decode(_rows(spark, raw))
+        .where("record_error IS NOT NULL OR transaction_error IS NOT NULL")
+    )
+    if some := bad.select("record_error", "transaction_error").take(1):
         msg = f"what was to be measured does not decode: {some}"
         raise RuntimeError(msg)
     return decoding

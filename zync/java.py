@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 from zync.errors import UsageError, ZyncError
@@ -35,6 +36,8 @@ KAFKA = ("org.apache.kafka:kafka_2.13:4.1.1", "org.apache.logging.log4j:log4j-sl
 
 LOG_STORE = "zync.ConditionalLogStore"
 """The class by which Spark writes the logs of Delta tables in S3 (ConditionalLogStore.java)."""
+STRICT_JSON = "zync.StrictJson"
+"""The class that parses JSON (StrictJson.java)."""
 _COMPILER = "org.codehaus.commons.compiler.samples.CompilerDemo"
 """The main class of Janino, with the options of javac."""
 
@@ -110,20 +113,42 @@ def fetch_s3() -> list[Path]:
 def log_store() -> Path:
     """Returns the path of the jar with `LOG_STORE`, and compiles it the first time, in a second.
 
-    The compiler is Janino, which Spark contains: a Java runtime may have none.
-
     Raises:
         ZyncError: The jars that it is compiled against cannot be fetched, or it cannot be compiled.
     """
-    source = Path(__file__).parent / "ConditionalLogStore.java"
-    digest = hashlib.sha256(source.read_bytes() + "".join(DELTA + S3).encode()).hexdigest()
-    jar = cache_folder() / f"log-store-{digest[:16]}.jar"
+    return _compiled(LOG_STORE, "log-store", DELTA + S3, lambda: [*fetch(DELTA), *fetch_s3()])
+
+
+def strict_json() -> Path:
+    """Returns the path of the jar with `STRICT_JSON`, and compiles it the first time, in a second.
+
+    Raises:
+        ZyncError: It cannot be compiled.
+    """
+    return _compiled(STRICT_JSON, "strict-json", (), list)
+
+
+def _compiled(class_name: str, name: str, artifacts: tuple[str, ...], libraries: Callable[[], list[Path]]) -> Path:
+    """Returns the path of a jar in the cache with a class of zync's, which is compiled if it is not there.
+
+    The compiler is Janino, which Spark contains: a Java runtime may have none.
+
+    Args:
+        class_name: The class, whose file lies beside this one.
+        name: The beginning of the jar's name.
+        artifacts: What it is compiled against beside Spark: with others it is compiled anew.
+        libraries: Returns the paths of the jars of these.
+    """
+    source = Path(__file__).parent / f"{class_name.removeprefix('zync.')}.java"
+    digest = hashlib.sha256(source.read_bytes() + "".join(artifacts).encode()).hexdigest()
+    jar = cache_folder() / f"{name}-{digest[:16]}.jar"
     if jar.exists():
         return jar
-    compiler = [str(_spark_jar(name)) for name in ("janino", "commons-compiler")]
-    libraries = [*fetch(DELTA), *fetch_s3(), *_spark_jar("ivy").parent.glob("*.jar")]
+    compiler = [str(_spark_jar(part)) for part in ("janino", "commons-compiler")]
+    classpath = [*libraries(), *_spark_jar("ivy").parent.glob("*.jar")]
+    jar.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache_folder(), prefix=".compile-") as scratch:
-        options = ["-d", f"{scratch}/classes", "-classpath", os.pathsep.join(map(str, libraries))]
+        options = ["-d", f"{scratch}/classes", "-classpath", os.pathsep.join(map(str, classpath))]
         command = [java(), *QUICK, "-cp", os.pathsep.join(compiler), _COMPILER, *options, str(source)]
         result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - Java
         classes = sorted(Path(scratch).glob("classes/**/*.class"))
@@ -190,6 +215,7 @@ def main(arguments: list[str]) -> None:
             return
         fetch(DELTA)
         fetch(AVRO)
+        strict_json()
         if arguments:
             fetch_s3()
             log_store()

@@ -133,7 +133,7 @@ BAD = {
     of_connect(struct(txn=connect("int64")), {"txn": 2**63}): "value is not as the schema beside it says",
     of_connect(struct(txn=connect("int32"), x=connect("string")), {"txn": 1, "x": "?"})
     .encode()
-    .replace(b"?", b"\xff"): "value is not as the schema beside it says",
+    .replace(b"?", b"\xff"): "value is not UTF-8",
     of_connect(struct(x=logical("bytes", "Decimal", scale="2")), {"x": "A" * 100}): "value is not as the schema",
 }
 GOOD = {

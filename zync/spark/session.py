@@ -150,13 +150,12 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool, lake:
     }
     if master:
         settings["spark.master"] = master
-    own_jars = [str(java.log_store())] if storage.is_s3(lake) else []
+    own_jars = [str(java.strict_json()), *([str(java.log_store())] if storage.is_s3(lake) else [])]
     if "spark.jars" not in settings and "spark.jars.packages" not in settings:
         store_jars = java.fetch_s3() if storage.is_s3(lake) else []
         own_jars += [str(jar) for jar in (*java.fetch(java.DELTA), *_avro_jars(), *store_jars)]
         settings.setdefault("spark.driver.extraClassPath", os.pathsep.join(own_jars))
-    if own_jars:
-        settings["spark.jars"] = ",".join([*filter(None, [settings.get("spark.jars")]), *own_jars])
+    settings["spark.jars"] = ",".join([*filter(None, [settings.get("spark.jars")]), *own_jars])
     user_options = properties.get("spark.driver.extraJavaOptions", "")
     options = f"-Dlog4j2.configurationFile=file:{Path(__file__).parent}/log4j2.properties"
     settings["spark.executor.extraJavaOptions"] = (

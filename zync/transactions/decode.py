@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import reduce
-from typing import cast
+from typing import NamedTuple, cast
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -36,6 +36,7 @@ from zync.spark.errors import message_of
 from zync.spark.expressions import expression, try_eval
 from zync.spark.frames import leaves, result_of, with_leaves
 from zync.spark.jvm import jvm_class
+from zync.spark.strict_json import register
 from zync.spark.times import LAST_SECOND, TIME_OF_DAY
 from zync.sql import literal, statement
 from zync.transactions.done import Done
@@ -72,6 +73,7 @@ class Decoder:
             UsageError: an id or a schema of the config is invalid, or a package that a format needs is not installed.
         """
         self.spark, self.config = spark, config
+        register(spark)
         for name, topic in config.topics.items():
             for key_or_value in PARTS:
                 if config.format(topic, key_or_value) == "protobuf":
@@ -89,11 +91,12 @@ class Decoder:
             identities.append(f"{by_topic(config, record_ids)} AS record_id")
         parts = [sf.expr(part).alias(column) for column, part in done.contributions.items()]
         with_schema = [(number, name) for number, name in enumerate(config.topics) if config.topics[name].schema]
-        structs = {f"as_{number}": _struct(spark, config, name) for number, name in with_schema}
+        structs = {f"as_{number}": _struct(spark, config, name, f"as_{number}") for number, name in with_schema}
+        self._parsed = [column for struct in structs.values() for column in struct.parsed]
         self._evaluated = [
             try_eval(spark, sf.struct(*map(sf.expr, identities)), "seqno > 0").alias("found"),
             (try_eval(spark, sf.struct(*parts), "seqno > 0") if parts else sf.lit(True)).alias("contributions"),
-            *(struct.alias(column) for column, struct in structs.items()),
+            *(struct.checked.alias(column) for column, struct in structs.items()),
         ]
         placeholder_columns = _without_placeholders(config)
         added_columns = done.decoded | placeholder_columns
@@ -105,7 +108,6 @@ class Decoder:
             "read/decode",
             more="".join(f", {text} AS {column}" for column, text in added_columns.items()),
             clean_text=clean_text,
-            **{f"{part}_changed": statement("read/changed", text=f"{part}_text") for part in PARTS},
         )
         self._identify = statement(
             "read/identify",
@@ -136,7 +138,8 @@ class Decoder:
             - with the preset `as_left_out`, the names of fields left out, and `as_clean`, the envelope without them.
         """
         unpack(self.spark, rows, self.config).createOrReplaceTempView("new_records")
-        result_of(self.spark, self._decode).select("*", *self._evaluated).createOrReplaceTempView("decoded")
+        decoded = result_of(self.spark, self._decode).select("*", *self._parsed).select("*", *self._evaluated)
+        decoded.createOrReplaceTempView("decoded")
         return result_of(self.spark, self._identify)
 
 
@@ -154,8 +157,23 @@ def _as_string(spark: SparkSession, text: str, topic: str, field: str) -> str:
     return f"CAST({expression(spark, text, f'topics.{topic}.{field}')} AS STRING)"
 
 
-def _struct(spark: SparkSession, config: Config, name: str) -> Column:
-    """Returns a struct of a record's `value` by the topic's schema, and of the error `unfit`, null where it fits."""
+class _Struct(NamedTuple):
+    """A topic's values as the struct of its schema.
+
+    Attributes:
+        parsed: Columns that `checked` reads several times: the struct, and the texts that it is checked against.
+        checked: A struct of the `value` and of the error `unfit`, null where it fits.
+    """
+
+    parsed: list[Column]
+    checked: Column
+
+
+def _struct(spark: SparkSession, config: Config, name: str, column: str) -> _Struct:
+    """Returns the columns of a topic with a schema; their names begin with `column`.
+
+    A value is compared with its text only where the parser saw a number or a time that a cast may change.
+    """
     topic, is_claimed = config.topics[name], claimed_by(config, [name])
     claimed = sf.expr(is_claimed)
     schema, is_text = schema_of(name, topic), config.is_text(topic)
@@ -166,31 +184,39 @@ def _struct(spark: SparkSession, config: Config, name: str) -> Column:
     def cast_to(kind: StructType) -> Column:
         return try_eval(spark, sf.variant_get(decoded, "$", _sql(spark, kind)), is_claimed)
 
+    struct = sf.col(f"{column}_parsed")
     if is_text and topic.envelope and (by_modes := _by_modes(spark, schema, config.debezium, is_claimed)) is not None:
-        struct = by_modes["value"]
+        parsed, struct, by_modes = by_modes, struct["value"], struct
         unfit = sf.when(claimed & sf.expr("value_text IS NOT NULL"), sf.coalesce(by_modes["unfit"], sf.lit(UNFIT)))
         unfit = sf.nullif(unfit, sf.lit(""))
         checked = without_mode_types(schema, config.debezium)
     elif is_text:
         with_unfit = StructType([*schema.fields, StructField("_unfit", StringType())])
-        parsed = sf.from_json("value_text", with_unfit, _FROM_JSON)
-        struct = sf.when(claimed, parsed)
+        parsed = sf.when(claimed, sf.from_json("value_text", with_unfit, _FROM_JSON))
         unfit = sf.when(struct["_unfit"].isNotNull(), sf.lit(UNFIT))
     else:
-        struct = cast_to(schema)
+        parsed = cast_to(schema)
         unfit = sf.when(claimed & sf.expr("value IS NOT NULL") & struct.isNull(), sf.lit(UNFIT))
     value = sf.struct(*(struct.getField(field.name).alias(field.name) for field in schema.fields))
+    columns = [parsed.alias(f"{column}_parsed")]
     if checked is not None and (texts := _texts(checked, integers=not is_text)):
-        text_struct, kinds = cast_to(cast("StructType", texts)), leaves(checked)
+        kinds, suspicious = leaves(checked), sf.lit(True)
+        if is_text:
+            scales = [kind.scale for kind in kinds if isinstance(kind, DecimalType)]
+            looks = [f"decimals > {min(scales)}"] if scales else []
+            looks += ["odd_time"] if any(isinstance(kind, TimestampType) for kind in kinds) else []
+            suspicious = sf.expr(" OR ".join(looks))
+        text_struct = sf.col(f"{column}_texts")
+        columns.append(sf.when(suspicious, cast_to(cast("StructType", texts))).alias(f"{column}_texts"))
         for check, checked_types, reason in (
             (_is_rounded, DecimalType | IntegralType, UNFIT),
             (_counts_too_far, TimestampType, _TOO_FAR),
             (_has_no_date, TimestampType, _NO_DATE),
         ):
             if any(isinstance(kind, checked_types) for kind in kinds):
-                fails = _any_leaf(check, schema, texts, struct, text_struct)
+                fails = text_struct.isNotNull() & _any_leaf(check, schema, texts, struct, text_struct)
                 unfit = sf.coalesce(unfit, sf.when(fails, sf.lit(reason)))
-    return sf.struct(unfit.alias("unfit"), sf.when(struct.isNotNull(), value).alias("value"))
+    return _Struct(columns, sf.struct(unfit.alias("unfit"), sf.when(struct.isNotNull(), value).alias("value")))
 
 
 def _by_modes(spark: SparkSession, schema: StructType, modes: DebeziumModes, is_claimed: str) -> Column | None:

@@ -188,23 +188,20 @@ def _connect(rows: DataFrame, schemas: ConnectSchemas, part: Part) -> tuple[Data
     """Returns the rows with their column `connect_text` decoded by the schemas in it, and SQL that reads the result."""
     rows = rows.withColumn("connect_schema", sf.expr(schemas.schema_of("connect_text")))
     rows = rows.withColumn("connect_rest", sf.expr(without_schema("connect_text", "connect_schema")))
-    payload = "try_variant_get(try_parse_json(connect_rest), '$.payload', 'variant')"
+    # from_json by a schema accepts text after the payload, and a repeated key, of which it takes one value.
+    rows = rows.withColumn("connect_json", sf.expr("zync_json(CAST(connect_rest AS BINARY))"))
+    payload = "try_variant_get(connect_json.value, '$.payload', 'variant')"
     decoded = sf.expr(f"CASE WHEN connect_schema IS NULL AND {payload} IS NOT NULL THEN struct({payload} AS v) END")
     for schema_text, by_schema in schemas.columns.items():
         decoded = sf.when(sf.expr(f"connect_schema = {literal(schema_text)}"), by_schema).otherwise(decoded)
-    # from_json by a schema accepts text after the payload, and a repeated key, of which it takes one value. So the
-    # whole text is parsed as well, with its hash behind it, as in sql/read/decode.sql.
-    mark = "xxhash64(connect_rest)"
-    marked = f"try_variant_get(try_parse_json('[' || connect_rest || ',' || {mark} || ']'), '$[1]', 'bigint') = {mark}"
-    rows = rows.withColumn("connect_whole", sf.expr(f"coalesce({marked}, false)"))
-    decoded = sf.when(sf.expr("is_valid_utf8(connect_text) AND connect_whole"), decoded)
+    decoded = sf.when(sf.expr("connect_json.value IS NOT NULL"), decoded)
     cases = "".join(
         f" WHEN {literal(schema_text)} THEN {literal(error_text)}"
         for schema_text, error_text in schemas.problems.items()
     )
     error = (
         "CASE WHEN connect_text IS NULL OR connect_found IS NOT NULL THEN NULL "
-        f"WHEN NOT connect_whole THEN '{part} is not one JSON value' "
+        f"WHEN connect_json.value IS NULL THEN '{part} ' || connect_json.error "
         f"ELSE coalesce(CASE connect_schema WHEN '' THEN NULL{cases} END, CASE WHEN {payload} IS NULL "
         f"THEN '{part} is not an object with schema and payload, as Connect writes it' "
         f"ELSE '{part} is not as the schema beside it says' END) END"
