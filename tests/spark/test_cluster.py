@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -157,3 +158,32 @@ def executors(work: Path) -> list[int]:
             if (folder / "cwd").readlink().is_relative_to(work) and b"Executor" in (folder / "cmdline").read_bytes():
                 found.append(int(folder.name))
     return found
+
+
+APPLICATION = """
+import zync
+from pyspark.sql import SparkSession
+from zync import java
+
+jars = ",".join(str(jar) for jar in java.fetch(java.DELTA))
+spark = (
+    SparkSession.builder.master("{url}")
+    .config("spark.jars", jars)
+    .config("spark.driver.extraClassPath", jars.replace(",", ":"))
+    .config("spark.driver.host", "127.0.0.1")
+    .config("spark.ui.enabled", "false")
+    .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+    .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+    .getOrCreate()
+)
+print(zync.sync_once("raw", "staging", zync.load_config("zync.yaml")).transactions)
+"""
+
+
+def test_an_application_that_has_nothing_of_zyncs_is_given_what_decodes_on_its_executors(
+    demo: Path, cluster: Cluster
+) -> None:
+    zync("load", "raw", "consume-1.jsonl", "consume-2.jsonl", cwd=demo)
+    (demo / "application.py").write_text(APPLICATION.replace("{url}", cluster.url))
+    result = subprocess.run([sys.executable, "application.py"], cwd=demo, capture_output=True, text=True, check=False)
+    assert result.stdout == "2\n", result.stderr
