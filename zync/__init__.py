@@ -2,10 +2,9 @@
 
 Python code can do all that the commands do. A sync of raw into staging, by `zync.yaml`:
 
-    from pathlib import Path
     import zync
 
-    config = zync.load_config(Path("zync.yaml"))
+    config = zync.load_config("zync.yaml")
     outcome = zync.sync_once(config, "lake/raw", "lake/staging")
     print(outcome.transactions, outcome.in_flight)
 

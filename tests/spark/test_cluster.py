@@ -176,7 +176,7 @@ spark = (
     .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
     .getOrCreate()
 )
-print(zync.sync_once("raw", "staging", zync.load_config("zync.yaml")).transactions)
+print(zync.sync_once(zync.load_config("zync.yaml"), "lake/raw", "lake/staging").transactions)
 """
 
 

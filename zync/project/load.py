@@ -15,7 +15,7 @@ from zync.project.checks import check_fence, check_parts, check_preset_keys, che
 from zync.project.yaml_reader import Reader, find
 
 
-def load(path: Path, lake: str | None = None) -> Config:
+def load(path: Path | str, lake: str | None = None) -> Config:
     """Reads and checks the config file at `path`. From then on its `storage` is how this process reaches object stores.
 
     Args:
@@ -26,10 +26,11 @@ def load(path: Path, lake: str | None = None) -> Config:
         UsageError: The config is wrong. The message names `file:line` of the first error.
 
     Example:
-        >>> config = zync.load_config(Path("zync.yaml"))
+        >>> config = zync.load_config("zync.yaml")
         >>> list(config.topics)
         ['order', 'menu']
     """
+    path = Path(path)
     reader = Reader(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
