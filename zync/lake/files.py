@@ -1,6 +1,6 @@
 """The data files of a Delta table, selected by the log's statistics, and their rows as an Arrow dataset."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
-from pyarrow.fs import FileSystem, LocalFileSystem, SubTreeFileSystem
+from pyarrow.fs import FileInfo, FileSystem, LocalFileSystem, SubTreeFileSystem
 
 from zync.lake.paths import for_spark, is_local, locate
 from zync.lake.storage import arrow_files
@@ -76,10 +76,19 @@ def table_files(table: DeltaTable) -> FileSystem:
     return folder_files(locate(table.table_uri, ""))
 
 
-def dataset(table: DeltaTable, paths: list[str], schema: pa.Schema) -> ds.Dataset:
-    """Returns the rows of files below the table's folder, whether committed or not."""
-    files, parquet = table_files(table), ds.ParquetFileFormat()
-    return ds.FileSystemDataset([parquet.make_fragment(path, files) for path in paths], schema, parquet, files)
+def dataset(table: DeltaTable, files: Iterable[DataFile | FileInfo | str], schema: pa.Schema) -> ds.Dataset:
+    """Returns the rows of files below the table's folder, whether committed or not.
+
+    An object store is asked for the size of a file that is given as a path only.
+    """
+    file_system, parquet = table_files(table), ds.ParquetFileFormat()
+    fragments = [
+        parquet.make_fragment(file, file_system)
+        if isinstance(file, str)
+        else parquet.make_fragment(file.path, file_system, file_size=file.size)
+        for file in files
+    ]
+    return ds.FileSystemDataset(fragments, schema, parquet, file_system)
 
 
 def file_statistics(metadata: Any, columns: Collection[str]) -> dict[str, Any]:

@@ -64,11 +64,11 @@ def cat(
         condition &= ds.field("kind") == kind
     if topic:
         condition &= ds.field("kafka", "topic") == topic
-    paths = [file.path for file in data_files(table, "seqno", above=since - 1)]
+    files = data_files(table, "seqno", above=since - 1)
     # The seqnos of raw's files do not overlap, so sorting raw file by file suffices. Staging is sorted as a whole.
-    path_groups = [[path] for path in paths] if is_raw else [paths]
+    file_groups = [[file] for file in files] if is_raw else [files]
     count = 0
-    for group in path_groups:
+    for group in file_groups:
         rows = dataset(table, group, schema).to_table(filter=condition) if group else schema.empty_table()
         for batch in _sort_rows(rows).to_batches(max_chunksize=1000):
             for row in batch.to_pylist():

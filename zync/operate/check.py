@@ -100,8 +100,8 @@ def _read_rows(location: str, kind: str, columns: list[str]) -> pa.Table:
     if not Path(location).exists():
         return pa.schema([STAGING_SCHEMA.field(name) for name in columns]).empty_table()
     table = existing_staging(location)
-    paths = [file.path for file in data_files(table, "seqno")]
-    return dataset(table, paths, STAGING_SCHEMA).to_table(columns=columns, filter=ds.field("kind") == kind)
+    files = data_files(table, "seqno")
+    return dataset(table, files, STAGING_SCHEMA).to_table(columns=columns, filter=ds.field("kind") == kind)
 
 
 def _read_outputs(location: str) -> OutputRows:

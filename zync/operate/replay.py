@@ -139,6 +139,6 @@ def _different_digests(*stagings: str) -> list[str]:
 
 def _digests(table: DeltaTable) -> list[dict[str, str]]:
     """Returns the digests of each sync, by name."""
-    rows = dataset(table, [file.path for file in data_files(table, "sync")], STAGING_SCHEMA)
+    rows = dataset(table, data_files(table, "sync"), STAGING_SCHEMA)
     cursors = rows.to_table(columns=["digests"], filter=ds.field("kind") == "cursor")
     return [dict(digests) for digests in cursors["digests"].to_pylist()]

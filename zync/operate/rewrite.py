@@ -117,7 +117,7 @@ def _write_file(
 
 def _batches(table: DeltaTable, group: list[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for file in group:
-        yield from dataset(table, [file.path], schema).to_batches()
+        yield from dataset(table, [file], schema).to_batches()
 
 
 def _replace(

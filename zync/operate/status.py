@@ -151,10 +151,10 @@ def _in_flight(bookkeeping: Bookkeeping) -> dict[str, Any]:
 
 def _count_set_aside(table: DeltaTable) -> dict[str, int]:
     """Counts the records that were ever set aside, by kind."""
-    paths = [file.path for file in data_files(table, "seqno")]
-    if not paths:
+    files = data_files(table, "seqno")
+    if not files:
         return {}
-    rows = dataset(table, paths, STAGING_SCHEMA).to_table(
+    rows = dataset(table, files, STAGING_SCHEMA).to_table(
         columns=["kind", "count"], filter=ds.field("kind").isin(list(ASIDE))
     )
     counts = {row["kind"]: row["count_sum"] for row in rows.group_by("kind").aggregate([("count", "sum")]).to_pylist()}

@@ -123,7 +123,7 @@ def _sample_records(config: Config) -> Mapping[str, list[dict[str, Any]]]:
         if table is None:
             return samples
         for file in data_files(table, "seqno")[-_SAMPLE_FILES:]:
-            rows = dataset(table, [file.path], RAW_SCHEMA).head(_SAMPLE_RECORDS, columns=["kafka", "key", "value"])
+            rows = dataset(table, [file], RAW_SCHEMA).head(_SAMPLE_RECORDS, columns=["kafka", "key", "value"])
             for row in rows.to_pylist():
                 samples.setdefault(row["kafka"]["topic"], []).append(row)
     except (ZyncError, OSError):  # `zync verify` reports files that cannot be read

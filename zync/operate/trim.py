@@ -159,4 +159,4 @@ def _count_before(raw: DeltaTable, file: DataFile, seqno: int) -> int:
 
 
 def _column(raw: DeltaTable, file: DataFile, name: str) -> pa.ChunkedArray:
-    return dataset(raw, [file.path], RAW_SCHEMA).to_table(columns=[name])[name]
+    return dataset(raw, [file], RAW_SCHEMA).to_table(columns=[name])[name]

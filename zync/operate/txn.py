@@ -165,11 +165,11 @@ def _has_id(txn: str) -> ds.Expression:
 
 
 def _rows(table: DeltaTable, condition: ds.Expression) -> list[dict[str, Any]]:
-    paths = [file.path for file in data_files(table, "seqno")]
-    if not paths:
+    files = data_files(table, "seqno")
+    if not files:
         return []
     columns = ["kind", "seqno", "txn", "kafka", "records", "count", "reason", "rule", "since", "state"]
-    rows = dataset(table, paths, STAGING_SCHEMA).to_table(columns=columns, filter=condition)
+    rows = dataset(table, files, STAGING_SCHEMA).to_table(columns=columns, filter=condition)
     return rows.sort_by("seqno").to_pylist()  # type: ignore[no-any-return]
 
 
@@ -200,7 +200,7 @@ def with_topics(transaction_list: list[Transaction], raw: DeltaTable) -> list[Tr
         indices = np.flatnonzero((seqnos >= file.lowest) & (seqnos <= file.highest))
         if not len(indices):
             continue
-        rows = dataset(raw, [file.path], RAW_SCHEMA).to_table(columns=["seqno", "kafka", "ingested"]).sort_by("seqno")
+        rows = dataset(raw, [file], RAW_SCHEMA).to_table(columns=["seqno", "kafka", "ingested"]).sort_by("seqno")
         file_seqnos = rows["seqno"].to_numpy()
         indices = indices[np.isin(seqnos[indices], file_seqnos)]  # `zync maintain` may have trimmed the others
         rows = rows.take(np.searchsorted(file_seqnos, seqnos[indices]))
@@ -239,7 +239,7 @@ def raw_rows(raw: DeltaTable, records: tuple[Range, ...], columns: list[str] | N
     for file in data_files(raw, "seqno", above=(ranges.lowest or 0) - 1, upto=ranges.highest or 0):
         in_file = ranges.between(file.lowest, file.highest)
         if in_file:
-            rows = dataset(raw, [file.path], RAW_SCHEMA).to_table(
+            rows = dataset(raw, [file], RAW_SCHEMA).to_table(
                 columns=columns, filter=(ds.field("seqno") >= in_file.lowest) & (ds.field("seqno") <= in_file.highest)
             )
             yield from rows.filter(pa.array(in_file.contains(rows["seqno"].to_numpy()))).sort_by("seqno").to_pylist()

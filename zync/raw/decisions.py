@@ -15,11 +15,11 @@ def decisions(raw: DeltaTable, above: int = 0) -> list[tuple[int, dict[str, Any]
 
     A decision has the keys that `zync.operate.decide` wrote; it is empty if the record is no JSON object.
     """
-    paths = [file.path for file in data_files(raw, "seqno", above=above)]
-    if not paths or stored_position(raw, DECISIONS) is None:
+    files = data_files(raw, "seqno", above=above)
+    if not files or stored_position(raw, DECISIONS) is None:
         return []
     is_decision = (ds.field("kafka", "topic") == DECISIONS.topic) & (ds.field("seqno") > above)
-    rows = dataset(raw, paths, RAW_SCHEMA).to_table(columns=["seqno", "value"], filter=is_decision).sort_by("seqno")
+    rows = dataset(raw, files, RAW_SCHEMA).to_table(columns=["seqno", "value"], filter=is_decision).sort_by("seqno")
     return [(row["seqno"], _object(row["value"])) for row in rows.to_pylist()]
 
 

@@ -97,10 +97,10 @@ def trimmed(table: DeltaTable, above: int, upto: int) -> SeqnoRanges:
     end = min(upto + 1, first_seqno(table))
     if above + 1 >= end:
         return SeqnoRanges()
-    paths = [file.path for file in data_files(table, "seqno", above=above, upto=end - 1)]
+    files = data_files(table, "seqno", above=above, upto=end - 1)
     seqnos = np.empty(0, np.int64)
-    if paths:
-        seqnos = np.sort(dataset(table, paths, RAW_SCHEMA).to_table(columns=["seqno"])["seqno"].to_numpy())
+    if files:
+        seqnos = np.sort(dataset(table, files, RAW_SCHEMA).to_table(columns=["seqno"])["seqno"].to_numpy())
     seqnos = np.concatenate([[above], seqnos[(seqnos > above) & (seqnos < end)], [end]])
     holes = np.flatnonzero(np.diff(seqnos) > 1)
     return SeqnoRanges(seqnos[holes] + 1, seqnos[holes + 1] - 1)
@@ -171,7 +171,7 @@ def check_newest(table: DeltaTable) -> None:
     files, stored = data_files(table, "seqno"), positions(table)
     if not files:
         return
-    (rows,) = dataset(table, [files[-1].path], RAW_SCHEMA).to_table(columns=["kafka"]).combine_chunks().to_batches()
+    (rows,) = dataset(table, files[-1:], RAW_SCHEMA).to_table(columns=["kafka"]).combine_chunks().to_batches()
     went_back = {gap.partition for gap in stored.gaps if gap.end < gap.start}
     contradictions = [
         f"{partition} has offset {last}, and the next to read is {stored.next.get(partition, 0)}"

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from zync.config.model import Config
 from zync.errors import ZyncError
-from zync.lake.files import data_files, dataset
+from zync.lake.files import DataFile, data_files, dataset
 from zync.lake.ranges import RANGES_DDL, SeqnoRanges
 from zync.staging.table import STAGING_SCHEMA, SYNC
 
@@ -114,9 +114,9 @@ def read_cursor(table: DeltaTable) -> Cursor:
     number = table.transaction_version(SYNC)
     if number is None:
         return Cursor()
-    paths = [file.path for file in data_files(table, "sync", above=number - 1)]
+    files = data_files(table, "sync", above=number - 1)
     row_filter = (ds.field("kind") == "cursor") & (ds.field("sync") == number)
-    rows = _scan(table, paths, row_filter, STAGING_SCHEMA.names)
+    rows = _scan(table, files, row_filter, STAGING_SCHEMA.names)
     if rows.num_rows != 1:
         msg = f"staging at {table.table_uri} has {rows.num_rows} cursor rows for sync {number}, not 1: it is damaged"
         raise ZyncError(msg)
@@ -164,11 +164,11 @@ def read_settled(table: DeltaTable, settled: pa.Table) -> pa.Table:
         return _SETTLED_RECORDS.empty_table()
     files = data_files(table, "seqno", above=pc.min(seqnos).as_py() - 1, upto=pc.max(seqnos).as_py())
     row_filter = ds.field("seqno").isin(seqnos.combine_chunks()) & ds.field("kind").isin(list(SETTLED_KINDS))
-    rows = _scan(table, [file.path for file in files], row_filter & ds.field("txn").is_valid(), columns)
+    rows = _scan(table, files, row_filter & ds.field("txn").is_valid(), columns)
     transactions = {row["txn"]: {"completes_at": row["seqno"], "records": row["records"]} for row in rows.to_pylist()}
     files = data_files(table, "seqno", above=(SeqnoRanges.of_column(rows["records"]).lowest or 0) - 1)
     row_filter = ds.field("kind").isin(["late", "duplicate"]) & ds.field("txn").isin(list(transactions))
-    for row in _scan(table, [file.path for file in files], row_filter, columns).to_pylist():
+    for row in _scan(table, files, row_filter, columns).to_pylist():
         transactions[row["txn"]]["records"] += row["records"]
     return pa.Table.from_pylist(
         [{"txn": txn, **transaction} for txn, transaction in transactions.items()], schema=_SETTLED_RECORDS
@@ -190,13 +190,13 @@ def _rows(
         else data_files(table, "seqno", above=above_seqno or 0)
     )
     columns = [*_IN_FLIGHT.names, "sync"] if IN_FLIGHT_KINDS[0] in kinds else ["kind", "txn", "seqno", "state"]
-    return _scan(table, [file.path for file in files], row_filter & ds.field("kind").isin(list(kinds)), columns)
+    return _scan(table, files, row_filter & ds.field("kind").isin(list(kinds)), columns)
 
 
-def _scan(table: DeltaTable, paths: list[str], row_filter: ds.Expression, columns: list[str]) -> pa.Table:
-    if not paths:
+def _scan(table: DeltaTable, files: list[DataFile], row_filter: ds.Expression, columns: list[str]) -> pa.Table:
+    if not files:
         return pa.schema([STAGING_SCHEMA.field(name) for name in columns]).empty_table()
-    return dataset(table, paths, STAGING_SCHEMA).to_table(columns=columns, filter=row_filter)
+    return dataset(table, files, STAGING_SCHEMA).to_table(columns=columns, filter=row_filter)
 
 
 def _settled(rows: pa.Table) -> pa.Table:

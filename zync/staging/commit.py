@@ -101,8 +101,7 @@ def _parquet_files(file_system: FileSystem, folder: str) -> list[FileInfo]:
 
 def read_back(table: DeltaTable, folder: str) -> Written:
     """Reads the written files of a sync: all bookkeeping rows; of output rows only counts, offsets and seqnos."""
-    paths = [info.path for info in _parquet_files(table_files(table), folder)]
-    data = dataset(table, paths, STAGING_SCHEMA)
+    data = dataset(table, _parquet_files(table_files(table), folder), STAGING_SCHEMA)
     is_output = pc.field("kind") == "output"  # Parquet statistics tell which files have output rows
     rows = data.to_table(columns=list(BOOKKEEPING), filter=~is_output)
     outputs, offsets, output_seqnos = dict[str, int](), dict[str, int](), [pa.array([], pa.int64())]

@@ -47,8 +47,8 @@ def staged(table: DeltaTable, after: DeliveryPosition) -> Iterator[pa.Table]:
     Rows are ordered by sync, turn, seqno and offset, the order in which staging numbered them. The other columns are
     topic, key, value, position, reason (of a truncation), state and txn (null for a record without transaction).
     """
-    for paths, last_sync in _file_spans(data_files(table, "sync", above=after.sync - 1)):
-        rows, end = dataset(table, paths, STAGING_SCHEMA), DeliveryPosition(last_sync, _MAX_SEQNO, _MAX_SEQNO)
+    for files, last_sync in _file_spans(data_files(table, "sync", above=after.sync - 1)):
+        rows, end = dataset(table, files, STAGING_SCHEMA), DeliveryPosition(last_sync, _MAX_SEQNO, _MAX_SEQNO)
         is_output = _in_range(after, end) & (ds.field("kind") == "output")
         for last in _batch_ends(rows.to_table(columns=_DELIVERY_ORDER, filter=is_output), _rows_per_batch(rows)):
             yield _read_outputs(rows, after, last)
@@ -97,7 +97,7 @@ def read_arrivals(table: DeltaTable, files: list[DataFile], topic: str, after: i
     row_filter = (ds.field("kind") == "output") & (ds.field("kafka", "topic") == topic)
     if any(file.lowest <= after or file.highest > upto for file in files):
         row_filter &= (ds.field("sync") > after) & (ds.field("sync") <= upto)
-    data = dataset(table, [file.path for file in files], STAGING_SCHEMA)
+    data = dataset(table, files, STAGING_SCHEMA)
     rows = data.to_table(columns=["position", "seqno", "reason", "state"], filter=row_filter)
     position, seqno = (pc.min(pc.fill_null(rows[name], 0)).as_py() or 0 for name in ("position", "seqno"))
     truncations: list[Truncation] = []
@@ -139,11 +139,11 @@ def with_tombstones(table: DeltaTable, rows: pa.Table) -> pa.Table:
 def _living_keys(table: DeltaTable, truncation: dict[str, Any]) -> list[str] | None:
     """Reads the keys that exist in a topic just before a truncation; returns None if its rows have no keys."""
     offset = ds.field("kafka", "offset")
-    paths = [file.path for file in data_files(table, "sync", upto=truncation["sync"])]
+    files = data_files(table, "sync", upto=truncation["sync"])
     row_filter = (ds.field("kind") == "output") & (ds.field("kafka", "topic") == truncation["topic"])
     row_filter &= offset < truncation["offset"]
     columns = {"key": ds.field("key"), "offset": offset, "deleted": ds.field("value").is_null()}
-    data = dataset(table, paths, STAGING_SCHEMA)
+    data = dataset(table, files, STAGING_SCHEMA)
     rows = data.to_table({**columns, "reason": ds.field("reason")}, filter=row_filter)
     last_truncation = pc.max(rows.filter(pc.is_valid(rows["reason"]))["offset"]).as_py()
     rows = rows.filter(pc.is_null(rows["reason"]))
@@ -157,9 +157,9 @@ def _living_keys(table: DeltaTable, truncation: dict[str, Any]) -> list[str] | N
 
 def columns_by_sync(table: DeltaTable, first: int, last: int) -> dict[int, dict[str, Any]]:
     """Reads the columns of the outputs (as `recorded` returns them) from the cursor rows of syncs `first` to `last`."""
-    paths = [file.path for file in data_files(table, "sync", above=first - 1, upto=last)]
+    files = data_files(table, "sync", above=first - 1, upto=last)
     is_cursor = (ds.field("kind") == "cursor") & (ds.field("sync") >= first) & (ds.field("sync") <= last)
-    rows = dataset(table, paths, STAGING_SCHEMA).to_table(columns=["sync", "state"], filter=is_cursor)
+    rows = dataset(table, files, STAGING_SCHEMA).to_table(columns=["sync", "state"], filter=is_cursor)
     return {row["sync"]: recorded(row["state"]) for row in rows.to_pylist()}
 
 
@@ -173,20 +173,20 @@ def _in_range(after: DeliveryPosition, last: DeliveryPosition) -> ds.Expression:
     )
 
 
-def _file_spans(files: list[DataFile]) -> Iterator[tuple[list[str], int]]:
+def _file_spans(files: list[DataFile]) -> Iterator[tuple[list[DataFile], int]]:
     """Groups files, ordered by sync, into spans that share no sync; all but the last hold at least `MOST_ROWS` rows.
 
-    Yields the paths of each span and its last sync.
+    Yields the files of each span and its last sync.
     """
-    paths: list[str] = []
+    span: list[DataFile] = []
     count, highest = 0, 0
     for number, file in enumerate(files):
-        paths.append(file.path)
+        span.append(file)
         count, highest = count + file.rows, max(highest, file.highest)
         next_lowest = files[number + 1].lowest if number + 1 < len(files) else None
         if next_lowest is None or (count >= MOST_ROWS and next_lowest > highest):
-            yield paths, highest
-            paths, count = [], 0
+            yield span, highest
+            span, count = [], 0
 
 
 def _rows_per_batch(rows: ds.FileSystemDataset) -> int:

@@ -44,14 +44,14 @@ def id_of(row: Row) -> str:
 
 def read_set_aside(table: DeltaTable, wanted: Collection[str] | None = None) -> SetAside:
     """Reads what is set aside at the version of `table`, for the ids in `wanted` only, or for all if it is None."""
-    paths = [file.path for file in data_files(table, "seqno")]
-    if not paths or (wanted is not None and not wanted):
+    files = data_files(table, "seqno")
+    if not files or (wanted is not None and not wanted):
         return SetAside()
     kind, txn = ds.field("kind"), ds.field("txn")
     row_filter = kind.isin(["quarantined", "late"]) | kind.isin(["done", "discarded"]) & ds.field("state").is_valid()
     if wanted is not None:
         row_filter &= txn.is_null() | txn.isin(pa.array(wanted, pa.string()))
-    rows = dataset(table, paths, STAGING_SCHEMA).to_table(columns=_COLUMNS, filter=row_filter)
+    rows = dataset(table, files, STAGING_SCHEMA).to_table(columns=_COLUMNS, filter=row_filter)
     quarantined: dict[str, list[Row]] = {}
     late: dict[str, list[Row]] = {}
     for row in rows.sort_by("seqno").to_pylist():

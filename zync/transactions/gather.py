@@ -148,7 +148,7 @@ def _driver_rows(spark: SparkSession, raw: DeltaTable, files: list[DataFile], ra
     rows_in_files = Sizing(sum(file.rows for file in files))
     if not Sizing(ranges.count).is_tiny or len(files) > _DRIVER_FILES_MOST or not rows_in_files.is_small:
         return None
-    rows, unpacked = dataset(raw, [file.path for file in files], RAW_SCHEMA), 0
+    rows, unpacked = dataset(raw, files, RAW_SCHEMA), 0
     for fragment in rows.get_fragments():
         try:
             unpacked += sum(group.total_byte_size for group in fragment.row_groups)

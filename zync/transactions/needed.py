@@ -60,10 +60,10 @@ def check_start(raw: DeltaTable, staging: DeltaTable, cursor: Cursor) -> None:
 
 def rows_of(staging: DeltaTable, wanted: ds.Expression, above: int) -> Iterator[pa.RecordBatch]:
     """Yields the rows about transactions that match the filter `wanted`, from files with seqnos over `above`."""
-    paths = [file.path for file in data_files(staging, "seqno", above=above)]
+    files = data_files(staging, "seqno", above=above)
     kind, txn = ds.field("kind"), ds.field("txn")
     of_no_transaction = kind.isin(["output", "cursor", "trimmed"]) | (kind == "ignored") & txn.is_null()
-    if paths:
-        yield from dataset(staging, paths, STAGING_SCHEMA).to_batches(
+    if files:
+        yield from dataset(staging, files, STAGING_SCHEMA).to_batches(
             columns=_COLUMNS, filter=wanted & ~of_no_transaction
         )

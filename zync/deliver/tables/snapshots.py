@@ -172,8 +172,8 @@ def now() -> datetime:
 
 def _rows(table: DeltaTable, above: int = 0) -> pa.Table:
     """Reads the rows of the files that hold syncs above `above`."""
-    paths = [file.path for file in data_files(table, "sync", above=above)]
-    return dataset(table, paths, _SCHEMA).to_table()
+    files = data_files(table, "sync", above=above)
+    return dataset(table, files, _SCHEMA).to_table()
 
 
 def _all(rows: pa.Table) -> list[Snapshot]:

@@ -25,8 +25,8 @@ def read_topics(staging: DeltaTable, topics: list[str], sync: int) -> dict[str, 
     columns |= {name: ds.field(name) for name in ("seqno", "sync", "position", "key")}
     columns |= {"deleted": ds.field("value").is_null(), "truncation": ds.field("reason").is_valid()}
     is_wanted = (ds.field("kind") == "output") & (ds.field("sync") <= sync) & ds.field("kafka", "topic").isin(topics)
-    paths = [file.path for file in data_files(staging, "sync", upto=sync)]
-    data = dataset(staging, paths, STAGING_SCHEMA)
+    files = data_files(staging, "sync", upto=sync)
+    data = dataset(staging, files, STAGING_SCHEMA)
     rows = data.to_table(columns=columns, filter=is_wanted)
     is_cursor = (ds.field("kind") == "cursor") & (ds.field("sync") <= sync)
     states = set[str | None]()

@@ -46,7 +46,7 @@ def files_claim(table: DeltaTable) -> Claim:
 def read_file(table: DeltaTable, file: DataFile, columns: list[str], schema: pa.Schema) -> Any:
     """Returns the rows of a file; if it cannot be read, the error's text as a str."""
     try:
-        return dataset(table, [file.path], schema).to_table(columns=columns)
+        return dataset(table, [file], schema).to_table(columns=columns)
     except (OSError, pa.ArrowException) as error:
         return f"{type(error).__name__}: {first_line(error)}"
 
