@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from zync.cli.bar import Bar
     from zync.deliver.kafka.delivery import Delivered
     from zync.deliver.tables.delivery import Batch
     from zync.deliver.tables.snapshots import Snapshot
@@ -34,6 +35,11 @@ if TYPE_CHECKING:
     from zync.operate.verify.claim import Claim
     from zync.raw.append import Appended
     from zync.sync.outcome import Outcome
+    from zync.sync.progress import Progress
+
+
+_LINE_SECONDS = 10.0
+"""How often a line tells how far a large sync is, where there is no terminal."""
 
 
 class Output(ABC):
@@ -45,6 +51,8 @@ class Output(ABC):
     def __init__(self, *, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self.out = out or sys.stdout
         self.err = err or sys.stderr
+        self._bar: Bar | None = None
+        self._shown: Progress | None = None
 
     def _line(self, stream: TextIO, text: str) -> None:
         stream.write(text + "\n")
@@ -60,6 +68,31 @@ class Output(ABC):
         """Prints, where a person waits at a terminal, that Spark's start takes some seconds."""
         if self.err.isatty():
             self.progress("starting Spark takes some seconds")
+
+    def syncing(self, progress: "Progress | None") -> None:
+        """Shows how far a large sync is; None: it has ended.
+
+        On a terminal it is a bar, which goes away. Otherwise it is a line for each stage, and every ten seconds.
+        """
+        if self.err.isatty() and not logs_as_json():
+            from zync.cli.bar import Bar
+
+            if progress is None:
+                if self._bar:
+                    self._bar.close()
+                self._bar = None
+                return
+            self._bar = self._bar or Bar(self.err)
+            self._bar.show(progress)
+            return
+        shown, self._shown = self._shown, progress
+        if progress is None:
+            return
+        if shown and shown.stage == progress.stage and progress.seconds - shown.seconds < _LINE_SECONDS:
+            self._shown = shown
+            return
+        values = {key: value for key, value in asdict(progress).items() if value is not None}
+        self.progress(str(progress), event="progress", **values)
 
     def error(self, message: str, traceback: str = "", code: str = ZyncError.code) -> None:
         """Prints an error as a line, or its traceback.

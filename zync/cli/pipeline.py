@@ -146,11 +146,11 @@ def sync(
         if metrics:
             msg = "there is nothing to watch in one sync: give --follow too"
             raise typer.BadParameter(msg, param_hint="--metrics")
-        out.synced(sync_once(settings, *locations, master=master))
+        out.synced(sync_once(settings, *locations, master=master, report=out.syncing))
         return
     stop = stop_on_signals()
     with measuring("zync.sync.metrics:SyncMetrics", metrics, out) as collector:
-        follow_raw(settings, *locations, stop, out.followed, master, collector)
+        follow_raw(settings, *locations, stop, out.followed, master, collector, out.syncing)
 
 
 def check_tables_of_sync(raw: str, staging: str) -> None:

@@ -31,6 +31,7 @@ from zync.sync.context import Sync
 from zync.sync.judge import judge
 from zync.sync.outcome import Outcome
 from zync.sync.overdue import overdue, release
+from zync.sync.progress import Progress, Report, Watch
 from zync.sync.read import read
 from zync.sync.recall import recall
 from zync.transactions.decode import Decoder
@@ -60,7 +61,9 @@ class Syncer:
         1
     """
 
-    def __init__(self, config: Config, raw: str, staging: str, spark: SparkSession) -> None:
+    def __init__(
+        self, config: Config, raw: str, staging: str, spark: SparkSession, report: Report | None = None
+    ) -> None:
         """Prepares the syncs.
 
         Args:
@@ -69,11 +72,12 @@ class Syncer:
             staging: The location of staging, which the first sync creates.
             spark: A session made by `zync.spark.session`, which nothing else uses: each sync creates temporary views
                 in it, and in the end drops all temporary views of the session.
+            report: Is told how far a large sync is; None: nothing is.
 
         Raises:
             UsageError: `done` or an id cannot be evaluated.
         """
-        self.config, self.raw, self.staging, self.spark = config, raw, staging, spark
+        self.config, self.raw, self.staging, self.spark, self._report = config, raw, staging, spark, report
         self.done = understand(spark, config)
         self.decoder = Decoder(spark, config, self.done)
         self.bookkeeping: Bookkeeping | None = None
@@ -120,7 +124,8 @@ class Syncer:
                 self.spark, row_cache, self.config, self.done, self.decoder, raw, staging, bookkeeping, head, ranges
             )
             self.bookkeeping = self._staging_table = None  # until it has succeeded: after a failure both are read anew
-            committed, seconds = _run_stages(sync)
+            with Watch(self.spark, head - cursor.head, len(STAGES), self._report) as watch:
+                committed, seconds = _run_stages(sync, watch)
         # If another commit came in between, the version differs and the next sync reads staging anew.
         self.bookkeeping, self._staging_version = committed.bookkeeping, staging.version() + 1
         self.clock = committed.applied.summary.ingested or self.clock
@@ -166,12 +171,13 @@ class Syncer:
         return self.bookkeeping
 
 
-def _run_stages(sync: Sync) -> tuple[Committed, dict[str, float]]:
+def _run_stages(sync: Sync, watch: Watch) -> tuple[Committed, dict[str, float]]:
     """Runs all stages of a sync, and returns its commit and the duration of each stage."""
     state: Any = sync
     seconds = {}
     for stage in STAGES:
         started = time.monotonic()
+        watch.begin(stage.__name__)
         state = stage(state)
         seconds[stage.__name__] = round(time.monotonic() - started, 3)
     return state, seconds
@@ -212,7 +218,9 @@ def _outcome(committed: Committed, seconds: dict[str, float]) -> Outcome:
     )
 
 
-def sync_once(config: Config, raw: str, staging: str, master: str | None = None) -> Outcome:
+def sync_once(
+    config: Config, raw: str, staging: str, master: str | None = None, report: Report | None = None
+) -> Outcome:
     """Runs a sync in a Spark session of its own, as `zync sync` does.
 
     Args:
@@ -220,6 +228,7 @@ def sync_once(config: Config, raw: str, staging: str, master: str | None = None)
         raw: The location of raw.
         staging: The location of staging, which is created if it does not exist.
         master: Spark's master URL; None: the config's, else this machine.
+        report: Is told how far a large sync is; None: nothing is.
 
     Raises:
         OwnedError: Another sync holds the lock of this staging; nothing was changed.
@@ -229,14 +238,24 @@ def sync_once(config: Config, raw: str, staging: str, master: str | None = None)
         >>> outcome.transactions, outcome.in_flight
         (1, 1)
     """
-    head = next_seqno(existing_raw(raw)) - 1
+    existing_raw(raw)
     with owned(staging):
-        table = open_staging(staging)
-        backlog = Sizing(head - (read_cursor(table).head if table else 0))
-        syncer = Syncer(config, raw, staging, session(master, config.spark, brief=backlog.is_small, lake=staging))
+        backlog = _backlog(raw, staging, report)
+        spark = session(master, config.spark, brief=backlog.is_small, lake=staging)
+        syncer = Syncer(config, raw, staging, spark, report)
         outcome = syncer.sync()
         syncer.release_overdue()
         return outcome
+
+
+def _backlog(raw: str, staging: str, report: Report | None) -> Sizing:
+    """Returns how many records are new, and reports a large backlog, as Spark's start takes some seconds."""
+    raw_table, staging_table = open_table(raw), open_staging(staging)
+    head = next_seqno(of_kind(raw_table, RAW_SCHEMA, "raw")) - 1 if raw_table else 0
+    backlog = Sizing(head - (read_cursor(staging_table).head if staging_table else 0))
+    if report and not backlog.is_small:
+        report(Progress(backlog.records))
+    return backlog
 
 
 def follow(
@@ -247,6 +266,7 @@ def follow(
     on_sync: Callable[[Outcome], None],
     master: str | None = None,
     metrics: "SyncMetrics | None" = None,
+    report: Report | None = None,
 ) -> None:
     """Syncs whenever raw has a new version, in a warm session, until `stop` is set, as `zync sync --follow` does.
 
@@ -258,6 +278,7 @@ def follow(
         on_sync: Called with the outcome of each sync that wrote something.
         master: Spark's master URL; None: the config's, else this machine.
         metrics: Metrics to update.
+        report: Is told how far a large sync is; None: nothing is.
 
     Raises:
         OwnedError: Another sync holds the lock of this staging.
@@ -273,7 +294,9 @@ def follow(
     with owned(staging):
         if metrics:  # in parallel with Spark's start, which takes longer
             threading.Thread(target=_report_bookkeeping, args=(metrics, staging), name="metrics", daemon=True).start()
-        syncer = Syncer(config, raw, staging, session(master, config.spark, lake=staging))
+        if report:
+            _backlog(raw, staging, report)
+        syncer = Syncer(config, raw, staging, session(master, config.spark, lake=staging), report)
         synced_version = None
         while not stop.is_set():
             version = syncer.newest_raw_version()
