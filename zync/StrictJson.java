@@ -31,7 +31,10 @@ import org.apache.spark.unsafe.types.VariantVal;
  * zync compiles this file by Janino, which Spark contains (zync/java.py).
  */
 public class StrictJson implements UDF1 {
-    private static final JsonFactory FACTORY = new JsonFactory();
+    /** Records share its table of names, so it neither interns them nor fails where many are alike. */
+    private static final JsonFactory FACTORY = new JsonFactory()
+        .disable(JsonFactory.Feature.INTERN_FIELD_NAMES)
+        .disable(JsonFactory.Feature.FAIL_ON_SYMBOL_HASH_OVERFLOW);
     private static final int DECIMAL_DIGITS = 38;
     private static final int DOUBLE_DIGITS = 17;
     private static final int EXPONENT = 99;

@@ -81,6 +81,13 @@ def test_a_value_is_kept_and_what_a_cast_may_change_is_seen(parsed: dict[bytes, 
     assert (json.loads(row["value"]), row["decimals"], row["odd_time"]) == VALUES[data]
 
 
+def test_names_that_differ_from_record_to_record_are_kept(spark: Any) -> None:
+    register(spark)
+    rows = spark.range(20_000).selectExpr("to_json(map(concat('key ', id * 7919), id)) AS text")
+    rows = rows.selectExpr("text", "zync_json(CAST(text AS BINARY)) AS j")
+    assert rows.where("to_json(j.value) <> text OR j.error IS NOT NULL").count() == 0
+
+
 def test_null_is_null(spark: Any) -> None:
     register(spark)
     assert spark.sql("SELECT zync_json(NULL) IS NULL AS x").first()["x"]
