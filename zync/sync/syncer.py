@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from zync.config.model import Config
 from zync.errors import UsageError, ZyncError
-from zync.lake.lock import owned
+from zync.lake.lock import Wait, owned
 from zync.lake.table import checkpoint, of_kind, open_table, poll, poll_seconds, refresh
 from zync.raw.table import RAW_SCHEMA, existing_raw, next_seqno, positions, trimmed
 from zync.spark.frames import RowCache
@@ -212,7 +212,7 @@ def _outcome(committed: Committed, seconds: dict[str, float]) -> Outcome:
     )
 
 
-def sync_once(config: Config, raw: str, staging: str, master: str | None = None) -> Outcome:
+def sync_once(config: Config, raw: str, staging: str, master: str | None = None, *, standby: bool = False) -> Outcome:
     """Runs a sync in a Spark session of its own, as `zync sync` does.
 
     Args:
@@ -220,6 +220,7 @@ def sync_once(config: Config, raw: str, staging: str, master: str | None = None)
         raw: The location of raw.
         staging: The location of staging, which is created if it does not exist.
         master: Spark's master URL; None: the config's, else this machine.
+        standby: Whether to wait while another sync works on this staging.
 
     Raises:
         OwnedError: Another sync holds the lock of this staging; nothing was changed.
@@ -229,8 +230,9 @@ def sync_once(config: Config, raw: str, staging: str, master: str | None = None)
         >>> outcome.transactions, outcome.in_flight
         (1, 1)
     """
-    head = next_seqno(existing_raw(raw)) - 1
-    with owned(staging):
+    existing_raw(raw)
+    with owned(staging, what="sync", wait=Wait(standby)):
+        head = next_seqno(existing_raw(raw)) - 1
         table = open_staging(staging)
         backlog = Sizing(head - (read_cursor(table).head if table else 0))
         syncer = Syncer(config, raw, staging, session(master, config.spark, brief=backlog.is_small, lake=staging))
@@ -247,6 +249,8 @@ def follow(
     on_sync: Callable[[Outcome], None],
     master: str | None = None,
     metrics: "SyncMetrics | None" = None,
+    *,
+    standby: bool = False,
 ) -> None:
     """Syncs whenever raw has a new version, in a warm session, until `stop` is set, as `zync sync --follow` does.
 
@@ -258,9 +262,10 @@ def follow(
         on_sync: Called with the outcome of each sync that wrote something.
         master: Spark's master URL; None: the config's, else this machine.
         metrics: Metrics to update.
+        standby: Whether to wait, with a warm session, while another sync works on this staging.
 
     Raises:
-        OwnedError: Another sync holds the lock of this staging.
+        OwnedError: Another sync holds the lock of this staging, or has taken its lease over.
 
     Example:
         >>> stop = threading.Event()
@@ -270,12 +275,17 @@ def follow(
         >>> zync.follow(config, "lake/raw", "lake/staging", stop, on_sync=print_and_stop)
         2
     """
-    with owned(staging):
+    warm = Syncer(config, raw, staging, session(master, config.spark, lake=staging)) if standby else None
+    wait = Wait(standby, stop, metrics.wait_for if metrics else lambda _owner: None)
+    with owned(staging, what="sync", wait=wait) as ownership:
+        if not ownership.is_held:
+            return
         if metrics:  # in parallel with Spark's start, which takes longer
             threading.Thread(target=_report_bookkeeping, args=(metrics, staging), name="metrics", daemon=True).start()
-        syncer = Syncer(config, raw, staging, session(master, config.spark, lake=staging))
+        syncer = warm or Syncer(config, raw, staging, session(master, config.spark, lake=staging))
         synced_version = None
         while not stop.is_set():
+            ownership.check()
             version = syncer.newest_raw_version()
             if version != synced_version:
                 synced_version = version
