@@ -60,10 +60,10 @@ class Lease:
             None; the holder, if it lives and this process is not patient, or if `wait` ended it.
 
         Raises:
-            ZyncError: The store refuses, or does not answer; for a patient process, at the first look.
+            ZyncError: The store refuses, or does not answer, twice; a patient process that has seen a holder waits on.
         """
         seen: UpdateVersion | None = None
-        seen_at, holder = 0.0, Owner()
+        seen_at, holder, failure = 0.0, Owner(), ""
         while True:
             try:
                 answer = self._object.read()
@@ -84,10 +84,16 @@ class Lease:
                     return None
             except ChangedError:
                 continue
-            except ZyncError:
+            except ZyncError as error:
                 if seen is None or not patient:
-                    raise
-                seen_at = time.monotonic()  # what happened while the store was away was not seen
+                    if failure:
+                        raise
+                    failure = str(error)
+                    continue  # it may be the answer that was lost
+                if failure != str(error):
+                    failure = str(error)
+                    log.warning("the lease of %s could not be watched: %s", self.location, failure)
+                seen_at = time.monotonic()  # nobody knows whether it was renewed meanwhile
             if not wait(holder):
                 return holder
 
