@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from zync.errors import OwnedError, ZyncError
@@ -27,6 +28,25 @@ log = logging.getLogger(__name__)
 TERM_SECONDS = 15.0
 RENEW_SECONDS = 5.0
 LOOK_SECONDS = 1.0
+_CONFLICTS = 10
+"""Refused puts after which the store is taken to refuse each of them: of processes that compete, one succeeds."""
+
+
+@dataclass
+class _Watched:
+    """A lease as this process saw it last.
+
+    Attributes:
+        holder: Its holder.
+        version: The object's version; None before the first look.
+        at: When that version was seen first, by the monotonic clock.
+        lives: Whether the holder is known to live.
+    """
+
+    holder: Owner = field(default_factory=Owner)
+    version: "UpdateVersion | None" = None
+    at: float = 0.0
+    lives: bool = False
 
 
 class Lease:
@@ -62,30 +82,20 @@ class Lease:
         Raises:
             ZyncError: The store refuses, or does not answer, twice; a patient process that has seen a holder waits on.
         """
-        seen: UpdateVersion | None = None
-        seen_at, holder, failure = 0.0, Owner(), ""
+        watched, failure, conflicts = _Watched(), "", 0
         while True:
             try:
-                answer = self._object.read()
-                if answer is None:
-                    self._hold(self._object.create(self._content()))
+                if self._take_if_free(watched):
                     return None
-                (holder, values), version = from_bytes(answer[0]), answer[1]
-                if holder.id == self.owner.id:  # the answer to an earlier request was lost
-                    self._hold(version)
-                    return None
-                now, is_free = time.monotonic(), bool(values.get("released")) or holder.is_dead()
-                if version != seen:
-                    if not is_free and not patient and (seen is not None or holder.is_alive()):
-                        return holder
-                    seen, seen_at = version, now
-                if is_free or now - seen_at >= TERM_SECONDS:
-                    self._hold(self._object.replace(self._content(), version))
-                    return None
-            except ChangedError:
+                if watched.lives and not patient:
+                    return watched.holder
+            except ChangedError as error:
+                conflicts += 1
+                if conflicts > _CONFLICTS:
+                    raise self._never_taken() from error
                 continue
             except ZyncError as error:
-                if seen is None or not patient:
+                if not watched.version or not patient:
                     if failure:
                         raise
                     failure = str(error)
@@ -93,13 +103,33 @@ class Lease:
                 if failure != str(error):
                     failure = str(error)
                     log.warning("the lease of %s could not be watched: %s", self.location, failure)
-                seen_at = time.monotonic()  # nobody knows whether it was renewed meanwhile
-            if not wait(holder):
-                return holder
+                watched.at = time.monotonic()  # nobody knows whether it was renewed meanwhile
+            if not wait(watched.holder):
+                return watched.holder
+
+    def _take_if_free(self, watched: "_Watched") -> bool:
+        """Looks at the lease, and becomes the holder if it is free; returns whether this process is the holder."""
+        answer = self._object.read()
+        if answer is None:
+            self._hold(self._object.create(self._content()))
+            return True
+        (holder, values), version = from_bytes(answer[0]), answer[1]
+        if holder.id == self.owner.id:  # the answer to an earlier request was lost
+            self._hold(version)
+            return True
+        now = time.monotonic()
+        if version != watched.version:
+            is_renewal = bool(watched.version) and not values.get("released")
+            watched.lives = is_renewal or holder.is_alive()
+            watched.holder, watched.version, watched.at = holder, version, now
+        if values.get("released") or holder.is_dead() or now - watched.at >= TERM_SECONDS:
+            self._hold(self._object.replace(self._content(), version))
+            return True
+        return False
 
     def seize(self) -> None:
         """Becomes the holder at once, whoever is. The other learns of it when it renews. Raises ZyncError."""
-        while True:
+        for _ in range(_CONFLICTS):
             try:
                 answer = self._object.read()
                 version = self._object.replace(self._content(), answer[1]) if answer else None
@@ -107,6 +137,10 @@ class Lease:
             except ChangedError:
                 continue
             return
+        raise self._never_taken()
+
+    def _never_taken(self) -> ZyncError:
+        return ZyncError(f"the store refuses each conditional put (If-Match) of the lease of {self.location}")
 
     def check(self) -> None:
         """Raises OwnedError if another process has taken the lease over."""
@@ -124,7 +158,7 @@ class Lease:
         """
         self._ended.set()
         self._thread.join()
-        if self._lost_to is None:
+        if self._lost_to is None and not self._is_late:
             try:
                 self._object.replace(self._content(released=True), self._version)
             except (ChangedError, ZyncError) as error:

@@ -38,14 +38,24 @@ class Owner:
 
     def is_dead(self) -> bool:
         """Returns whether it was a process of this system, and has ended; False if that cannot be known."""
-        if not self.system or self.system != _system():
-            return False
-        state, start = _stat(self.pid)
-        return start != self.start or state in ("Z", "X")
+        return self._is_here() and not self._runs()
 
     def is_alive(self) -> bool:
         """Returns whether it is a process of this system that has not ended; False if that cannot be known."""
-        return bool(self.system) and self.system == _system() and not self.is_dead()
+        return self._is_here() and self._runs()
+
+    def _is_here(self) -> bool:
+        return bool(self.system) and self.system == _system()
+
+    def _runs(self) -> bool:
+        try:
+            os.kill(self.pid, 0)
+        except (ProcessLookupError, OverflowError):
+            return False
+        except PermissionError:  # another user's
+            pass
+        state, start = _stat(self.pid)
+        return not start or (start == self.start and state not in ("Z", "X"))
 
 
 def this_process(what: str) -> Owner:
@@ -78,7 +88,7 @@ def _system() -> str:
 
 
 def _stat(pid: int) -> tuple[str, str]:
-    """Returns the state and the start of a process; empty if there is none."""
+    """Returns the state and the start of a process; empty if /proc does not show it."""
     try:
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -275,6 +275,8 @@ class Pipeline:
         part.restarts += 1
         part.due = time.monotonic() + wait
         text = f"{_exit_text(code)}; started again in {wait:.0f} s"
+        if code == OwnedError.exit_code and part.stands_by:
+            text += " as a standby"
         self.say(part.name, "warning", text, {"event": "restart", "code": code, "restarts": part.restarts})
 
     def _give_up(self, part: Part, code: int) -> None:

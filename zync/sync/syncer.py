@@ -230,9 +230,10 @@ def sync_once(config: Config, raw: str, staging: str, master: str | None = None,
         >>> outcome.transactions, outcome.in_flight
         (1, 1)
     """
-    existing_raw(raw)
+    head = next_seqno(existing_raw(raw)) - 1
     with owned(staging, what="sync", wait=Wait(standby)):
-        head = next_seqno(existing_raw(raw)) - 1
+        if standby:  # it may have grown during the wait
+            head = next_seqno(existing_raw(raw)) - 1
         table = open_staging(staging)
         backlog = Sizing(head - (read_cursor(table).head if table else 0))
         syncer = Syncer(config, raw, staging, session(master, config.spark, brief=backlog.is_small, lake=staging))
