@@ -9,7 +9,7 @@ import pytest
 from zync.cli.console import ConsoleOutput
 from zync.cli.options import measuring
 from zync.errors import UsageError
-from zync.metrics.base import Metrics
+from zync.metrics.base import Metrics, StandbyMetrics
 from zync.metrics.server import serving
 
 
@@ -66,6 +66,18 @@ def test_an_address_that_is_none_is_the_users_mistake(address: str) -> None:
         serving(address, Metrics(stuck_after=60)),
     ):
         pass
+
+
+def test_a_standby_that_waits_is_ready_and_says_for_whom() -> None:
+    """Or a rolling update, which ends the old process when the new one is ready, would never end it."""
+    metrics = StandbyMetrics(stuck_after=60)
+    with serving("localhost:0", metrics) as port:
+        metrics.wait_for("zync sync on host (pid 7)")
+        assert answer(f"localhost:{port}/readyz") == "standby: zync sync on host (pid 7) works\n"
+        assert "zync_standby 1.0" in answer(f"localhost:{port}/metrics")
+        metrics.wait_for(None)
+        assert answer(f"localhost:{port}/readyz") == "ready\n"
+        assert "zync_standby 0.0" in answer(f"localhost:{port}/metrics")
 
 
 def test_a_port_that_is_taken_is_the_users_mistake() -> None:

@@ -1,5 +1,7 @@
 """Which parts `zync run` has, when it starts one again, and when it gives one up."""
 
+import json
+import subprocess
 import threading
 import time
 from collections.abc import Mapping
@@ -37,7 +39,7 @@ class Run:
 
 @pytest.fixture
 def run() -> Run:
-    return Run((Part("sync-from", ()), Part("sync", ())))
+    return Run((Part("sync-from", ()), Part("sync", (), stands_by=True)))
 
 
 def test_a_part_that_fails_is_started_again_after_a_while_that_grows(run: Run) -> None:
@@ -51,6 +53,34 @@ def test_a_part_that_fails_is_started_again_after_a_while_that_grows(run: Run) -
 def test_a_part_whose_table_another_has_is_started_again_after_three_seconds(run: Run) -> None:
     for _ in range(5):
         assert run.ended(run.parts[0], OWNED).endswith("exit code 3; started again in 3 s")
+
+
+def test_a_part_whose_table_another_has_is_started_again_as_its_standby(run: Run) -> None:
+    sync = run.parts[1]
+    for _ in range(2):
+        assert run.ended(sync, OWNED).endswith("exit code 3; started again in 3 s as a standby")
+        assert sync.command == ("--standby",)
+    run.ended(run.parts[0], OWNED)  # sync-from shares its topics, and has no standby
+    assert run.parts[0].command == ()
+
+
+def test_a_part_that_waits_says_so(run: Run) -> None:
+    sync, pipeline = run.parts[1], Pipeline(run.parts, run.stop, run._say)  # noqa: SLF001
+    sync.process, sync.address = subprocess.Popen(["true"], text=True), "localhost:1"
+    sync.process.wait()
+    states = []
+    for event in ("metrics", "standby", "other", "took_over", "other"):
+        line = json.dumps({"level": "info", "message": "", "event": event, "address": "localhost:1"})
+        pipeline._log(sync, [line])  # noqa: SLF001
+        states.append(sync.state())
+    assert states == ["runs", "standby", "standby", "runs", "runs"]
+
+
+def test_the_parts_of_a_standby_wait_and_share_the_topics_without_a_name_of_their_host(tmp_path: Path) -> None:
+    config = Config(deliver=Deliver(kafka=KafkaDelivery(), tables={}))
+    made = parts(config, str(tmp_path), {}, standby=True, is_alone=False)
+    assert ["--standby" in part.command for part in made] == [False, True, True, True]
+    assert "--instance" not in made[0].command
 
 
 def test_a_mistake_three_times_in_a_row_ends_the_run_where_the_part_never_ran(run: Run) -> None:

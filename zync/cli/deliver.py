@@ -7,7 +7,7 @@ import typer
 
 from zync.cli.common import Common, common_options
 from zync.cli.completion import tables
-from zync.cli.options import Metrics, measuring, stop_on_signals
+from zync.cli.options import Metrics, Standby, measuring, stop_on_signals
 from zync.cli.output import Output
 from zync.lake.paths import locate
 
@@ -30,6 +30,7 @@ def sync_to(
     one_by_one: Annotated[bool, typer.Option("--one-by-one", help="Each in a Kafka transaction of its own.")] = False,
     bootstrap_servers: Annotated[str | None, typer.Option(help="Over the config's.")] = None,
     master: Annotated[str | None, typer.Option(help="Spark's master (tables).")] = None,
+    standby: Standby = False,
     metrics: Metrics = None,
 ) -> None:
     """Send staging's rows on, in whole transactions, exactly once. Goes on until stopped.
@@ -38,6 +39,7 @@ def sync_to(
     zync sync-to kafka staging
     zync sync-to kafka staging --until-caught-up --one-by-one
     zync sync-to tables staging
+    zync sync-to tables staging --standby
     """
     if one_by_one and group_rows:
         msg = "it is for all transactions but --one-by-one: give one of the two"
@@ -51,7 +53,15 @@ def sync_to(
             if value:
                 msg = "it is for sync-to kafka"
                 raise typer.BadParameter(msg, param_hint=option)
-        _to_tables(settings, out, locate(table, settings.lake), master, metrics, until_caught_up=until_caught_up)
+        _to_tables(
+            settings,
+            out,
+            locate(table, settings.lake),
+            master,
+            metrics,
+            until_caught_up=until_caught_up,
+            standby=standby,
+        )
         return
     from zync.deliver.kafka.delivery import Delivery, sync_to_kafka
 
@@ -62,6 +72,7 @@ def sync_to(
         config=settings,
         group_rows=1 if one_by_one else group_rows or _GROUP_ROWS,
         until_caught_up=until_caught_up,
+        standby=standby,
     )
 
     with measuring("zync.deliver.metrics:KafkaDeliveryMetrics", metrics, out) as collector:
@@ -70,20 +81,36 @@ def sync_to(
 
 
 def _to_tables(  # noqa: PLR0913 - the command's options
-    settings: "Config", out: Output, staging: str, master: str | None, metrics: str | None, *, until_caught_up: bool
+    settings: "Config",
+    out: Output,
+    staging: str,
+    master: str | None,
+    metrics: str | None,
+    *,
+    until_caught_up: bool,
+    standby: bool,
 ) -> None:
     from zync.deliver.tables import delivery, snapshots
-    from zync.lake.lock import owned
+    from zync.lake.lock import Wait, owned
     from zync.spark.session import session
 
     stop = stop_on_signals()
     folder = locate(snapshots.FOLDER, settings.lake)
-    with owned(folder):  # raises before Spark starts, whose start would slow down the deliverer that holds the lock
-        pass
+    if not standby:  # raises before Spark starts, whose start would slow down the deliverer that holds the lock
+        with owned(folder, what="sync-to tables", wait=Wait(stop=stop)):
+            pass
     with measuring("zync.deliver.metrics:DeliveryMetrics", metrics, out) as collector:
         spark = session(master, settings.spark, brief=until_caught_up, lake=settings.lake)
         newest = delivery.sync_to_tables(
-            spark, settings, staging, folder, stop, out.delivered_batch, collector, until_caught_up=until_caught_up
+            spark,
+            settings,
+            staging,
+            folder,
+            stop,
+            out.delivered_batch,
+            collector,
+            until_caught_up=until_caught_up,
+            standby=standby,
         )
     out.delivered_snapshot(newest)
 

@@ -69,6 +69,10 @@ Metrics = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="Answer there: /metrics for Prometheus, /healthz, /readyz.")
 ]
 
+Standby = Annotated[
+    bool, typer.Option("--standby", help="Where another process does this already, wait, and take over when it dies.")
+]
+
 
 def starting_point(text: str) -> "Literal['earliest', 'latest'] | datetime":
     """Parses `--from`: earliest, latest, or a time (ISO 8601, in UTC without a zone; or milliseconds since 1970)."""

@@ -1,7 +1,7 @@
 """The commands of the pipeline, from Kafka or files to staging, and `zync run`."""
 
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,6 +14,7 @@ from zync.cli.options import (
     CommitEvery,
     MaxMemory,
     Metrics,
+    Standby,
     measuring,
     parsed,
     partition_offset,
@@ -21,7 +22,7 @@ from zync.cli.options import (
     stop_on_signals,
 )
 from zync.config.units import duration
-from zync.errors import UsageError
+from zync.errors import OwnedError, UsageError
 from zync.ingest import memory
 from zync.lake.paths import locate
 from zync.log import logs_as_json
@@ -128,6 +129,7 @@ def sync(
     staging: Annotated[str, typer.Argument(help="The table to write, usually staging.", autocompletion=tables)],
     follow: Annotated[bool, typer.Option("--follow", help="Go on whenever there is something new.")] = False,
     master: Annotated[str | None, typer.Option(help="Spark's master; default the config's, or local[2].")] = None,
+    standby: Standby = False,
     metrics: Metrics = None,
 ) -> None:
     """Commit to staging those of raw's transactions that are whole. Once, or whenever there is something new.
@@ -135,6 +137,7 @@ def sync(
     \b
     zync sync raw staging
     zync sync raw staging --follow
+    zync sync raw staging --follow --standby
     """
     from zync.sync.syncer import follow as follow_raw
     from zync.sync.syncer import sync_once
@@ -146,11 +149,11 @@ def sync(
         if metrics:
             msg = "there is nothing to watch in one sync: give --follow too"
             raise typer.BadParameter(msg, param_hint="--metrics")
-        out.synced(sync_once(settings, *locations, master=master, report=out.syncing))
+        out.synced(sync_once(settings, *locations, master=master, report=out.syncing, standby=standby))
         return
     stop = stop_on_signals()
     with measuring("zync.sync.metrics:SyncMetrics", metrics, out) as collector:
-        follow_raw(settings, *locations, stop, out.followed, master, collector, out.syncing)
+        follow_raw(settings, *locations, stop, out.followed, master, collector, report=out.syncing, standby=standby)
 
 
 def check_tables_of_sync(raw: str, staging: str) -> None:
@@ -173,6 +176,9 @@ def run(
     common: Common,
     commit_every: Annotated[str | None, typer.Option(metavar="TIME", help="Of sync-from; default 5s.")] = None,
     bootstrap_servers: Annotated[str | None, typer.Option(help="Over the config's.")] = None,
+    standby: Annotated[
+        bool, typer.Option("--standby", help="Beside another `zync run`: each part waits until the other's has died.")
+    ] = False,
     metrics: Metrics = None,
 ) -> None:
     """Run all that the config says, each part a process. Those are sync-from, sync --follow, and what `deliver` names.
@@ -183,8 +189,9 @@ def run(
     \b
     zync run
     zync run --commit-every 500ms --metrics localhost:9464
+    zync run --standby
     """
-    from zync.lake.lock import owned
+    from zync.lake.lock import Wait, owned
     from zync.run import supervisor
 
     if commit_every is not None:
@@ -196,21 +203,26 @@ def run(
         "--commit-every": commit_every,
     }
     options = {key: value for key, value in values.items() if value is not None}
-    parts = supervisor.parts(settings, settings.lake, options)
+    stop = stop_on_signals()
+    with ExitStack() as stack:
+        is_alone = True
+        try:
+            who = f"another `zync run` is running on the lake {settings.lake}"
+            stack.enter_context(owned(locate("run", settings.lake), who, what="run", wait=Wait(stop=stop)))
+        except OwnedError:
+            if not standby:
+                raise
+            is_alone = False
+        parts = supervisor.parts(settings, settings.lake, options, standby=standby, is_alone=is_alone)
+        say = out.part
+        collector = stack.enter_context(measuring("zync.run.scrape:RunMetrics", metrics, out, parts))
+        if out.err.isatty() and not logs_as_json():
+            from zync.run.view import View
 
-    say = out.part
-    view: AbstractContextManager[None] = nullcontext()
-    if out.err.isatty() and not logs_as_json():
-        from zync.run.view import View
-
-        live = View(parts)
-        say, view = live.say, live.shown()
-    with (
-        owned(locate("run", settings.lake), f"another `zync run` is running on the lake {settings.lake}"),
-        measuring("zync.run.scrape:RunMetrics", metrics, out, parts) as collector,
-        view,
-    ):
-        pipeline = supervisor.Pipeline(parts, stop_on_signals(), say)
+            live = View(parts)
+            say = live.say
+            stack.enter_context(live.shown())
+        pipeline = supervisor.Pipeline(parts, stop, say)
         code = pipeline.run(collector.turn if collector else lambda: None)
     out.progress(f"stopped; {supervisor.summary(parts)}", event="stopped")
     sys.exit(code)

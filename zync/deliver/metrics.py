@@ -8,10 +8,10 @@ from prometheus_client import Counter, Gauge, Histogram
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-from zync.metrics.base import _SECONDS, UNKNOWN, Metrics
+from zync.metrics.base import _SECONDS, UNKNOWN, StandbyMetrics
 
 
-class DeliveryMetrics(Metrics):
+class DeliveryMetrics(StandbyMetrics):
     """The metrics of `sync-to`."""
 
     def __init__(self, stuck_after: float = 1800) -> None:

@@ -7,7 +7,7 @@ Names follow https://prometheus.io/docs/practices/naming/. Counters start at 0 w
 
 import time
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Gauge
 
 UNKNOWN = float("nan")
 """The value of a gauge until it is known: Prometheus does not draw it, and no `<`, `>` or `==` with it holds."""
@@ -34,3 +34,26 @@ class Metrics:
         """Returns why the process is stuck; None if it is not."""
         since = time.monotonic() - self._turned
         return f"stuck: nothing was done for {since:.0f} s" if since > self._stuck_after else None
+
+    def waits(self) -> str | None:
+        """Returns what the process waits for as a standby; None if it works."""
+        return None
+
+
+class StandbyMetrics(Metrics):
+    """The metrics of a process that may wait as a standby until another ends."""
+
+    def __init__(self, stuck_after: float) -> None:
+        super().__init__(stuck_after)
+        self._owner: object | None = None
+        self._standby = Gauge("zync_standby", "Whether it waits as a standby.", registry=self.registry)
+
+    def wait_for(self, owner: object | None) -> None:
+        """Records that the process waits for `owner`, which is alright for as long as it takes; None: no more."""
+        self._turned = time.monotonic()
+        self._owner = owner
+        self._standby.set(owner is not None)
+
+    def waits(self) -> str | None:
+        """Returns what the process waits for as a standby; None if it works."""
+        return None if self._owner is None else f"standby: {self._owner} works"

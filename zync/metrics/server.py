@@ -33,7 +33,8 @@ class _Server(ThreadingHTTPServer):
 def serving(address: str, metrics: Metrics) -> Iterator[int]:
     """Serves metrics in this context; yields the port (the chosen port for port 0).
 
-    It answers `/metrics`, `/healthz` (200 while the process lives) and `/readyz` (503 with the reason if it is stuck).
+    It answers `/metrics`, `/healthz` (200 while the process lives) and `/readyz` (503 with the reason if it is stuck; a
+    standby that waits is ready).
 
     Args:
         address: HOST:PORT or [IPv6]:PORT. Of a name with IPv4 and IPv6 addresses it uses the IPv4 address.
@@ -83,8 +84,9 @@ def _handler(metrics: Metrics) -> type[BaseHTTPRequestHandler]:
                 return 503, "text/plain", f"{error}\n".encode()
 
         def _ready(self) -> tuple[int, str, bytes]:
-            reason = metrics.stuck()
-            return (503, "text/plain", f"{reason}\n".encode()) if reason else (200, "text/plain", b"ready\n")
+            if reason := metrics.stuck():
+                return 503, "text/plain", f"{reason}\n".encode()
+            return 200, "text/plain", f"{metrics.waits() or 'ready'}\n".encode()
 
         def log_message(self, *_: object) -> None:
             """Logs nothing for a request."""

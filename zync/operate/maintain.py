@@ -4,23 +4,20 @@ Writers and readers go on meanwhile, and the process may be killed at any moment
 own compaction bins files by size, which scatters the rows that a reader looks for; here neighbours become one file.
 """
 
-import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyarrow.fs import FileSelector
 
-from zync.errors import OwnedError, UsageError, ZyncError
+from zync.errors import UsageError, ZyncError
 from zync.lake.files import DataFile, data_files, table_files
-from zync.lake.lock import locked
-from zync.lake.paths import is_local
+from zync.lake.lock import owned
 from zync.lake.table import REMEMBERED, first_line, open_table, refresh
 from zync.operate.rewrite import is_raw, rewrite
 from zync.operate.trim import first_since, plan, stagings, trim
@@ -122,7 +119,7 @@ def maintain(
         raise UsageError(msg)
     count = len(table.file_uris())
     result = Maintained(files=count, files_after=count, start=first_seqno(table) if raw else 1, dry_run=dry_run)
-    with _alone(location):
+    with owned(location, f"another zync maintains {location}", what="maintain", name="maintain"):
         if trimming and raw:
             _timed(result, "trim", lambda: _trim(table, result, trimming))
         if compact:
@@ -141,20 +138,6 @@ def _timed(result: Maintained, step: str, work: Callable[[], None]) -> None:
     started = time.monotonic()
     work()
     result.seconds[step] = round(time.monotonic() - started, 3)
-
-
-@contextlib.contextmanager
-def _alone(location: str) -> Iterator[None]:
-    """Holds a lock that only `maintain` takes. An object store has no locks; the check at commit decides there."""
-    if not is_local(location):
-        yield
-        return
-    path = Path(location)
-    with locked(path.parent / f".{path.name}.maintain.lock", wait=0) as acquired:
-        if not acquired:
-            msg = f"another zync maintains {location}. Nothing was changed"
-            raise OwnedError(msg)
-        yield
 
 
 def groups(files: list[DataFile], target: int = TARGET) -> list[list[DataFile]]:

@@ -95,7 +95,7 @@ def replay(
     trimmed = first_seqno(raw_table) - 1
     cuts = [*_revisit_cuts(raw_table), last]
     syncs = transactions = head = cursor = 0
-    with owned(into):
+    with owned(into, what="replay"):
         # The limit is for a single sync, and a replay's syncs are larger than the original ones.
         syncer = Syncer(config.without_limit(), raw, into, spark)
         while head < last:

@@ -31,6 +31,7 @@ _WAIT_SECONDS = (1.0, 60.0)
 """The first wait before a restart, which doubles each time, and the longest."""
 _OWNED_SECONDS = 3.0
 """The wait before a restart if another process has the table: it may belong to a killed run and be about to end."""
+_STANDBY = "--standby"
 _STABLE_SECONDS = 60.0
 """A part that ran for so long is stable: the next wait is the first wait again."""
 _MAX_MISTAKES = 3
@@ -56,6 +57,8 @@ class Part:
 
     name: str
     command: tuple[str, ...]
+    stands_by: bool = False
+    """Whether the command has `--standby`, which it gets when another process has its table."""
     behind: bool = False
     """Whether it runs in the background with a lower priority: no part waits for it, and it takes the most time."""
     process: "subprocess.Popen[str] | None" = None
@@ -64,6 +67,8 @@ class Part:
     """HOST:PORT of its metrics."""
     began: float = 0.0
     delivered: bool = False
+    waits: bool = False
+    """Whether it waits as a standby."""
     """Whether it has delivered since its start."""
     due: float = 0.0
     failures: int = 0
@@ -102,10 +107,14 @@ class Part:
             return "stops" if self.runs else "ended"
         if not self.runs:
             return f"again in {max(0.0, self.due - time.monotonic()):.0f} s"
+        if self.waits:
+            return "standby"
         return "runs" if self.address else "starts"
 
 
-def parts(config: Config, lake: str, options: Mapping[str, str]) -> tuple[Part, ...]:
+def parts(
+    config: Config, lake: str, options: Mapping[str, str], *, standby: bool = False, is_alone: bool = True
+) -> tuple[Part, ...]:
     """Returns the parts that a config needs, over the tables `raw` and `staging` in `lake`.
 
     Args:
@@ -113,17 +122,27 @@ def parts(config: Config, lake: str, options: Mapping[str, str]) -> tuple[Part, 
         lake: The lake's path or URI.
         options: The options that were passed (`--config`, `--bootstrap-servers`, `--commit-every` …), with their
             values.
+        standby: Whether the parts wait while others work on their tables; `sync-from` shares the partitions.
+        is_alone: Whether no other `zync run` works on the lake: only one process of a host may have the constant
+            `group.instance.id`.
     """
 
-    def part(name: str, *command: str, also: tuple[str, ...] = (), behind: bool = False) -> Part:
+    def part(
+        name: str, *command: str, also: tuple[str, ...] = (), stands_by: bool = True, behind: bool = False
+    ) -> Part:
         passed = [text for key in ("--config", *also) if key in options for text in (key, options[key])]
         fixed = ["--lake", lake, "--metrics", "localhost:0", "--log-format", "json"]
-        return Part(name, (*command, *fixed, *passed), behind)
+        waiting = [_STANDBY] if standby and stands_by else []
+        return Part(name, (*command, *waiting, *fixed, *passed), stands_by, behind)
 
     kafka, kafka_options = config.deliver.kafka, ("--bootstrap-servers",)
-    instance = ["--instance", _instance(lake)] if "group.instance.id" not in config.kafka else []
+    instance = ["--instance", _instance(lake)] if is_alone and "group.instance.id" not in config.kafka else []
     needed = [
-        part("sync-from", "sync-from", "kafka", "raw", *instance, also=(*kafka_options, "--commit-every")),
+        part(
+            *("sync-from", "sync-from", "kafka", "raw", *instance),
+            also=(*kafka_options, "--commit-every"),
+            stands_by=False,
+        ),
         part("sync", "sync", "raw", "staging", "--follow"),
     ]
     if kafka is not None:
@@ -185,7 +204,7 @@ class Pipeline:
             _lower_priority(part.process.pid)
 
     def _start(self, part: Part) -> None:
-        part.began, part.delivered = time.monotonic(), False
+        part.began, part.delivered, part.waits = time.monotonic(), False, False
         part.process = subprocess.Popen(  # noqa: S603 - zync itself
             [sys.executable, "-m", "zync.cli.part", *part.command],
             stdin=subprocess.PIPE,
@@ -219,6 +238,7 @@ class Pipeline:
                 part.address = fields["address"]
             else:
                 part.delivered = part.delivered or fields.get("event") == "delivered"
+                part.waits = fields.get("event") == "standby" or (part.waits and fields.get("event") != "took_over")
                 self.say(part.name, level, text, fields)
 
     def _ended(self, part: Part) -> int:
@@ -247,12 +267,16 @@ class Pipeline:
         first, longest = _WAIT_SECONDS
         if code == OwnedError.exit_code:
             wait = _OWNED_SECONDS
+            if part.stands_by and _STANDBY not in part.command:
+                part.command = (*part.command, _STANDBY)
         else:
             wait = min(longest, first * 2**part.failures)
             part.failures += 1
         part.restarts += 1
         part.due = time.monotonic() + wait
         text = f"{_exit_text(code)}; started again in {wait:.0f} s"
+        if code == OwnedError.exit_code and part.stands_by:
+            text += " as a standby"
         self.say(part.name, "warning", text, {"event": "restart", "code": code, "restarts": part.restarts})
 
     def _give_up(self, part: Part, code: int) -> None:

@@ -9,12 +9,12 @@ from prometheus_client import Counter, Gauge, Histogram
 
 if TYPE_CHECKING:
     from zync.sync.outcome import Outcome
-from zync.metrics.base import UNKNOWN, Metrics
+from zync.metrics.base import UNKNOWN, StandbyMetrics
 
 _STAGE_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 
 
-class SyncMetrics(Metrics):
+class SyncMetrics(StandbyMetrics):
     """The counters, gauges and histograms of `sync --follow`."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from zync.config.model import Config
 from zync.errors import UsageError, ZyncError
-from zync.lake.lock import owned
+from zync.lake.lock import Wait, owned
 from zync.lake.table import checkpoint, of_kind, open_table, poll, poll_seconds, refresh
 from zync.raw.table import RAW_SCHEMA, existing_raw, next_seqno, positions, trimmed
 from zync.spark.frames import RowCache
@@ -219,7 +219,13 @@ def _outcome(committed: Committed, seconds: dict[str, float]) -> Outcome:
 
 
 def sync_once(
-    config: Config, raw: str, staging: str, master: str | None = None, report: Report | None = None
+    config: Config,
+    raw: str,
+    staging: str,
+    master: str | None = None,
+    *,
+    report: Report | None = None,
+    standby: bool = False,
 ) -> Outcome:
     """Runs a sync in a Spark session of its own, as `zync sync` does.
 
@@ -229,6 +235,7 @@ def sync_once(
         staging: The location of staging, which is created if it does not exist.
         master: Spark's master URL; None: the config's, else this machine.
         report: Is told how far a large sync is; None: nothing is.
+        standby: Whether to wait while another sync works on this staging.
 
     Raises:
         OwnedError: Another sync holds the lock of this staging; nothing was changed.
@@ -239,7 +246,7 @@ def sync_once(
         (1, 1)
     """
     existing_raw(raw)
-    with owned(staging):
+    with owned(staging, what="sync", wait=Wait(standby)):
         backlog = _backlog(raw, staging, report)
         spark = session(master, config.spark, brief=backlog.is_small, lake=staging)
         syncer = Syncer(config, raw, staging, spark, report)
@@ -258,7 +265,7 @@ def _backlog(raw: str, staging: str, report: Report | None) -> Sizing:
     return backlog
 
 
-def follow(
+def follow(  # noqa: PLR0913 - a public function: the caller chooses each
     config: Config,
     raw: str,
     staging: str,
@@ -266,7 +273,9 @@ def follow(
     on_sync: Callable[[Outcome], None],
     master: str | None = None,
     metrics: "SyncMetrics | None" = None,
+    *,
     report: Report | None = None,
+    standby: bool = False,
 ) -> None:
     """Syncs whenever raw has a new version, in a warm session, until `stop` is set, as `zync sync --follow` does.
 
@@ -279,9 +288,10 @@ def follow(
         master: Spark's master URL; None: the config's, else this machine.
         metrics: Metrics to update.
         report: Is told how far a large sync is; None: nothing is.
+        standby: Whether to wait, with a warm session, while another sync works on this staging.
 
     Raises:
-        OwnedError: Another sync holds the lock of this staging.
+        OwnedError: Another sync holds the lock of this staging, or has taken its lease over.
 
     Example:
         >>> stop = threading.Event()
@@ -291,14 +301,19 @@ def follow(
         >>> zync.follow(config, "lake/raw", "lake/staging", stop, on_sync=print_and_stop)
         2
     """
-    with owned(staging):
+    warm = Syncer(config, raw, staging, session(master, config.spark, lake=staging), report) if standby else None
+    wait = Wait(standby, stop, metrics.wait_for if metrics else lambda _owner: None)
+    with owned(staging, what="sync", wait=wait) as ownership:
+        if not ownership.is_held:
+            return
         if metrics:  # in parallel with Spark's start, which takes longer
             threading.Thread(target=_report_bookkeeping, args=(metrics, staging), name="metrics", daemon=True).start()
-        if report:
+        if report and not warm:
             _backlog(raw, staging, report)
-        syncer = Syncer(config, raw, staging, session(master, config.spark, lake=staging), report)
+        syncer = warm or Syncer(config, raw, staging, session(master, config.spark, lake=staging), report)
         synced_version = None
         while not stop.is_set():
+            ownership.check()
             version = syncer.newest_raw_version()
             if version != synced_version:
                 synced_version = version

@@ -5,6 +5,7 @@ import os
 import random
 import re
 import signal
+import socket
 import time
 from pathlib import Path
 
@@ -32,6 +33,28 @@ def test_the_first_deliverer_is_fenced_by_the_second(staging: Staging, names: li
         first.kill()
     said = "".join(path.read_text() for path in staging.folder.glob("sync-to*.log"))
     assert "another sync-to took over" in said
+    assert_all_there(committed(staging.broker, *names), staging)
+
+
+def test_a_standby_leaves_the_first_alone_and_takes_over_when_it_is_killed(staging: Staging, names: list[str]) -> None:
+    staging.sync(transfers(names, 2000))
+    first = start("sync-to", "kafka", "staging", "--one-by-one", cwd=staging.folder)
+    logs = set(staging.folder.glob("sync-to*.log"))
+    try:
+        wait_until(lambda: len(committed(staging.broker, *names)) > 30)
+        standby = start("sync-to", "kafka", "staging", "--standby", "--until-caught-up", cwd=staging.folder)
+        (log,) = set(staging.folder.glob("sync-to*.log")) - logs
+        wait_until(
+            lambda: (
+                f"waiting as standby: zync sync-to kafka on {socket.gethostname()} (pid {first.pid})" in log.read_text()
+            )
+        )
+        assert first.poll() is None
+    finally:
+        first.kill()
+        first.wait()
+    assert standby.wait(60) == 0
+    assert "took over" in log.read_text()
     assert_all_there(committed(staging.broker, *names), staging)
 
 

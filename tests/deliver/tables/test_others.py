@@ -24,14 +24,14 @@ def test_a_raw_is_no_staging_nor_waited_for_as_one(lake: Lake) -> None:
 
 def test_one_deliverer_at_a_time(lake: Lake) -> None:
     lake.staging.sync(transfers(1, 0))
-    with owned(str(lake.folder)), pytest.raises(OwnedError):
+    with owned(str(lake.folder), what="sync-to tables"), pytest.raises(OwnedError):
         lake.deliver()
 
 
 def test_the_second_deliverer_starts_no_spark(lake: Lake, warm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """`zync run` starts it again and again, while the first, of a run that was killed, ends its batch."""
     monkeypatch.setattr("zync.spark.session.session", lambda *_, **__: pytest.fail("Spark was started"))
-    with owned(str(lake.folder)):
+    with owned(str(lake.folder), what="sync-to tables"):
         second = warm("sync-to", "tables", "staging", cwd=lake.staging.folder, check=False)
     assert (second.returncode, "one at a time may" in second.stderr) == (3, True)
 

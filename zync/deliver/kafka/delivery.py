@@ -6,10 +6,12 @@ open transaction; then it reads the stored progress, and continues from there. A
 in the same way.
 """
 
+import hashlib
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -27,6 +29,7 @@ from zync.deliver.kafka.topics import Topics
 from zync.errors import ZyncError
 from zync.kafka.admin import Brokers, RefusedError
 from zync.kafka.garbage import not_collecting
+from zync.lake.lock import Ownership, Wait, owned, taken_over
 from zync.lake.table import poll, poll_seconds, refresh
 from zync.staging.bookkeeping import read_cursor
 from zync.staging.outputs import staged, with_tombstones
@@ -58,6 +61,7 @@ class Delivery:
         group_rows: A Kafka transaction ends with the source transaction that reaches so many rows; with 1 each source
             transaction has its own.
         until_caught_up: Whether to end once all that is in staging at the start is delivered.
+        standby: Whether to wait while another process has this delivery, rather than take it over.
     """
 
     staging: str
@@ -65,6 +69,7 @@ class Delivery:
     config: Config = field(default_factory=Config)
     group_rows: int = 50_000
     until_caught_up: bool = False
+    standby: bool = False
 
 
 @dataclass
@@ -143,7 +148,7 @@ class _Run:
         self.failed_attempts = 0
         self.reported_commits, self.reported_at, self.sending_since, self.warned_at = 0, 0.0, 0.0, float("-inf")
         self.topics_checked_at = 0.0
-        self.progress = Progress("")
+        self.progress, self.owned = Progress(""), Ownership()
         self.progress_topic: ProgressTopic  # set when staging exists, from which the delivery has its default name
 
     def run(self) -> Delivered:
@@ -152,10 +157,22 @@ class _Run:
         if table is not None:
             name = self.settings.name_of(read_cursor(table).raw_id)
             self.progress_topic = ProgressTopic(self.delivery.kafka, self.settings.progress_topic, name, self.brokers)
-            if self.ensure_topics():
-                self.deliver(table)
+            with self.ownership(name) as self.owned:
+                if self.owned.is_held and self.ensure_topics():
+                    self.deliver(table)
         self.done.seconds = time.monotonic() - started
         return self.done
+
+    def ownership(self, name: str) -> AbstractContextManager[Ownership]:
+        """Returns the lock or lease of the delivery of a name.
+
+        A second process takes the delivery over, as in Kafka, unless it is a standby, which waits here.
+        """
+        what, suffix = "sync-to kafka", f"to-kafka-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+        if not self.delivery.standby:
+            return taken_over(self.delivery.staging, what=what, name=suffix)
+        wait = Wait(standby=True, stop=self.stop, report=self.metrics.wait_for if self.metrics else lambda _owner: None)
+        return owned(self.delivery.staging, what=what, name=suffix, wait=wait)
 
     def open_table(self) -> DeltaTable | None:
         """Opens staging; waits for its first sync unless `until_caught_up`. Returns None if stopped before that."""
@@ -280,6 +297,7 @@ class _Run:
             groups = self.groups(table, encoder)
             group = next(groups, None)
             while group and not self.stop.is_set():
+                self.owned.check()
                 group = self.send(group, sender, groups)
                 self.measure(self.progress.sync, newest)
                 if group and time.monotonic() - self.topics_checked_at > _CHECK_TOPICS_SECONDS:
@@ -292,6 +310,7 @@ class _Run:
                 return
             version = table.version()
             while table.version() == version and not self.stop.is_set():
+                self.owned.check()
                 self.wait()
                 poll(table)
 

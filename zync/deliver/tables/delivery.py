@@ -27,7 +27,7 @@ from zync.deliver.tables.snapshots import Snapshot
 from zync.deliver.tables.target import TableState, TableTarget, check_table, table_targets
 from zync.errors import ConflictError, UsageError
 from zync.lake.files import data_files
-from zync.lake.lock import owned
+from zync.lake.lock import Wait, owned
 from zync.lake.table import open_table, poll, poll_seconds, refresh
 from zync.rules.plan import rules_over_nothing
 from zync.spark.session import check_log_store
@@ -75,6 +75,7 @@ def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses eac
     metrics: "DeliveryMetrics | None" = None,
     *,
     until_caught_up: bool = False,
+    standby: bool = False,
 ) -> Snapshot | None:
     """Delivers staging to tables until `stop` is set, or until the tables have caught up with staging.
 
@@ -87,13 +88,14 @@ def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses eac
         on_batch: Called after each batch.
         metrics: The metrics to update.
         until_caught_up: Whether to end once the tables have all that staging has.
+        standby: Whether to wait while another process delivers to these tables.
 
     Returns:
         The newest snapshot; None if there is none yet.
 
     Raises:
         UsageError: the rules do not fit the tables, or the tables are not of this staging.
-        OwnedError: another deliverer holds the lock.
+        OwnedError: another deliverer holds the lock, or has taken its lease over.
         ZyncError: somebody else wrote to a table.
 
     Example:
@@ -104,7 +106,10 @@ def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses eac
         {'order': 1}
     """
     check_log_store(spark, folder)
-    with owned(folder):
+    wait = Wait(standby, stop, metrics.wait_for if metrics else lambda _owner: None)
+    with owned(folder, what="sync-to tables", wait=wait) as ownership:
+        if not ownership.is_held:
+            return None
         _, rows_by_rule = rules_over_nothing(spark, config, understand(spark, config))
         targets = table_targets(rows_by_rule, config.deliver, folder)
         if not targets:
@@ -115,6 +120,7 @@ def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses eac
         checked_at, conflicts = float("-inf"), 0
         table = existing_staging(staging) if until_caught_up else None
         while not stop.is_set():
+            ownership.check()
             table = table or open_staging(staging)
             newest_sync = (table.transaction_version(SYNC) or 0) if table else 0
             if table and newest:
