@@ -25,11 +25,18 @@ _BOUNDS = {"timeout": "30s", "connect_timeout": "5s", "retry_timeout": "20s"}
 would try for three minutes."""
 _SPARK_BOUNDS = {
     "spark.hadoop.fs.s3a.attempts.maximum": "3",
-    "spark.hadoop.fs.s3a.retry.limit": "3",
+    "spark.hadoop.fs.s3a.retry.limit": "1",
     "spark.hadoop.fs.s3a.retry.throttle.limit": "5",
-    "spark.hadoop.fs.s3a.connection.establish.timeout": "5s",
-    "spark.hadoop.fs.s3a.connection.timeout": "30s",
+    "spark.hadoop.fs.s3a.connection.establish.timeout": "15s",
+    "spark.hadoop.fs.s3a.connection.timeout": "15s",
+    "spark.hadoop.fs.s3a.connection.request.timeout": "30s",
 }
+"""How long Spark tries. `connection.timeout` bounds the silence of a connection, 15 s is the least that S3A takes, and
+`request.timeout` all attempts of the SDK at a request that is no upload. S3A repeats that once. So a store that takes
+requests and never answers costs 60 s for a request, 90 s for an upload; with S3A's defaults it is eight minutes."""
+_SPARK_STREAM = "classic"
+"""S3A's input stream. The default of Hadoop 3.5, `analytics`, keeps an entry for each object until the process ends
+(HADOOP-20058), and waits for a block for 30 s up to twenty times."""
 _TRUTHS = ("1", "true", "on", "yes", "y")
 """The values that delta-rs takes for true."""
 
@@ -131,6 +138,7 @@ def spark_properties(location: str) -> dict[str, str]:
         "spark.hadoop.fs.s3a.aws.credentials.provider": (
             "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
         ),
+        "spark.hadoop.fs.s3a.input.stream.type": _SPARK_STREAM,
         **_SPARK_BOUNDS,
     }
     if endpoint := _endpoint():
