@@ -77,7 +77,7 @@ _MEANINGS = (
     ),
     (
         "error sending request|NETWORK_CONNECTION|Unable to execute HTTP request|curlCode|operation timed out|"
-        "Connection reset|connection closed",
+        "Connection reset|connection closed|execution did not complete before the specified timeout",
         _AWAY,
     ),
 )
@@ -96,7 +96,7 @@ _PANIC = re.compile(
 _redirecting = threading.Lock()
 _CAUSE = re.compile(
     r"(Connection refused|[Tt]imed out|Name or service not known|failed to lookup address|Connection reset|"
-    r"Could not connect|UnknownHostException|connection closed)"
+    r"Could not connect|UnknownHostException|connection closed|specified timeout)"
 )
 _OPERATIONS = (
     ("list", "list", "grant s3:ListBucket on the bucket"),

@@ -39,12 +39,17 @@ def texts(error: BaseException) -> str:
     """Returns the texts of an error and of its causes, Java's included."""
     lines: list[str] = []
     while len(lines) < _MAX_TEXTS:
-        lines += [exception.message for exception in causes(error)] or [str(error)]
+        lines += [*map(_named, causes(error))] or [str(error)]
         cause = error.__cause__ or error.__context__
         if cause is None:
             break
         error = cause
     return "\n".join(lines)
+
+
+def _named(exception: Thrown) -> str:
+    """Returns an exception's message after its class, which tells an error of a store that has no other mark."""
+    return f"{exception.classes[0]}: {exception.message}"
 
 
 def line_of(error: BaseException) -> int | None:
@@ -58,7 +63,7 @@ def message_of(error: BaseException) -> str:
     """Returns the text of a Spark error as a single line without Java's packages, plans and stack traces."""
     thrown = causes(error)
     if any(name.startswith(_STORE_PACKAGES) for exception in thrown for name in exception.classes[:1]):
-        store_error = meaning("\n".join(exception.message for exception in thrown))
+        store_error = meaning("\n".join(map(_named, thrown)))
         if store_error:
             return store_error
     text = _text_of_chain(thrown) if thrown else _text_of_python_error(error)
