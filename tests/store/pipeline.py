@@ -67,7 +67,8 @@ class Pipeline:
 
     def events(self, part: str) -> list[str]:
         """The events in the part's logs, in order."""
-        lines = [line for path in self.folder.glob(f"{part}-*.log") for line in path.read_text().splitlines()]
+        name = "-".join(PARTS[part][:2])  # as `start` names its log
+        lines = [line for path in self.folder.glob(f"{name}-*.log") for line in path.read_text().splitlines()]
         return [json.loads(line).get("event", "") for line in lines if line.startswith("{")]
 
     def log(self) -> str:
