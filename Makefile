@@ -75,14 +75,16 @@ fuzz: setup
 
 # Ten minutes of harm at random, from another beginning each time (ZYNC_TEST_SOAK_SEED: from one that it printed), and
 # syncs and deliveries killed again and again; `make test` has short forms of them. The disk's harm needs root, who may
-# mount one.
+# mount one. ZYNC_TEST_SOAK_STORE=s3: the lake is in an object store, which is away now and then.
 soak: setup
 	ZYNC_TEST_SOAK_SECONDS=600 $(BIN)/pytest -n 0 --timeout 1200 -s tests/kafka/test_soak.py
 	ZYNC_TEST_KILLS=30 $(BIN)/pytest -n 0 tests/crash/test_kill_sync.py tests/deliver/tables/test_kills.py
 
-# The store's harm at length; `make test` has a short form of it.
+# The store's harm at length, on two servers; `make test` has a short form of it.
 test-store: setup
-	ZYNC_TEST_STORE_SECONDS=600 $(BIN)/pytest -n 0 --timeout 1800 -s tests/store
+	ZYNC_TEST_STORE_SECONDS=600 ZYNC_TEST_STORE_KILLS=20 $(BIN)/pytest -n 0 --timeout 3600 -s tests/store
+	ZYNC_TEST_STORE_SERVER=versitygw ZYNC_TEST_STORE_SECONDS=300 ZYNC_TEST_STORE_KILLS=5 $(BIN)/pytest -n 0 \
+		--timeout 3600 -s tests/store/test_harm.py tests/store/test_kills.py tests/store/test_outage.py
 
 bench: setup
 	@sh scripts/postgres.sh

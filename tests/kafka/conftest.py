@@ -26,14 +26,15 @@ from zync.raw.table import Positions, ensure_raw, next_seqno, positions
 
 @dataclass(frozen=True)
 class Lake:
-    """A folder with a lake in it, and a broker to fill its raw from."""
+    """A folder with a lake in it, or one whose config names a lake in an object store; and a broker to fill its raw."""
 
     folder: Path
     broker: str
+    store: str = ""
 
     @property
     def raw(self) -> str:
-        return str(self.folder / "lake" / "raw")
+        return f"{self.store or self.folder / 'lake'}/raw"
 
     def sync_from(self, *topics: str, kafka: dict[str, str] | None = None, **options: Any) -> Ingested:
         """`sync-from kafka raw --until-caught-up`, in this process."""
@@ -44,11 +45,11 @@ class Lake:
         """A zync.yaml in the folder, with these librdkafka properties."""
         given = {"bootstrap_servers": self.broker, **kafka}
         lines = [f"  {key.replace('_', '.')}: {value}" for key, value in given.items()]
-        (self.folder / "zync.yaml").write_text("\n".join(["lake: lake", "kafka:", *lines, ""]))
+        (self.folder / "zync.yaml").write_text("\n".join([f"lake: {self.store or 'lake'}", "kafka:", *lines, ""]))
 
     def rows(self) -> list[dict[str, Any]]:
         """Raw's rows, which are as raw promises."""
-        found = rows(Path(self.raw))
+        found = rows(Path(self.raw)) if not self.store else _rows_of(self.table())
         assert_sound(found, self.positions())
         return found
 
@@ -69,6 +70,11 @@ class Lake:
         """How many records are in raw by now; 0 where there is no raw."""
         table = open_table(self.raw)
         return next_seqno(table) - 1 if table else 0
+
+
+def _rows_of(table: DeltaTable) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = table.to_pyarrow_table().sort_by("seqno").to_pylist()
+    return found
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions
 
@@ -34,6 +35,8 @@ from tests.kafka.harms import (
     paused,
     read_only,
 )
+from tests.store.proxy import Outage, running_proxy
+from tests.store.s3 import BUCKET, running_s3
 from zync.errors import INTERRUPTED
 from zync.kafka.admin import Brokers
 from zync.kafka.dev_broker import DevKafka
@@ -45,6 +48,8 @@ LONG = 300
 """Seconds in which all kinds of harm are met."""
 SEED = int(os.environ.get("ZYNC_TEST_SOAK_SEED", time.time() if "ZYNC_TEST_SOAK_SECONDS" in os.environ else 836))
 """Of the short form one whose first harms are of many kinds, and quick."""
+STORE = os.environ.get("ZYNC_TEST_SOAK_STORE", "")
+"""Where the lake is: "s3" for a server that speaks S3, without it on a disk."""
 SHORT, ANEW = Partition("short", 0), Partition("anew", 0)
 STOPPED = (0, INTERRUPTED, -signal.SIGTERM, -signal.SIGINT)
 """What a process exits with that was told to end; by the signal, where that came before it could know of it."""
@@ -55,6 +60,8 @@ GAP = re.compile(
 )
 DISK = re.compile(r"(No space left on device|Read-only file system)")
 """What the last line says of one that ended because of what was done to topics, or to the disk."""
+STORE_AWAY = re.compile(r"the store\b.* does not answer|the store fails or is overloaded")
+"""Likewise of one that began while the store was away."""
 
 
 class Soak:
@@ -64,13 +71,21 @@ class Soak:
         self.chance = random.Random(SEED)
         self.kafka = DevKafka(folder / "broker")
         undo.callback(self.kafka.stop)
-        self.lake = Lake(folder, self.kafka.start())
+        self.outage = Outage()
+        store = self._store(folder, undo) if STORE else ""
+        self.lake = Lake(folder, self.kafka.start(), store)
         self.brokers, self.topic = Brokers({"bootstrap.servers": self.lake.broker}), TopicMaker(self.lake.broker)
         for name, count in (("t", 4), (SHORT.topic, 1), (ANEW.topic, 1)):
             self.topic.create(name, count)
         self.lake.config(session_timeout_ms=6000, topic_metadata_refresh_interval_ms=1000)
         self.clock, self.disk = Clock(folder), folder / "lake"
+        if STORE:
+            proxy = undo.enter_context(running_proxy(os.environ["AWS_ENDPOINT_URL"]))
+            proxy.rule = self.outage
+            self.clock.env["AWS_ENDPOINT_URL"] = proxy.url
         try:
+            if STORE:
+                raise OSError  # noqa: TRY301 - nothing is on a disk
             undo.enter_context(disk(self.disk, 4000 * MB))
             self.has_disk = True
         except OSError:
@@ -83,10 +98,20 @@ class Soak:
         self._produce_anew()
         undo.callback(self.end)
 
+    def _store(self, folder: Path, undo: ExitStack) -> str:
+        """Starts a store, and returns the lake in it."""
+        (folder / "s3").mkdir()
+        variables = undo.enter_context(running_s3(folder / "s3"))
+        patch = undo.enter_context(pytest.MonkeyPatch.context())
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        return f"s3://{BUCKET}/soak"
+
     def kinds(self) -> list[Callable[[], None]]:
         """All harms that can be done here."""
         harms = [self.kill, self.stop, self.interrupt_twice, self.suspend, self.kill_broker, self.suspend_broker]
         harms += [self.maintain, self.add_a_partition, self.set_the_clock_back, self.take_unread, self.make_anew]
+        harms += [self.take_the_store_away, self.hang_the_store] if STORE else []
         return harms + ([self.fill_the_disk, self.make_it_read_only] if self.has_disk else [])
 
     def harms(self) -> Iterator[Callable[[], None]]:
@@ -120,6 +145,7 @@ class Soak:
         """Whether a process that ended says that harm which it cannot get over was done."""
         last = self.last_line(one)
         said = AWAY.match(self.says[one].read_text()) or AWAY.match(last) or GAP.search(last) or DISK.search(last)
+        said = said or (STORE and STORE_AWAY.search(last))
         return one.returncode in (1, 2) and bool(said)  # 2 of one that begins while there is no such topic
 
     def last_line(self, one: "subprocess.Popen[str]") -> str:
@@ -219,6 +245,20 @@ class Soak:
             with paused(self.kafka.pid()):  # or one of three always has a file open, which makes the disk busy
                 undo.enter_context(read_only(self.disk))
             self._until_one_says("Read-only file system")
+
+    def take_the_store_away(self) -> None:
+        self._without_store(hang=False)
+
+    def hang_the_store(self) -> None:
+        self._without_store(hang=True)
+
+    def _without_store(self, *, hang: bool) -> None:
+        """For longer than delta-rs tries, now and then: then they wait for it."""
+        self.outage.begin(hang=hang)
+        try:
+            time.sleep(self.chance.choice([3, 40]))
+        finally:
+            self.outage.end()
 
     def _until_one_says(self, what: str) -> None:
         wait_until(lambda: any(one.poll() is not None and what in self.last_line(one) for one in self.running))

@@ -1,20 +1,39 @@
 """A store for the tests of a folder: a server that speaks S3, and the environment by which clients find it."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from tests.store.refusing import Gate, refusing_s3
 from tests.store.s3 import running_s3
+from tests.store.versity import ROOT, NoGatewayError, Versity, running_versity
+
+SERVER = os.environ.get("ZYNC_TEST_STORE_SERVER", "")
+"""The server that most tests of this folder use; "versitygw" for the other one."""
 
 
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The variables by which the usual clients find a running server with the bucket BUCKET."""
+    """The variables by which the usual clients find a running server with the bucket BUCKET: S3Mock, or SERVER."""
     folder = tmp_path_factory.mktemp("store") / "s3"
     folder.mkdir()
+    if SERVER == "versitygw":
+        with running_versity(folder) as server:
+            yield server.environment(ROOT)
+        return
     with running_s3(folder) as variables:
         yield variables
+
+
+@pytest.fixture(scope="session")
+def versity(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Versity]:
+    """Another server, which gives its user only the rights that a test says."""
+    try:
+        with running_versity(tmp_path_factory.mktemp("versity")) as server:
+            yield server
+    except NoGatewayError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")

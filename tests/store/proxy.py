@@ -61,6 +61,27 @@ class Proxy:
     dropped_headers: frozenset[str] = frozenset()
 
 
+class Outage:
+    """A rule that holds requests, or breaks their connections, while the store is to be away."""
+
+    def __init__(self) -> None:
+        self._over = threading.Event()
+        self._over.set()
+        self._hangs = False
+
+    def begin(self, *, hang: bool) -> None:
+        self._hangs = hang
+        self._over.clear()
+
+    def end(self) -> None:
+        self._over.set()
+
+    def __call__(self, _: Request, forward: Callable[[], None]) -> None:
+        if not self._over.is_set() and not self._hangs:
+            raise Broken
+        self._over.wait()
+
+
 @contextmanager
 def running_proxy(upstream: str) -> Iterator[Proxy]:
     """Runs a proxy in front of the server at `upstream`."""

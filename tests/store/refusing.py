@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tests.store.proxy import Answer, Proxy, Request, running_proxy
+from tests.store.proxy import Answer, Proxy, Request, Rule, running_proxy
 
-_ERROR = (
+ERROR = (
     '<?xml version="1.0" encoding="UTF-8"?>\n'
     "<Error><Code>{code}</Code><Message>{message}</Message><RequestId>4442587FB7D0A2F9</RequestId></Error>"
 )
@@ -46,11 +46,20 @@ class Gate:
         self.refusal, self.proxy.dropped_headers = None, frozenset()
         self.proxy.requests.clear()
 
+    @contextmanager
+    def ruled_by(self, rule: Rule) -> Iterator[None]:
+        """Has another rule decide about requests in this context."""
+        self.proxy.rule = rule
+        try:
+            yield
+        finally:
+            self.proxy.rule = self._answer
+
     def _answer(self, request: Request, _: Callable[[], None]) -> Answer | None:
         refusal = self.refusal
         if not refusal or request.method not in refusal.methods or not refusal.only(request.path):
             return None
-        text = _ERROR.format(code=refusal.code, message=refusal.message).encode()
+        text = ERROR.format(code=refusal.code, message=refusal.message).encode()
         return Answer(refusal.status, text, (("Content-Type", "application/xml"), *refusal.headers))
 
 

@@ -7,13 +7,16 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import ZYNC
-from tests.store.refusing import Gate, Refusal
+from tests.store.proxy import Answer, Request
+from tests.store.refusing import ERROR, Gate, Refusal
 from tests.store.s3 import BUCKET
 
 LAKE = f"s3://{BUCKET}/refusals"
@@ -98,6 +101,28 @@ def test_a_write_that_is_refused_is_said_without_a_panic(gate: Gate, variables: 
     gate.refusal = Refusal(403, "AccessDenied", "Access Denied", ("PUT",))
     line = failure(variables, tmp_path, *load)
     assert re.search(r"no permission to write s3://lake/refusals-written/raw/part-\S+: grant s3:PutObject on it", line)
+
+
+def test_a_clock_that_is_off_by_an_hour_is_named(gate: Gate, variables: dict[str, str], tmp_path: Path) -> None:
+    """A store allows for a quarter of an hour between its clock and the time in a request's signature."""
+    ahead = timedelta(hours=1)
+
+    def answer(request: Request, _: Callable[[], None]) -> Answer | None:
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        signed = datetime.strptime(headers["x-amz-date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+        now = datetime.now(UTC) + ahead
+        if abs(now - signed) < timedelta(minutes=15):
+            return None
+        text = ERROR.format(code="RequestTimeTooSkewed", message="The difference is too large.")
+        more = (("Content-Type", "application/xml"), ("Date", format_datetime(now, usegmt=True)))
+        return Answer(403, text.encode(), more)
+
+    with gate.ruled_by(answer):
+        line = failure(variables, tmp_path, "load", "raw", record(tmp_path), "--lake", f"{LAKE}-skewed")
+        assert line.endswith("the clock of this host differs too much from the store's: set it")
+        ahead = timedelta(minutes=5)
+        load = [*ZYNC, "load", "raw", record(tmp_path), "--lake", f"{LAKE}-skewed"]
+        assert subprocess.run(load, cwd=tmp_path, env=variables, check=False, timeout=240).returncode == 0
 
 
 def test_without_credentials_it_says_where_they_may_be(variables: dict[str, str], tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ deliver: {{tables: {{}}}}
 spark:
   spark.driver.extraJavaOptions: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
   spark.hadoop.fs.s3a.connection.timeout: 300s  # a request that is held is not sent again
+  spark.hadoop.fs.s3a.connection.request.timeout: 300s
 {more}"""
 COLUMNS = {"accounts": "value:id::int AS id, value:balance::int AS balance", "changes": "value:id::int AS id"}
 

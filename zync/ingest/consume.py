@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from zync.config.model import Transactions
 from zync.errors import UsageError, ZyncError
@@ -33,6 +34,7 @@ from zync.kafka.epochs import epoch_end, is_truncation
 from zync.kafka.garbage import not_collecting
 from zync.kafka.partition import LastRecord, Partition
 from zync.kafka.properties import milliseconds
+from zync.lake.outage import watching
 from zync.lake.table import refresh
 from zync.log import event
 from zync.raw.append import Appended
@@ -98,7 +100,8 @@ def sync_from_kafka(
 ) -> Ingested:
     """Appends records from Kafka to raw until `stop` is set.
 
-    With `until_caught_up` it also ends when raw has all records that were stable in Kafka at the start.
+    With `until_caught_up` it also ends when raw has all records that were stable in Kafka at the start. Without it,
+    once it runs, it waits for an object store that is away, and goes on.
 
     Args:
         ingest: What to read, and where to.
@@ -140,8 +143,24 @@ def sync_from_kafka(
     _warn_of_compacted(brokers, topics)
     warn_of_deleted_topics(table, brokers, [name for name in ingest.topics if name.startswith("^")], topics)
     targets = Targets(brokers, table, topics)
-    with not_collecting():
-        return _Run(ingest, brokers, table, targets, stop, on_commit, metrics).run()
+    result, started = Ingested(), time.monotonic()
+    with not_collecting(), watching(ingest.location, stop, metrics) as store:
+
+        def committed(appended: Appended) -> None:
+            store.worked()
+            on_commit(appended)
+
+        while True:
+            run = _Run(ingest, brokers, table, targets, stop, committed, metrics, result)
+            try:
+                run.run()
+            except (ZyncError, DeltaError, OSError) as error:
+                if ingest.until_caught_up or not store.outlast(error):
+                    raise
+                if not stop.is_set():
+                    continue
+            result.seconds = time.monotonic() - started
+            return result
 
 
 def _warn_of_compacted(brokers: Brokers, topics: Iterable[str]) -> None:
@@ -173,13 +192,14 @@ class _Run:
         stop: threading.Event,
         on_commit: Callable[[Appended], None],
         metrics: "IngestMetrics | None",
+        result: Ingested,
     ) -> None:
         self.ingest, self.brokers, self.targets = ingest, brokers, targets
         self.stop, self.on_commit, self.metrics = stop, on_commit, metrics
         self.lag = Lag(metrics) if metrics else None
         self.batch = Batch()
         self.failed: ZyncError | None = None
-        self.result = Ingested()
+        self.result = result
         self.away = False
         self.warned, self.connection_checked = float("-inf"), 0.0
         self.targets_checked = 0.0
@@ -217,8 +237,7 @@ class _Run:
     def assignment(self) -> Assignment:
         return self.group.assignment
 
-    def run(self) -> Ingested:
-        started = time.monotonic()
+    def run(self) -> None:
         if self.metrics:
             self.metrics.watch(self.result, self.ingest.location)
         try:
@@ -242,9 +261,7 @@ class _Run:
             self.closing, self.batch = True, Batch()  # a batch behind a failed commit must not be committed
             self.consumer.close()
             self.committer.close()
-        self.result.seconds = time.monotonic() - started
         self.result.positions, self.result.lag = self.targets.lag()
-        return self.result
 
     def take(self, messages: list[Message]) -> None:
         """Adds records to the batch, and moves positions past transaction markers where a partition's end is reported.

@@ -20,6 +20,7 @@ from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from zync.errors import CommitRefusedError, CommitUnknownError, UsageError, ZyncError
+from zync.lake.delta_log import commit_infos
 from zync.lake.paths import locate
 from zync.lake.table import NO_HOOKS, commit_properties, first_line, open_table
 
@@ -97,7 +98,7 @@ class Commit:
         try:
             newest = open_table(locate(self.table.table_uri, ""))
             new_versions = newest.version() - version if newest else 0
-            history = newest.history(new_versions) if newest and new_versions > 0 else []
+            infos = commit_infos(newest, version) if newest and new_versions > 0 else []
         except UsageError:  # the location has something else by now
             newest = None
         except (ZyncError, DeltaError, OSError) as read_error:
@@ -108,7 +109,7 @@ class Commit:
             raise CommitUnknownError(msg) from error
         if newest is None:
             return Refused(None, error)
-        if any(commit.get(_NONCE) == self.nonce for commit in history):
+        if any(info.get(_NONCE) == self.nonce for info in infos):
             return Landed(newest)
         if not new_versions:
             msg = f"{self.failure}: {first_line(error)}"

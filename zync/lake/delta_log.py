@@ -6,6 +6,7 @@ import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
@@ -82,6 +83,29 @@ def log_versions(table: DeltaTable) -> set[int]:
     infos = table_files(table).get_file_info(FileSelector("_delta_log"))
     names = (info.base_name for info in infos if info.type == FileType.File)
     return {int(name[:20]) for name in names if _ENTRY.fullmatch(name) or _CHECKPOINT.fullmatch(name)}
+
+
+def commit_infos(table: DeltaTable, after: int) -> list[dict[str, Any]]:
+    """Returns the `commitInfo` of the table's commits after a version, with their `version`, the newest first.
+
+    delta-rs's `DeltaTable.history` does the same, but holds Python's GIL until the store has answered, so that no
+    other thread can answer `/readyz` meanwhile. As there, entries that were cleaned up are left out.
+    """
+    files = table_files(table)
+    with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
+        infos = pool.map(lambda version: _commit_info(files, version), range(table.version(), after, -1))
+        return [info for info in infos if info is not None]
+
+
+def _commit_info(files: FileSystem, version: int) -> dict[str, Any] | None:
+    """Returns the `commitInfo` of a version's entry, with the version; None if the log has not got the entry."""
+    try:
+        with files.open_input_file(_entry_path(version)) as source:
+            lines = source.read().splitlines()
+    except FileNotFoundError:
+        return None
+    infos = (json.loads(line).get("commitInfo") for line in lines if b'"commitInfo"' in line)
+    return {"operation": "unknown", **next(filter(None, infos), {}), "version": version}
 
 
 def app_transactions(table: DeltaTable) -> dict[str, int]:

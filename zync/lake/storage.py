@@ -24,12 +24,20 @@ _BOUNDS = {"timeout": "30s", "connect_timeout": "5s", "retry_timeout": "20s"}
 """How long delta-rs tries: a request may take 30 s, and is not sent again 20 s after it was sent first. By default it
 would try for three minutes."""
 _SPARK_BOUNDS = {
-    "spark.hadoop.fs.s3a.attempts.maximum": "3",
-    "spark.hadoop.fs.s3a.retry.limit": "3",
+    "spark.hadoop.fs.s3a.attempts.maximum": "2",
+    "spark.hadoop.fs.s3a.retry.limit": "1",
     "spark.hadoop.fs.s3a.retry.throttle.limit": "5",
-    "spark.hadoop.fs.s3a.connection.establish.timeout": "5s",
-    "spark.hadoop.fs.s3a.connection.timeout": "30s",
+    "spark.hadoop.fs.s3a.connection.establish.timeout": "15s",
+    "spark.hadoop.fs.s3a.connection.timeout": "15s",
+    "spark.hadoop.fs.s3a.connection.request.timeout": "15s",
 }
+"""How long Spark tries; S3A takes no bound of less than 15 s. `connection.timeout` bounds the silence of a connection,
+`request.timeout` all attempts of the AWS SDK at a request that is no upload; S3A repeats either once. So a store that
+takes requests and never answers costs 30 s for a request, and 60 s for an upload; and after an upload that failed Spark
+deletes what it has written, by a request for the task and one for the job."""
+_SPARK_STREAM = "classic"
+"""S3A's input stream. The default of Hadoop 3.5, `analytics`, keeps an entry for each object until the process ends
+(HADOOP-20058), and waits for a block for 30 s up to twenty times."""
 _TRUTHS = ("1", "true", "on", "yes", "y")
 """The values that delta-rs takes for true."""
 
@@ -131,6 +139,7 @@ def spark_properties(location: str) -> dict[str, str]:
         "spark.hadoop.fs.s3a.aws.credentials.provider": (
             "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
         ),
+        "spark.hadoop.fs.s3a.input.stream.type": _SPARK_STREAM,
         **_SPARK_BOUNDS,
     }
     if endpoint := _endpoint():

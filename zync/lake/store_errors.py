@@ -18,6 +18,8 @@ _STORE = re.compile(
     r"error occurred while loading credentials|no credentials found in chain"
 )
 """What an error of a store has somewhere: other errors may contain the words of `_MEANINGS`, too."""
+_OVERLOADED = "the store fails or is overloaded, also after several attempts ({answer}): run the command again later"
+_AWAY = "the store{endpoint} does not answer{cause}: run the command again once it does, or correct the endpoint"
 _MEANINGS = (
     (
         "ExpiredToken|ExpiredTokenException|TokenRefreshRequired|token (included in the request )?(has|is) expired",
@@ -71,12 +73,12 @@ _MEANINGS = (
     (
         "SlowDown|SLOW_DOWN|reduce your request rate|50[0234] (Internal|Bad Gateway|Service|Gateway)|"
         "(HTTP status|Status Code:) 50[0234]|SERVICE_UNAVAILABLE|INTERNAL_FAILURE",
-        "the store fails or is overloaded, also after several attempts ({answer}): run the command again later",
+        _OVERLOADED,
     ),
     (
         "error sending request|NETWORK_CONNECTION|Unable to execute HTTP request|curlCode|operation timed out|"
-        "Connection reset|connection closed",
-        "the store{endpoint} does not answer{cause}: run the command again once it does, or correct the endpoint",
+        "Connection reset|connection closed|execution did not complete before the specified timeout",
+        _AWAY,
     ),
 )
 """What an error contains, and what is said of it. The first that fits counts: a 403 may have a code of its own."""
@@ -94,7 +96,7 @@ _PANIC = re.compile(
 _redirecting = threading.Lock()
 _CAUSE = re.compile(
     r"(Connection refused|[Tt]imed out|Name or service not known|failed to lookup address|Connection reset|"
-    r"Could not connect|UnknownHostException|connection closed)"
+    r"Could not connect|UnknownHostException|connection closed|specified timeout)"
 )
 _OPERATIONS = (
     ("list", "list", "grant s3:ListBucket on the bucket"),
@@ -131,9 +133,7 @@ class _Request:
 
 def meaning(text: str) -> str | None:
     """Returns what an error's text means, as a line without a full stop; None if it is no error of a store."""
-    if not _STORE.search(text):
-        return None
-    sentence = next((sentence for words, sentence in _MEANINGS if re.search(words, text)), None)
+    sentence = _sentence(text)
     if sentence is None:
         return None
     request = _failed_request(text)
@@ -149,6 +149,23 @@ def meaning(text: str) -> str | None:
         endpoint=f" at {urlparse(url[2]).scheme}://{urlparse(url[2]).netloc}" if url else "",
         cause=f" ({cause[0]})" if cause else "",
     )
+
+
+def outage(text: str) -> str | None:
+    """Returns what an error's text says of a store that is away or overloaded; None for any other error.
+
+    Waiting mends such an error, and no other error of a store.
+    """
+    if _sentence(text) not in (_OVERLOADED, _AWAY):
+        return None
+    return str(meaning(text)).partition(": run the command again")[0]
+
+
+def _sentence(text: str) -> str | None:
+    """Returns the sentence of `_MEANINGS` for an error's text; None if it is no error of a store."""
+    if not _STORE.search(text):
+        return None
+    return next((sentence for words, sentence in _MEANINGS if re.search(words, text)), None)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ Names follow https://prometheus.io/docs/practices/naming/. Counters start at 0 w
 """
 
 import time
+from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Gauge
 
@@ -19,19 +20,25 @@ class Metrics:
 
     Args:
         stuck_after: The seconds without a turn after which the process counts as stuck.
+
+    Attributes:
+        store_is_away: Returns why the lake's object store keeps the process from working; None if it does not.
     """
 
     def __init__(self, stuck_after: float) -> None:
         self.registry = CollectorRegistry()
         self._stuck_after = stuck_after
         self._turned = time.monotonic()
+        self.store_is_away: Callable[[], str | None] = lambda: None
 
     def turn(self) -> None:
         """Records a turn of the process's loop."""
         self._turned = time.monotonic()
 
     def stuck(self) -> str | None:
-        """Returns why the process is stuck; None if it is not."""
+        """Returns why the process is stuck: its store is away, or its loop does not run. None if it is not."""
+        if away := self.store_is_away():
+            return f"stuck: {away}"
         since = time.monotonic() - self._turned
         return f"stuck: nothing was done for {since:.0f} s" if since > self._stuck_after else None
 

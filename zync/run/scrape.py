@@ -4,6 +4,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -14,6 +15,8 @@ from zync.metrics.base import Metrics
 from zync.run.supervisor import Part
 
 _TIMEOUT_SECONDS = 5
+_READY_SECONDS = 0.8
+"""The bound of a part's answer to `/readyz`, all parts being asked at once: `run` itself answers within a second."""
 Labels = tuple[tuple[str, str], ...]
 
 
@@ -35,14 +38,20 @@ class Figures:
         }
 
 
-def _get(address: str, path: str) -> tuple[int, str]:
+def _get(address: str, path: str, seconds: float = _TIMEOUT_SECONDS) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://{address}{path}", timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310 - a part
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=seconds) as answer:  # noqa: S310 - a part
             return int(answer.status), answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
     except OSError as error:
         return 0, str(error)
+
+
+def _readiness(part: Part) -> tuple[int, str]:
+    """Asks a part whether it is ready; a part that does not answer at once is not."""
+    address = part.address
+    return _get(address, "/readyz", _READY_SECONDS) if address else (0, part.state())
 
 
 def families(part: Part) -> list[Metric]:
@@ -89,9 +98,10 @@ class RunMetrics(Metrics, Collector):
 
     def stuck(self) -> str | None:
         """Returns the reasons of all parts that are stuck; None if none is, and the supervisor's loop runs."""
+        with ThreadPoolExecutor(len(self.parts)) as pool:
+            answers = list(pool.map(_readiness, self.parts))
         reasons = []
-        for part in self.parts:
-            code, text = _get(part.address, "/readyz") if part.address else (0, part.state())
+        for part, (code, text) in zip(self.parts, answers, strict=True):
             if code != 200:  # noqa: PLR2004 - HTTP's
                 reasons.append(f"{part.name}: {text.strip()}")
             elif part.falters:

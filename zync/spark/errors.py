@@ -25,6 +25,7 @@ _STATEMENT_STATES = ("42", "0A")
 """SQLSTATE classes of invalid statements, whose message has the reason."""
 _STORE_PACKAGES = ("software.amazon.awssdk.", "org.apache.hadoop.fs.s3a.")
 """Packages of exceptions of an object store."""
+_MAX_TEXTS = 100
 _MAX_CHARACTERS = 2_000
 """The most characters of a text: a parser's error contains its whole input, which may be 20 MB."""
 
@@ -32,6 +33,23 @@ _MAX_CHARACTERS = 2_000
 def spark_errors() -> tuple[type[Exception], ...]:
     """Returns the exceptions that PySpark raises when a query fails: Py4J's if PySpark does not convert it."""
     return PySparkException, Py4JJavaError
+
+
+def texts(error: BaseException) -> str:
+    """Returns the texts of an error and of its causes, Java's included."""
+    lines: list[str] = []
+    while len(lines) < _MAX_TEXTS:
+        lines += [*map(_named, causes(error))] or [str(error)]
+        cause = error.__cause__ or error.__context__
+        if cause is None:
+            break
+        error = cause
+    return "\n".join(lines)
+
+
+def _named(exception: Thrown) -> str:
+    """Returns an exception's message after its class, which tells an error of a store that has no other mark."""
+    return f"{exception.classes[0]}: {exception.message}"
 
 
 def line_of(error: BaseException) -> int | None:
@@ -45,7 +63,7 @@ def message_of(error: BaseException) -> str:
     """Returns the text of a Spark error as a single line without Java's packages, plans and stack traces."""
     thrown = causes(error)
     if any(name.startswith(_STORE_PACKAGES) for exception in thrown for name in exception.classes[:1]):
-        store_error = meaning("\n".join(exception.message for exception in thrown))
+        store_error = meaning("\n".join(map(_named, thrown)))
         if store_error:
             return store_error
     text = _text_of_chain(thrown) if thrown else _text_of_python_error(error)

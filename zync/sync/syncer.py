@@ -16,8 +16,10 @@ from pyspark.sql import SparkSession
 from zync.config.model import Config
 from zync.errors import UsageError, ZyncError
 from zync.lake.lock import Wait, owned
+from zync.lake.outage import watching
 from zync.lake.table import checkpoint, of_kind, open_table, poll, poll_seconds, refresh
 from zync.raw.table import RAW_SCHEMA, existing_raw, next_seqno, positions, trimmed
+from zync.spark.errors import texts
 from zync.spark.frames import RowCache
 from zync.spark.session import session
 from zync.spark.sizing import Sizing
@@ -40,9 +42,6 @@ from zync.transactions.needed import check_start
 
 if TYPE_CHECKING:
     from zync.sync.metrics import SyncMetrics
-
-"""How long `follow` waits before it looks at raw again."""
-
 
 STAGES: tuple[Callable[[Any], Any], ...] = (read, recall, judge, apply_rules, commit)
 """The stages of a sync, in order. The first takes a `Sync`, and each other one what the stage before it returns."""
@@ -279,6 +278,8 @@ def follow(  # noqa: PLR0913 - a public function: the caller chooses each
 ) -> None:
     """Syncs whenever raw has a new version, in a warm session, until `stop` is set, as `zync sync --follow` does.
 
+    Once it runs, it waits for an object store that is away, and goes on.
+
     Args:
         config: The config.
         raw: The location of raw, which need not exist yet.
@@ -303,7 +304,7 @@ def follow(  # noqa: PLR0913 - a public function: the caller chooses each
     """
     warm = Syncer(config, raw, staging, session(master, config.spark, lake=staging), report) if standby else None
     wait = Wait(standby, stop, metrics.wait_for if metrics else lambda _owner: None)
-    with owned(staging, what="sync", wait=wait) as ownership:
+    with owned(staging, what="sync", wait=wait) as ownership, watching(raw, stop, metrics, texts) as store:
         if not ownership.is_held:
             return
         if metrics:  # in parallel with Spark's start, which takes longer
@@ -311,23 +312,37 @@ def follow(  # noqa: PLR0913 - a public function: the caller chooses each
         if report and not warm:
             _backlog(raw, staging, report)
         syncer = warm or Syncer(config, raw, staging, session(master, config.spark, lake=staging), report)
-        synced_version = None
+        synced_version, after_outage = None, False
         while not stop.is_set():
             ownership.check()
-            version = syncer.newest_raw_version()
-            if version != synced_version:
+            try:
+                version = syncer.newest_raw_version()
+                store.heard()
+                outcome = syncer.sync() if version != synced_version else None
                 synced_version = version
-                outcome = syncer.sync()
                 if metrics:
                     metrics.turn()
-                    metrics.synced(outcome)
-                if outcome.seconds:
-                    on_sync(outcome)
-                    syncer.release_overdue()
+                if outcome:
+                    store.worked()
+                    _report(outcome, on_sync, metrics)
+                    if outcome.seconds or after_outage:
+                        syncer.release_overdue()
+                    after_outage = False
+            except Exception as error:
+                if not store.outlast(error):
+                    raise
+                synced_version, after_outage = None, True
                 continue
-            if metrics:
-                metrics.turn()
-            stop.wait(poll_seconds(raw))
+            if not outcome:
+                stop.wait(poll_seconds(raw))
+
+
+def _report(outcome: Outcome, on_sync: Callable[[Outcome], None], metrics: "SyncMetrics | None") -> None:
+    """Reports a sync to the metrics, and to `on_sync` if it wrote something."""
+    if metrics:
+        metrics.synced(outcome)
+    if outcome.seconds:
+        on_sync(outcome)
 
 
 def _report_bookkeeping(metrics: "SyncMetrics", location: str) -> None:

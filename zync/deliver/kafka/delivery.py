@@ -30,6 +30,7 @@ from zync.errors import ZyncError
 from zync.kafka.admin import Brokers, RefusedError
 from zync.kafka.garbage import not_collecting
 from zync.lake.lock import Ownership, Wait, owned, taken_over
+from zync.lake.outage import StoreWatch, watching
 from zync.lake.table import poll, poll_seconds, refresh
 from zync.staging.bookkeeping import read_cursor
 from zync.staging.outputs import staged, with_tombstones
@@ -108,6 +109,8 @@ def sync_to_kafka(
 ) -> Delivered:
     """Delivers staging to Kafka until `stop` is set, or until it has caught up (`Delivery.until_caught_up`).
 
+    Once it runs, and unless `until_caught_up`, it waits for an object store that is away, and goes on.
+
     Args:
         delivery: What to deliver, and where.
         stop: Ends the delivery when it is set.
@@ -149,17 +152,22 @@ class _Run:
         self.reported_commits, self.reported_at, self.sending_since, self.warned_at = 0, 0.0, 0.0, float("-inf")
         self.topics_checked_at = 0.0
         self.progress, self.owned = Progress(""), Ownership()
+        self.store: StoreWatch
         self.progress_topic: ProgressTopic  # set when staging exists, from which the delivery has its default name
 
     def run(self) -> Delivered:
         started = time.monotonic()
-        table = self.open_table()
-        if table is not None:
-            name = self.settings.name_of(read_cursor(table).raw_id)
-            self.progress_topic = ProgressTopic(self.delivery.kafka, self.settings.progress_topic, name, self.brokers)
-            with self.ownership(name) as self.owned:
-                if self.owned.is_held and self.ensure_topics():
-                    self.deliver(table)
+        with watching(self.delivery.staging, self.stop, self.metrics) as store:
+            self.store = store
+            table = self.open_table()
+            if table is not None:
+                name = self.settings.name_of(read_cursor(table).raw_id)
+                self.progress_topic = ProgressTopic(
+                    self.delivery.kafka, self.settings.progress_topic, name, self.brokers
+                )
+                with self.ownership(name) as self.owned:
+                    if self.owned.is_held and self.ensure_topics():
+                        self.deliver_through_outages(table)
         self.done.seconds = time.monotonic() - started
         return self.done
 
@@ -173,6 +181,19 @@ class _Run:
             return taken_over(self.delivery.staging, what=what, name=suffix)
         wait = Wait(standby=True, stop=self.stop, report=self.metrics.wait_for if self.metrics else lambda _owner: None)
         return owned(self.delivery.staging, what=what, name=suffix, wait=wait)
+
+    def deliver_through_outages(self, table: DeltaTable) -> None:
+        """Delivers staging; unless `until_caught_up`, it waits for an object store that is away, and goes on."""
+        while True:
+            try:
+                self.deliver(table)
+            except Exception as error:
+                if self.delivery.until_caught_up or not self.store.outlast(error):
+                    raise
+                if self.stop.is_set():
+                    return
+            else:
+                return
 
     def open_table(self) -> DeltaTable | None:
         """Opens staging; waits for its first sync unless `until_caught_up`. Returns None if stopped before that."""
@@ -204,6 +225,7 @@ class _Run:
             self.metrics.reached(sync, newest)
 
     def wait(self) -> None:
+        self.store.heard()
         if self.metrics:
             self.metrics.turn()
         self.stop.wait(poll_seconds(self.delivery.staging))
@@ -213,6 +235,7 @@ class _Run:
 
         The progress is checked before the first sender, which would fence a running delivery of that name.
         """
+        refresh(table)
         cursor = read_cursor(table)
         self.progress_topic.read_for(table, cursor, final=False)
         batch_bytes = self.topics.batch_bytes(cursor.offsets)
@@ -362,6 +385,7 @@ class _Run:
         next_group, seconds = sender.commit(lambda: next(groups, None))
         self.set_progress(group.progress)
         self.failed_attempts = 0
+        self.store.worked()
         self.done.transactions += group.transactions
         for topic, count in group.rows.items():
             self.done.rows[topic] = self.done.rows.get(topic, 0) + count

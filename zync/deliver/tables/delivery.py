@@ -27,9 +27,11 @@ from zync.deliver.tables.snapshots import Snapshot
 from zync.deliver.tables.target import TableState, TableTarget, check_table, table_targets
 from zync.errors import ConflictError, UsageError
 from zync.lake.files import data_files
-from zync.lake.lock import Wait, owned
+from zync.lake.lock import Ownership, Wait, owned
+from zync.lake.outage import StoreWatch, watching
 from zync.lake.table import open_table, poll, poll_seconds, refresh
 from zync.rules.plan import rules_over_nothing
+from zync.spark.errors import texts
 from zync.spark.session import check_log_store
 from zync.spark.sizing import Sizing, tune
 from zync.staging.outputs import columns_by_sync
@@ -79,6 +81,8 @@ def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses eac
 ) -> Snapshot | None:
     """Delivers staging to tables until `stop` is set, or until the tables have caught up with staging.
 
+    Once it runs, and unless `until_caught_up`, it waits for an object store that is away, and goes on.
+
     Args:
         spark: The session.
         config: The config.
@@ -107,61 +111,121 @@ def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses eac
     """
     check_log_store(spark, folder)
     wait = Wait(standby, stop, metrics.wait_for if metrics else lambda _owner: None)
-    with owned(folder, what="sync-to tables", wait=wait) as ownership:
+    with (
+        owned(folder, what="sync-to tables", wait=wait) as ownership,
+        watching(staging, stop, metrics, texts) as store,
+    ):
         if not ownership.is_held:
             return None
-        _, rows_by_rule = rules_over_nothing(spark, config, understand(spark, config))
-        targets = table_targets(rows_by_rule, config.deliver, folder)
+        delivery = _Delivery(spark, config, staging, folder, stop, on_batch, metrics, until_caught_up, ownership)
+        while True:
+            try:
+                delivery.run(store)
+            except Exception as error:
+                if until_caught_up or not delivery.has_begun or not store.outlast(error):
+                    raise
+                if stop.is_set():
+                    break
+            else:
+                break
+    return delivery.newest
+
+
+@dataclass
+class _Delivery:
+    """The arguments of `sync_to_tables`, and how far it is.
+
+    Attributes:
+        newest: The newest snapshot that it knows.
+        has_begun: Whether it has read where the tables are.
+        conflicts: How many attempts in a row another process's commit has refused.
+    """
+
+    spark: SparkSession
+    config: Config
+    staging: str
+    folder: str
+    stop: threading.Event
+    on_batch: Callable[[Batch], None]
+    metrics: "DeliveryMetrics | None"
+    until_caught_up: bool
+    ownership: Ownership
+    newest: Snapshot | None = None
+    has_begun: bool = False
+    conflicts: int = 0
+
+    def run(self, store: StoreWatch) -> None:
+        """Delivers until `stop` is set or the tables have caught up.
+
+        Args:
+            store: Is told when the store has answered.
+        """
+        _, rows_by_rule = rules_over_nothing(self.spark, self.config, understand(self.spark, self.config))
+        targets = table_targets(rows_by_rule, self.config.deliver, self.folder)
         if not targets:
             msg = "the config has no outputs to make tables of"
             raise UsageError(msg)
-        snapshots_location = f"{folder}/{snapshots.NAME}"
-        newest = snapshots.newest(snapshots_location)
-        checked_at, conflicts = float("-inf"), 0
-        table = existing_staging(staging) if until_caught_up else None
-        while not stop.is_set():
-            ownership.check()
-            table = table or open_staging(staging)
+        self._read_newest()
+        checked_at, self.conflicts = float("-inf"), 0
+        table = existing_staging(self.staging) if self.until_caught_up else None
+        while not self.stop.is_set():
+            self.ownership.check()
+            table = table or open_staging(self.staging)
             newest_sync = (table.transaction_version(SYNC) or 0) if table else 0
-            if table and newest:
-                _check_staging(table, newest_sync, newest)
-            if metrics:
-                metrics.turn()
-                metrics.reached(newest.sync if newest else 0, newest_sync)
-            if (
-                table
-                and newest_sync
-                and (newest is None or newest.sync < newest_sync or targets.keys() - newest.versions.keys())
-            ):
-                try:
-                    newest, batch = _deliver_batch(
-                        spark, config, table, list(targets.values()), folder, newest, newest_sync
-                    )
-                except ConflictError as error:  # others may compact tables, which takes less time than these attempts
-                    conflicts += 1
-                    if conflicts == _CONFLICTS:
-                        raise
-                    log.info("%s; trying again", error)
-                    stop.wait(_AGAIN_SECONDS)
-                    newest = snapshots.newest(snapshots_location)
-                    refresh(table)
-                    continue
-                conflicts = 0
-                if metrics:
-                    metrics.committed(batch.rows, batch.seconds)
-                on_batch(batch)
-                checked_at = time.monotonic()
+            store.heard()
+            self.has_begun = True
+            if table and self.newest:
+                _check_staging(table, newest_sync, self.newest)
+            if self.metrics:
+                self.metrics.turn()
+                self.metrics.reached(self.newest.sync if self.newest else 0, newest_sync)
+            if table and newest_sync and self._is_behind(newest_sync, targets):
+                if self._deliver(table, targets, newest_sync):
+                    store.worked()
+                    checked_at = time.monotonic()
                 continue
-            if newest and time.monotonic() - checked_at > _LOOK_AFTER_SECONDS:
+            if self.newest and time.monotonic() - checked_at > _LOOK_AFTER_SECONDS:
                 with contextlib.suppress(ConflictError):  # the other process took a snapshot of what it did
-                    newest = look_after(targets, folder, newest)
+                    self.newest = look_after(targets, self.folder, self.newest)
                 checked_at = time.monotonic()
-            if until_caught_up:
+            if self.until_caught_up:
                 break
-            stop.wait(poll_seconds(staging))
+            self.stop.wait(poll_seconds(self.staging))
             if table:
                 poll(table)
-    return newest
+
+    def _read_newest(self) -> None:
+        self.newest = snapshots.newest(f"{self.folder}/{snapshots.NAME}")
+
+    def _is_behind(self, newest_sync: int, targets: dict[str, TableTarget]) -> bool:
+        """Returns whether the newest snapshot lacks syncs of staging, or a table."""
+        newest = self.newest
+        return newest is None or newest.sync < newest_sync or bool(targets.keys() - newest.versions.keys())
+
+    def _deliver(self, table: DeltaTable, targets: dict[str, TableTarget], newest_sync: int) -> bool:
+        """Delivers a batch; returns False if another process wrote meanwhile, so that it is to be tried again.
+
+        Raises:
+            ConflictError: That has happened too often.
+        """
+        try:
+            self.newest, batch = _deliver_batch(
+                self.spark, self.config, table, list(targets.values()), self.folder, self.newest, newest_sync
+            )
+        except ConflictError as error:  # others may compact tables, which takes less time than these attempts
+            self.conflicts += 1
+            if self.conflicts == _CONFLICTS:
+                raise
+            log.info("%s; trying again", error)
+            self.stop.wait(_AGAIN_SECONDS)
+            self._read_newest()
+            refresh(table)
+            return False
+        self.conflicts = 0
+        if self.metrics:
+            self.metrics.committed(batch.rows, batch.seconds)
+        self.on_batch(batch)
+        return True
 
 
 def _check_staging(table: DeltaTable, newest_sync: int, newest: Snapshot) -> None:

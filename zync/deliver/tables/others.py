@@ -15,6 +15,7 @@ from zync.config.table_properties import APPEND_ONLY, TRANSACTION_RETENTION
 from zync.errors import ZyncError
 from zync.lake import storage
 from zync.lake.delivered import TAG
+from zync.lake.delta_log import commit_infos
 from zync.sql import literal, name
 
 REMAKE_ADVICE = "take the folder of the tables away, to have all made anew"
@@ -72,7 +73,7 @@ def check_commits(table: DeltaTable, location: str, after: int | None) -> None:
     if harmful is None:
         return
     version = harmful["version"]
-    newer = table.history(table.version() - version)
+    newer = commit_infos(table, version)
     if version == 0 or any(map(is_zync_commit, newer)):
         undo = REMAKE_ADVICE
     else:
@@ -90,7 +91,7 @@ def harmful_commit(table: DeltaTable, location: str, after: int | None) -> Commi
         location: Its location.
         after: The version after which commits are looked at; None for all.
     """
-    commits = table.history(None if after is None else table.version() - after)  # the newest first
+    commits = commit_infos(table, -1 if after is None else after)
     harmful: Commit | None = None
     restored: int | None = None
     for commit in commits:

@@ -13,7 +13,7 @@ from zync.debezium import toast
 from zync.deliver.tables.others import REMAKE_ADVICE, check_commits, check_properties, is_zync_commit
 from zync.errors import UsageError, ZyncError
 from zync.lake.delivered import APP, APPLY, DELETED, PLACE, delivered_sync
-from zync.lake.delta_log import app_transactions
+from zync.lake.delta_log import app_transactions, commit_infos
 from zync.lake.paths import locate
 from zync.lake.table import open_table
 from zync.rules.schema import columns_by_topic
@@ -213,7 +213,7 @@ def check_table(target: TableTarget, staging_id: str, snapshot_version: int | No
         return None
     check_properties(table, target.location, target.apply)
     syncs = {app.removeprefix(APP): sync for app, sync in app_transactions(table).items() if app.startswith(APP)}
-    is_empty_zync_table = not syncs and is_zync_commit(table.history()[-1])
+    is_empty_zync_table = not syncs and is_zync_commit(commit_infos(table, -1)[-1])
     if syncs.keys() != {staging_id} and not is_empty_zync_table:
         origin = f"of another staging (table id {next(iter(syncs))})" if syncs else "not zync's"
         msg = f"the table at {target.location} is {origin}: take it away, or give another lake"
