@@ -1,4 +1,4 @@
-"""Access to a lake in an object store, alike for delta-rs, Spark and Arrow.
+"""Access to a lake in an object store, alike for delta-rs, Spark and Arrow. Google Cloud Storage and Azure are beside.
 
 The config's `storage` goes before the cloud's usual environment. delta-rs reads the environment itself. Spark's file
 system and Arrow's take keys, profiles and web identity from it, and get the rest from here. Keys of the config reach
@@ -13,6 +13,7 @@ from urllib.parse import urlparse
 
 from zync.config.storage import Storage
 from zync.errors import UsageError
+from zync.lake import azure, gcs
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem, S3FileSystem
@@ -30,6 +31,10 @@ _SPARK_BOUNDS = {
     "spark.hadoop.fs.s3a.connection.establish.timeout": "5s",
     "spark.hadoop.fs.s3a.connection.timeout": "30s",
 }
+# A rename is a copy there. Without the second one for each file, as nobody reads files before zync's commit.
+_COMMITTER = {"spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2"}
+SCHEMES = {"s3": ("s3", "s3a"), "gs": gcs.SCHEMES, "azure": azure.SCHEMES}
+"""The schemes of the locations in each object store."""
 _TRUTHS = ("1", "true", "on", "yes", "y")
 """The values that delta-rs takes for true."""
 
@@ -51,6 +56,7 @@ def use(storage: Storage) -> None:
         >>> zync.use_storage(zync.Storage(endpoint="https://store.example", region="eu-central-1"))
     """
     _process.storage = storage
+    gcs.use(storage)
 
 
 def buckets_are_in_hosts() -> bool:
@@ -63,16 +69,31 @@ def is_s3(location: str) -> bool:
     return location.startswith(("s3://", "s3a://"))
 
 
+def store(location: str) -> str:
+    """Returns the object store of a location, `s3`, `gs` or `azure`; an empty text for one that is in none of these."""
+    return next((name for name, schemes in SCHEMES.items() if location.partition("://")[0] in schemes), "")
+
+
+def resolved(location: str) -> str:
+    """Returns a location that names its account: for `az://` it is in the config or the environment."""
+    return azure.with_account(location, _process.storage)
+
+
 def delta_options(location: str) -> dict[str, str] | None:
     """Returns delta-rs's options for a table; None for one that is in no object store.
 
     Raises:
         UsageError: The environment has delta-rs commit without a conditional put, or mixes keys.
     """
-    if not is_s3(location):
+    if not (name := store(location)):
         return None
+    storage = _process.storage
+    if name == "gs":
+        return {**_BOUNDS, **gcs.delta_options(storage), **storage.options}
+    if name == "azure":
+        return {**_BOUNDS, **azure.delta_options(location, storage), **storage.options}
     _check_environment()
-    storage, endpoint = _process.storage, _endpoint()
+    endpoint = _endpoint()
     options = dict(_BOUNDS)
     if endpoint and not storage.access_key_id:  # delta-rs would look for keys alone, not for a profile or a role
         options["aws_force_credential_load"] = os.environ.get("AWS_FORCE_CREDENTIAL_LOAD", "true")
@@ -118,20 +139,23 @@ def spark_properties(location: str) -> dict[str, str]:
 
     Those of `storage`'s keys have names that `zync.spark.session` keeps off the JVM's command line.
     """
-    if not is_s3(location):
+    name, storage = store(location), _process.storage
+    if name == "gs":
+        return {**_COMMITTER, **gcs.spark_properties(storage)}
+    if name == "azure":
+        return {**_COMMITTER, **azure.spark_properties(location, storage)}
+    if not name:
         return {}
-    storage = _process.storage
     properties = {
         "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
         # S3A would ask before each put whether the file or a folder of that name exists; zync's names are new.
         "spark.hadoop.fs.s3a.performance.flags": "*",
-        # A rename is a copy there. Without the second one for each file, as nobody reads files before zync's commit.
-        "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
         # S3A's own chain has neither profiles nor web identity; the SDK's has what delta-rs and Arrow have.
         "spark.hadoop.fs.s3a.aws.credentials.provider": (
             "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
         ),
         **_SPARK_BOUNDS,
+        **_COMMITTER,
     }
     if endpoint := _endpoint():
         properties["spark.hadoop.fs.s3a.endpoint"] = endpoint
@@ -163,9 +187,13 @@ def arrow_files(location: str) -> "FileSystem":
     from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - takes 0.1 s, and each config is read with this module
     from pyarrow.fs import PyFileSystem, SubTreeFileSystem  # noqa: PLC0415
 
+    storage = _process.storage
+    if store(location) == "gs":
+        return gcs.arrow_files(location, storage)
+    if store(location) == "azure":
+        return azure.arrow_files(location, storage)
     if not is_s3(location):
         return PyFileSystem(DeltaStorageHandler(location))
-    storage = _process.storage
     client = _arrow_s3(
         _endpoint(),
         _region(),
