@@ -53,7 +53,7 @@ def with_account(location: str, storage: Storage) -> str:
     if not location.startswith("az://") or not account:
         return location
     container, _, path = location.removeprefix("az://").partition("/")
-    scheme = "abfs" if _endpoint(storage).startswith("http://") else "abfss"
+    scheme = "abfs" if endpoint(storage).startswith("http://") else "abfss"
     return f"{scheme}://{container}@{account}.{_DOMAIN}/{path}".rstrip("/")
 
 
@@ -65,9 +65,10 @@ def delta_options(location: str, storage: Storage) -> dict[str, str]:
     """
     keys = _credentials(storage)
     options = {"azure_storage_account_name": _account(location, storage)}
-    if endpoint := _endpoint(storage):
-        options["azure_storage_endpoint"] = endpoint
-    if endpoint.startswith("http://"):
+    url = endpoint(storage)
+    if url:
+        options["azure_storage_endpoint"] = url
+    if url.startswith("http://"):
         options["allow_http"] = "true"
     own = {
         "azure_storage_account_key": keys.account_key,
@@ -91,7 +92,7 @@ def spark_properties(location: str, storage: Storage) -> dict[str, str]:
         "spark.hadoop.fs.azure.http.read.timeout": "30000",
         **{f"spark.hadoop.fs.azure.{name}": value for name, value in _authentication(location, storage).items()},
     }
-    url = urlparse(_endpoint(storage))
+    url = urlparse(endpoint(storage))
     if url.scheme == "http":
         properties["spark.hadoop.fs.azure.always.use.https"] = "false"
     if url.path.strip("/"):  # the account is in the URL's path, as Azurite has it: such a store has the Blob API only
@@ -135,12 +136,12 @@ def arrow_files(location: str, storage: Storage) -> "FileSystem":
     from pyarrow.fs import SubTreeFileSystem  # noqa: PLC0415 - takes 0.1 s, and each config is read with this module
 
     authority, _, path = location.partition("://")[2].partition("/")
-    client = _client(_account(location, storage), _endpoint(storage), _credentials(storage))
+    client = _client(_account(location, storage), endpoint(storage), _credentials(storage))
     return SubTreeFileSystem(f"{authority.partition('@')[0]}/{path}", client)
 
 
 @cache
-def _client(account: str, endpoint: str, keys: _Credentials) -> "AzureFileSystem":
+def _client(account: str, address: str, keys: _Credentials) -> "AzureFileSystem":
     """Returns Arrow's client, which keeps its connections."""
     from pyarrow.fs import AzureFileSystem  # noqa: PLC0415
 
@@ -153,8 +154,8 @@ def _client(account: str, endpoint: str, keys: _Credentials) -> "AzureFileSystem
         options |= {"tenant_id": keys.tenant_id, "client_id": keys.client_id, "client_secret": keys.client_secret}
     elif keys.client_id and not keys.token_file:
         options["client_id"] = keys.client_id  # of a managed identity
-    if endpoint:
-        url = urlparse(endpoint)
+    if address:
+        url = urlparse(address)
         authority = url.netloc.removeprefix(account)  # Arrow puts the account before a name that begins with a dot
         options |= dict.fromkeys(("blob_storage_scheme", "dfs_storage_scheme"), url.scheme)
         options |= {"blob_storage_authority": authority, "dfs_storage_authority": authority.replace(".blob.", ".dfs.")}
@@ -178,7 +179,8 @@ def _credentials(storage: Storage) -> _Credentials:
     )
 
 
-def _endpoint(storage: Storage) -> str:
+def endpoint(storage: Storage) -> str:
+    """Returns the endpoint that the config or the environment names; an empty text for the cloud's own."""
     return (storage.endpoint or os.environ.get("AZURE_STORAGE_ENDPOINT", "")).rstrip("/")
 
 

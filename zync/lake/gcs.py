@@ -32,16 +32,16 @@ def use(storage: Storage) -> None:
 
 def delta_options(storage: Storage) -> dict[str, str]:
     """Returns delta-rs's options for a table."""
-    options, endpoint = {}, _endpoint(storage)
-    if endpoint:
-        options["google_base_url"] = endpoint
-    if endpoint.startswith("http://"):
+    options, url = {}, endpoint(storage)
+    if url:
+        options["google_base_url"] = url
+    if url.startswith("http://"):
         options["allow_http"] = "true"
     if _is_unsigned(storage):
         options[_UNSIGNED] = "true"
         # object_store 0.13 does not sign reads then, but wants a token for writes; this file of an emulator has none.
         keys = dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
-        options["google_service_account_key"] = json.dumps({**keys, "gcs_base_url": endpoint, "disable_oauth": True})
+        options["google_service_account_key"] = json.dumps({**keys, "gcs_base_url": url, "disable_oauth": True})
     return options
 
 
@@ -59,8 +59,8 @@ def spark_properties(storage: Storage) -> dict[str, str]:
         "spark.hadoop.fs.gs.http.read-timeout": "30s",
         "spark.hadoop.fs.gs.http.max.retry": "3",
     }
-    if endpoint := _endpoint(storage):
-        properties["spark.hadoop.fs.gs.storage.root.url"] = f"{endpoint}/"
+    if url := endpoint(storage):
+        properties["spark.hadoop.fs.gs.storage.root.url"] = f"{url}/"
     return properties
 
 
@@ -68,15 +68,15 @@ def arrow_files(location: str, storage: Storage) -> "FileSystem":
     """Opens a folder as a file system."""
     from pyarrow.fs import SubTreeFileSystem  # noqa: PLC0415 - takes 0.1 s, and each config is read with this module
 
-    return SubTreeFileSystem(location.partition("://")[2], _client(_endpoint(storage), unsigned=_is_unsigned(storage)))
+    return SubTreeFileSystem(location.partition("://")[2], _client(endpoint(storage), unsigned=_is_unsigned(storage)))
 
 
 @cache
-def _client(endpoint: str, *, unsigned: bool) -> "GcsFileSystem":
+def _client(address: str, *, unsigned: bool) -> "GcsFileSystem":
     """Returns Arrow's client, which keeps its connections."""
     from pyarrow.fs import GcsFileSystem  # noqa: PLC0415
 
-    url = urlparse(endpoint)
+    url = urlparse(address)
     return GcsFileSystem(
         anonymous=unsigned,
         scheme=url.scheme or None,
@@ -85,7 +85,8 @@ def _client(endpoint: str, *, unsigned: bool) -> "GcsFileSystem":
     )
 
 
-def _endpoint(storage: Storage) -> str:
+def endpoint(storage: Storage) -> str:
+    """Returns the endpoint that the config or the environment names; an empty text for the cloud's own."""
     emulator = os.environ.get(_EMULATOR, "")
     if emulator and "://" not in emulator:
         emulator = f"http://{emulator}"

@@ -41,9 +41,15 @@ _TRUTHS = ("1", "true", "on", "yes", "y")
 
 @dataclass
 class _Process:
-    """The access to object stores that this process has: one process reads one config."""
+    """The access to object stores that this process has: one process reads one config.
+
+    Attributes:
+        storage: What the config says of it.
+        store: The object store that was opened last.
+    """
 
     storage: Storage = Storage()
+    store: str = ""
 
 
 _process = _Process()
@@ -79,6 +85,17 @@ def resolved(location: str) -> str:
     return azure.with_account(location, _process.storage)
 
 
+def opened_store() -> str:
+    """Returns the object store that this process opened last; an empty text if it opened none."""
+    return _process.store
+
+
+def endpoint() -> str:
+    """Returns the endpoint of the object store that this process opened last; an empty text for the cloud's own."""
+    own = {"gs": gcs.endpoint, "azure": azure.endpoint}.get(_process.store)
+    return own(_process.storage) if own else _endpoint()
+
+
 def delta_options(location: str) -> dict[str, str] | None:
     """Returns delta-rs's options for a table; None for one that is in no object store.
 
@@ -87,24 +104,24 @@ def delta_options(location: str) -> dict[str, str] | None:
     """
     if not (name := store(location)):
         return None
-    storage = _process.storage
+    storage, _process.store = _process.storage, name
     if name == "gs":
         return {**_BOUNDS, **gcs.delta_options(storage), **storage.options}
     if name == "azure":
         return {**_BOUNDS, **azure.delta_options(location, storage), **storage.options}
     _check_environment()
-    endpoint = _endpoint()
+    url = _endpoint()
     options = dict(_BOUNDS)
-    if endpoint and not storage.access_key_id:  # delta-rs would look for keys alone, not for a profile or a role
+    if url and not storage.access_key_id:  # delta-rs would look for keys alone, not for a profile or a role
         options["aws_force_credential_load"] = os.environ.get("AWS_FORCE_CREDENTIAL_LOAD", "true")
-    if endpoint.startswith("http://"):
+    if url.startswith("http://"):
         options["allow_http"] = os.environ.get("AWS_ALLOW_HTTP", "true")
     if buckets_are_in_hosts():  # delta-rs leaves it to its caller to put the bucket into the host
-        url = urlparse(endpoint)
-        endpoint = url._replace(netloc=f"{urlparse(location).netloc}.{url.netloc}").geturl()
+        parts = urlparse(url)
+        url = parts._replace(netloc=f"{urlparse(location).netloc}.{parts.netloc}").geturl()
         options["aws_virtual_hosted_style_request"] = "true"
     own = {
-        "aws_endpoint_url": endpoint if storage.endpoint else "",
+        "aws_endpoint_url": url if storage.endpoint else "",
         "aws_region": storage.region,
         "aws_access_key_id": storage.access_key_id,
         "aws_secret_access_key": storage.secret_access_key,
@@ -157,8 +174,8 @@ def spark_properties(location: str) -> dict[str, str]:
         **_SPARK_BOUNDS,
         **_COMMITTER,
     }
-    if endpoint := _endpoint():
-        properties["spark.hadoop.fs.s3a.endpoint"] = endpoint
+    if url := _endpoint():
+        properties["spark.hadoop.fs.s3a.endpoint"] = url
         properties["spark.hadoop.fs.s3a.path.style.access"] = "false" if buckets_are_in_hosts() else "true"
     if region := _region():
         properties["spark.hadoop.fs.s3a.endpoint.region"] = region

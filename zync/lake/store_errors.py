@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tempfile import TemporaryFile
 from urllib.parse import parse_qs, unquote, urlparse
 
-from zync.lake import storage
+from zync.lake import cloud_errors, storage
 from zync.lake.paths import is_local
 
 _STORE = re.compile(
@@ -131,6 +131,9 @@ class _Request:
 
 def meaning(text: str) -> str | None:
     """Returns what an error's text means, as a line without a full stop; None if it is no error of a store."""
+    store = storage.opened_store()
+    if store in ("gs", "azure"):
+        return cloud_errors.meaning(text, store, storage.endpoint())
     if not _STORE.search(text):
         return None
     sentence = next((sentence for words, sentence in _MEANINGS if re.search(words, text)), None)
