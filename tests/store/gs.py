@@ -27,6 +27,8 @@ from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlencode, urlparse
 from xml.sax.saxutils import escape
 
+import pytest
+
 from zync import java
 
 _MODULE = Path(__file__).parent / "fake-gcs-server"
@@ -43,7 +45,9 @@ def _binary() -> Path:
     )
     program = java.cache_folder() / f"fake-gcs-server-{version}"
     if not program.exists():
-        go = shutil.which("go") or "/usr/local/go/bin/go"
+        go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
+        if not go:
+            pytest.skip("Go is needed to build fake-gcs-server: install Go 1.21 or newer")
         program.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=program.parent) as scratch:
             command = [go, "build", "-mod=readonly", "-o", f"{scratch}/server", _PACKAGE]

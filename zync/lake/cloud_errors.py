@@ -78,6 +78,10 @@ _STORE = re.compile(
 )
 """What an error of a store has somewhere: other errors may contain the words above, too."""
 _REQUEST = re.compile(r"\b(GET|HEAD|PUT|POST|PATCH|DELETE),? (https?://[^\s,\"']+)")
+_REDACTED = re.compile(r"Error performing ([A-Z]+) REDACTED")
+"""delta-rs's words where the address has a shared access signature."""
+_PATH = re.compile(r"for path (\S+)")
+_BULK = re.compile(r"Error performing (?:bulk )?(list|delete) request")
 _ARROW_AZURE = re.compile(r"for '(https?://[^\s']+)'")
 _ANSWER = re.compile(r"\b(50[0234]|429) ?([A-Z][A-Za-z ]+)?|SlowDown|ServerBusy|RESOURCE_EXHAUSTED")
 _CAUSE = re.compile(
@@ -96,6 +100,10 @@ _GRANTS = {
     },
 }
 """The permission that a request of each kind needs."""
+
+
+_KINDS = {"GET": "read", "HEAD": "read", "DELETE": "delete"}
+"""What requests of a method do; those of the others write."""
 
 
 class _Request(NamedTuple):
@@ -131,10 +139,10 @@ def meaning(text: str, store: str, endpoint: str) -> str | None:
         return None
     request = _failed_request(text, urlparse(endpoint).path.strip("/"))
     scheme, answer, cause = "gs" if store == "gs" else "az", _ANSWER.search(text), _CAUSE.search(text)
-    location = f"{scheme}://{request.bucket}/{request.key}" if request.key else "what is in the store"
+    location = f"{scheme}://{request.bucket}/{request.key}" if request.server and request.key else request.key
     return sentence.format(
         bucket=request.bucket,
-        operation=f"{request.kind} {location}",
+        operation=f"{request.kind} {location or 'what is in the store'}",
         grant=_GRANTS[store][request.kind],
         answer=answer[0].strip() if answer else "no success",
         endpoint=f" at {request.server}" if request.server else "",
@@ -143,9 +151,11 @@ def meaning(text: str, store: str, endpoint: str) -> str | None:
 
 
 def _failed_request(text: str, prefix: str) -> _Request:
-    match, arrow = _REQUEST.search(text), _ARROW_AZURE.search(text)
+    match, arrow, bulk = _REQUEST.search(text), _ARROW_AZURE.search(text), _BULK.search(text)
     if not match and not arrow:
-        return _Request()
+        redacted, named = _REDACTED.search(text), _PATH.search(text)
+        kind = bulk[1] if bulk else _KINDS.get(redacted[1], "write") if redacted else "read"
+        return _Request(kind, key=named[1] if named else "")
     method, address = (match[1], match[2]) if match else ("GET", str(arrow[1]) if arrow else "")
     url = urlparse(address)
     query, server = parse_qs(url.query, keep_blank_values=True), f"{url.scheme}://{url.netloc}"
@@ -158,5 +168,5 @@ def _failed_request(text: str, prefix: str) -> _Request:
         is_list = method == "GET" and ("list-type" in query or "list" in query.get("comp", ()))
         is_list = is_list or query.get("resource") == ["filesystem"]
         key = key or query.get("prefix", query.get("directory", [""]))[0]
-    kind = "list" if is_list else {"GET": "read", "HEAD": "read", "DELETE": "delete"}.get(method, "write")
+    kind = bulk[1] if bulk else "list" if is_list else _KINDS.get(method, "write")
     return _Request(kind, bucket or "of the lake", key, server)
