@@ -215,8 +215,8 @@ def main(arguments: list[str]) -> None:
     """
     words = ([], *(["fetch", store] for store in STORES), ["log-store"], *(["log-store", store] for store in STORES))
     if arguments not in words:
-        stores = " | ".join(STORES)
-        print(f"usage: python -m zync.java [fetch {stores}] [log-store {stores}]", file=sys.stderr)  # noqa: T201 - a script
+        text = f"usage: python -m zync.java [fetch STORE | log-store [STORE]], with a STORE of {', '.join(STORES)}"
+        print(text, file=sys.stderr)  # noqa: T201 - a script
         sys.exit(UsageError.exit_code)
     store = arguments[1] if arguments[1:] else "s3"
     try:

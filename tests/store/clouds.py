@@ -58,7 +58,7 @@ from py4j.protocol import Py4JJavaError
 from zync import spark_session
 
 location, name = sys.argv[1:]
-spark = spark_session("local[1]", {"spark.driver.extraJavaOptions": "-Xmx1g"}, brief=True, lake=location)
+spark = spark_session("local[1]", brief=True, lake=location)
 jvm, hadoop = spark._jvm, spark._jsc.hadoopConfiguration()
 base = f"zync.base.{location}"
 

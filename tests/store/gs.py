@@ -124,6 +124,11 @@ class _Translator(BaseHTTPRequestHandler):
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = do_PATCH = handle_any  # noqa: N815
 
+    def handle_expect_100(self) -> bool:
+        answered = super().handle_expect_100()
+        self.wfile.flush()
+        return answered
+
     def _upload(self, bucket: str, key: str, body: bytes) -> None:
         query = {"uploadType": "multipart", "name": key}
         if (generation := self.headers.get("x-goog-if-generation-match")) is not None:

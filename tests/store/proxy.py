@@ -96,6 +96,11 @@ def running_proxy(upstream: str) -> Iterator[Proxy]:
 
         do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any  # noqa: N815
 
+        def handle_expect_100(self) -> bool:
+            answered = super().handle_expect_100()
+            self.wfile.flush()  # Arrow waits for it in Azure
+            return answered
+
         def _body(self) -> bytes:
             if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
                 return self.rfile.read(int(self.headers.get("Content-Length") or 0))

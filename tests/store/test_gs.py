@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from deltalake.fs import DeltaStorageHandler
 
 from tests.conftest import ZYNC
 from tests.store.clouds import check_commits, check_delivered, commit_by_spark, failure, runner
 from tests.store.gs import BUCKET, running_gs
 from tests.store.proxy import Answer, Proxy, Request, running_proxy
-from zync.lake.storage import delta_options
+from zync.lake.storage import arrow_files
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +71,7 @@ def test_of_two_commits_by_spark_one_is_refused(tmp_path: Path) -> None:
     location = f"gs://{BUCKET}/{tmp_path.name}/table"
 
     def write_version_6() -> None:
-        with DeltaStorageHandler(location, delta_options(location)).open_output_stream(
-            "_delta_log/00000000000000000006.json"
-        ) as file:
+        with arrow_files(location).open_output_stream("_delta_log/00000000000000000006.json") as file:
             file.write(b"by another process")
 
     check_commits(commit_by_spark(location, "GcsLogStore", write_version_6))
