@@ -1,16 +1,11 @@
 package zync;
 
-import io.delta.storage.S3SingleDriverLogStore;
-import java.io.ByteArrayOutputStream;
 import java.io.FileNotFoundException;
 import java.io.IOException;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.FileAlreadyExistsException;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
-import java.util.Set;
-import java.util.concurrent.ConcurrentHashMap;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FSDataOutputStreamBuilder;
@@ -30,36 +25,19 @@ import software.amazon.awssdk.services.s3.model.S3Object;
  * Delta's own log store for S3 looks whether the entry exists and then puts it; between the two another process may
  * put the same entry, which is lost then. This class leaves that to the store: PUT with If-None-Match: *.
  *
- * A session may set `zync.base.<table>` to the version that its commits were planned from. Then an entry is refused,
- * too, if another process wrote one after that version: Delta itself lets such commits land where rows do not conflict,
- * as two appends of the same rows.
- *
  * Entries are listed from the wanted version on; Delta's log store lists the whole log.
- *
- * zync compiles this file by Janino, which Spark contains (zync/java.py).
  */
-public class ConditionalLogStore extends S3SingleDriverLogStore {
+public class ConditionalLogStore extends FencedLogStore {
     private static final int ATTEMPTS = 5;
-    private static final Set WRITTEN = ConcurrentHashMap.newKeySet();
 
     public ConditionalLogStore(Configuration configuration) {
         super(configuration);
     }
 
-    public void write(Path path, Iterator actions, Boolean overwrite, Configuration configuration) throws IOException {
-        if (!overwrite.booleanValue()) {
-            checkBase(path, configuration);
-        }
-        ByteArrayOutputStream entry = new ByteArrayOutputStream();
-        while (actions.hasNext()) {
-            entry.write((actions.next() + "\n").getBytes(StandardCharsets.UTF_8));
-        }
+    protected void put(Path path, byte[] content, boolean overwrite, Configuration configuration) throws IOException {
         for (int attempt = 1; ; attempt++) {
             try {
-                put(path, entry, overwrite.booleanValue(), configuration);
-                if (isEntry(path)) {
-                    WRITTEN.add(path);
-                }
+                putOnce(path, content, overwrite, configuration);
                 return;
             } catch (RemoteFileChangedException exception) { // 412
                 FileAlreadyExistsException refused = new FileAlreadyExistsException(path.toString());
@@ -74,36 +52,7 @@ public class ConditionalLogStore extends S3SingleDriverLogStore {
         }
     }
 
-    private void checkBase(Path path, Configuration configuration) throws IOException {
-        String base = configuration.get("zync.base." + path.getParent().getParent());
-        if (base == null || !isEntry(path)) {
-            return;
-        }
-        long planned = Long.parseLong(base);
-        for (long other = planned + 1; other < versionOf(path); other++) {
-            Path entry = new Path(path.getParent(), String.format("%020d.json", new Object[] {Long.valueOf(other)}));
-            if (!WRITTEN.contains(entry)) {
-                throw new IOException("ZYNC_CONCURRENT_WRITE: another process wrote " + entry);
-            }
-        }
-        Iterator written = WRITTEN.iterator(); // nobody asks for older entries any more
-        while (written.hasNext()) {
-            Path entry = (Path) written.next();
-            if (entry.getParent().equals(path.getParent()) && versionOf(entry) <= planned) {
-                written.remove();
-            }
-        }
-    }
-
-    private static boolean isEntry(Path path) {
-        return path.getName().matches("\\d{20}\\.json");
-    }
-
-    private static long versionOf(Path entry) {
-        return Long.parseLong(entry.getName().substring(0, 20));
-    }
-
-    private void put(Path path, ByteArrayOutputStream entry, boolean overwrite, Configuration configuration)
+    private void putOnce(Path path, byte[] content, boolean overwrite, Configuration configuration)
             throws IOException {
         FSDataOutputStreamBuilder builder = path.getFileSystem(configuration).createFile(path);
         builder.overwrite(overwrite);
@@ -112,7 +61,7 @@ public class ConditionalLogStore extends S3SingleDriverLogStore {
         }
         FSDataOutputStream stream = (FSDataOutputStream) builder.build();
         try {
-            entry.writeTo(stream);
+            stream.write(content);
         } catch (IOException exception) { // to close it would put what was written so far
             stream.abort();
             throw exception;

@@ -31,13 +31,19 @@ S3_SDK = tuple(
 """The modules of the AWS SDK that it uses; with what they depend on, and without `_OF_SPARK`, 15 MB."""
 _OF_SPARK = re.compile(r"(netty-(buffer|codec|common|handler|resolver|transport)|slf4j|commons-)")
 """Jars that Spark has in versions of its own. Two versions of Netty give a NoSuchMethodError at the session's start."""
+GS = ("com.google.cloud.bigdataoss:gcs-connector:4.0.0:shaded",)
+"""Google's file system for Cloud Storage with all that it depends on, under names of its own: 40 MB."""
+AZURE = ("org.apache.hadoop:hadoop-azure:3.5.0", "org.wildfly.openssl:wildfly-openssl:2.2.5.Final")
+"""Hadoop's file system for Azure, 1.2 MB; what else it depends on is in Spark, or belongs to the older wasb://."""
+STORES = ("s3", "gs", "azure")
+"""The object stores, by their names in `python -m zync.java fetch`."""
 KAFKA = ("org.apache.kafka:kafka_2.13:4.1.1", "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3")
 """A Kafka server for development, 46 jars with its dependencies, 43 MB; and the binding for its log."""
 
-LOG_STORE = "zync.ConditionalLogStore"
-"""The class by which Spark writes the logs of Delta tables in S3 (ConditionalLogStore.java)."""
 STRICT_JSON = "zync.StrictJson"
 """The class that parses JSON (StrictJson.java)."""
+LOG_STORES = {"s3": "zync.ConditionalLogStore", "gs": "zync.GcsLogStore", "azure": "zync.AzureLogStore"}
+"""The classes by which Spark writes the logs of Delta tables in each store: files beside FencedLogStore.java."""
 _COMPILER = "org.codehaus.commons.compiler.samples.CompilerDemo"
 """The main class of Janino, with the options of javac."""
 
@@ -81,7 +87,7 @@ def fetch(
     """Returns the paths of jars from the cache folder, and fetches them from Maven Central the first time.
 
     Args:
-        artifacts: Their coordinates, `group:artifact:version`.
+        artifacts: Their coordinates, `group:artifact:version` or `group:artifact:version:classifier`.
         transitive: Whether to fetch their dependencies as well.
         without: The beginnings of the names of jars to leave out.
 
@@ -105,18 +111,29 @@ def fetch(
     return sorted(folder.glob("*.jar"))
 
 
-def fetch_s3() -> list[Path]:
-    """Returns the paths of the jars by which Spark reads and writes S3, and fetches them the first time."""
-    return [*fetch(S3), *fetch(S3_SDK, transitive=True, without=_OF_SPARK)]
+def fetch_store(store: str) -> list[Path]:
+    """Returns the paths of the jars by which Spark reads and writes an object store, and fetches them the first time.
+
+    Args:
+        store: One of `STORES`.
+    """
+    if store == "s3":
+        return [*fetch(S3), *fetch(S3_SDK, transitive=True, without=_OF_SPARK)]
+    return fetch(GS if store == "gs" else AZURE)
 
 
-def log_store() -> Path:
-    """Returns the path of the jar with `LOG_STORE`, and compiles it the first time, in a second.
+def log_store(store: str) -> Path:
+    """Returns the path of the jar with the store's class of `LOG_STORES`, and compiles it the first time, in a second.
+
+    Args:
+        store: One of `STORES`.
 
     Raises:
         ZyncError: The jars that it is compiled against cannot be fetched, or it cannot be compiled.
     """
-    return _compiled(LOG_STORE, "log-store", DELTA + S3, lambda: [*fetch(DELTA), *fetch_s3()])
+    versions = DELTA + {"s3": S3, "gs": GS, "azure": AZURE}[store]
+    classes = ("zync.FencedLogStore", LOG_STORES[store])
+    return _compiled(classes, "log-store", versions, lambda: [*fetch(DELTA), *fetch_store(store)])
 
 
 def strict_json() -> Path:
@@ -125,23 +142,25 @@ def strict_json() -> Path:
     Raises:
         ZyncError: It cannot be compiled.
     """
-    return _compiled(STRICT_JSON, "strict-json", (), list)
+    return _compiled((STRICT_JSON,), "strict-json", (), list)
 
 
-def _compiled(class_name: str, name: str, artifacts: tuple[str, ...], libraries: Callable[[], list[Path]]) -> Path:
-    """Returns the path of a jar in the cache with a class of zync's, which is compiled if it is not there.
+def _compiled(
+    classes: tuple[str, ...], name: str, artifacts: tuple[str, ...], libraries: Callable[[], list[Path]]
+) -> Path:
+    """Returns the path of a jar in the cache with classes of zync's, which are compiled if it is not there.
 
     The compiler is Janino, which Spark contains: a Java runtime may have none.
 
     Args:
-        class_name: The class, whose file lies beside this one.
+        classes: The classes, whose files lie beside this one.
         name: The beginning of the jar's name.
-        artifacts: What it is compiled against beside Spark: with others it is compiled anew.
+        artifacts: What they are compiled against beside Spark: with others they are compiled anew.
         libraries: Returns the paths of the jars of these.
     """
-    source = Path(__file__).parent / f"{class_name.removeprefix('zync.')}.java"
-    digest = hashlib.sha256(source.read_bytes() + "".join(artifacts).encode()).hexdigest()
-    jar = cache_folder() / f"{name}-{digest[:16]}.jar"
+    sources = [Path(__file__).parent / f"{class_name.rpartition('.')[2]}.java" for class_name in classes]
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources) + "".join(artifacts).encode())
+    jar = cache_folder() / f"{name}-{digest.hexdigest()[:16]}.jar"
     if jar.exists():
         return jar
     compiler = [str(_spark_jar(part)) for part in ("janino", "commons-compiler")]
@@ -149,21 +168,35 @@ def _compiled(class_name: str, name: str, artifacts: tuple[str, ...], libraries:
     jar.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache_folder(), prefix=".compile-") as scratch:
         options = ["-d", f"{scratch}/classes", "-classpath", os.pathsep.join(map(str, classpath))]
-        command = [java(), *QUICK, "-cp", os.pathsep.join(compiler), _COMPILER, *options, str(source)]
+        command = [java(), *QUICK, "-cp", os.pathsep.join(compiler), _COMPILER, *options, *map(str, sources)]
         result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - Java
-        classes = sorted(Path(scratch).glob("classes/**/*.class"))
-        if result.returncode or not classes:
-            msg = f"{source} could not be compiled: {(result.stderr or result.stdout).strip()}"
+        compiled = sorted(Path(scratch).glob("classes/**/*.class"))
+        if result.returncode or not compiled:
+            msg = f"{sources[-1]} could not be compiled: {(result.stderr or result.stdout).strip()}"
             raise ZyncError(msg)
         with zipfile.ZipFile(f"{scratch}/{jar.name}", "w") as archive:
-            for path in classes:
+            for path in compiled:
                 archive.write(path, path.relative_to(f"{scratch}/classes"))
         Path(scratch, jar.name).rename(jar)
     return jar
 
 
+_IVY_FILE = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
+  <info organisation="zync" module="jars"/>
+  <dependencies>
+    <dependency org="{}" name="{}" rev="{}" transitive="false">
+      <artifact name="{}" type="jar" ext="jar" m:classifier="{}"/>
+    </dependency>
+  </dependencies>
+</ivy-module>"""
+
+
 def _ivy(artifact: str, folder: Path, *, transitive: bool) -> None:
-    options = ["-dependency", *artifact.split(":"), "-confs", "default", *([] if transitive else ["-notransitive"])]
+    group, name, version, *classifier = artifact.split(":")
+    options = ["-dependency", group, name, version, "-confs", "default", *([] if transitive else ["-notransitive"])]
+    if classifier:  # Ivy has no option for it
+        (folder.parent / "ivy.xml").write_text(_IVY_FILE.format(group, name, version, name, *classifier))
+        options = ["-ivy", f"{folder.parent}/ivy.xml"]
     retrieve(options, f"{folder}/[artifact]-[revision](-[classifier]).[ext]", cwd=folder.parent)
     if not folder.is_dir():
         msg = f"{artifact} could not be fetched from Maven Central: it has no jars"
@@ -202,23 +235,27 @@ def _spark_jar(name: str) -> Path:
 
 
 def main(arguments: list[str]) -> None:
-    """Fetches the jars that every session needs; with `fetch s3` those for a lake in S3, too.
+    """Fetches the jars that every session needs; with `fetch s3`, `gs` or `azure` those for a lake there, too.
 
-    With `log-store` it prints the path of the jar that a Spark application of one's own needs for a lake in S3.
+    With `log-store` it prints the path of the jar that a Spark application of one's own needs for a lake in S3, or in
+    the store that is named.
     """
-    if arguments not in ([], ["fetch", "s3"], ["log-store"]):
-        print("usage: python -m zync.java [fetch s3 | log-store]", file=sys.stderr)  # noqa: T201 - a script
+    words = ([], *(["fetch", store] for store in STORES), ["log-store"], *(["log-store", store] for store in STORES))
+    if arguments not in words:
+        text = f"usage: python -m zync.java [fetch STORE | log-store [STORE]], with a STORE of {', '.join(STORES)}"
+        print(text, file=sys.stderr)  # noqa: T201 - a script
         sys.exit(UsageError.exit_code)
+    store = arguments[1] if arguments[1:] else "s3"
     try:
-        if arguments == ["log-store"]:
-            print(log_store())  # noqa: T201 - a script
+        if arguments[:1] == ["log-store"]:
+            print(log_store(store))  # noqa: T201 - a script
             return
         fetch(DELTA)
         fetch(AVRO)
         strict_json()
         if arguments:
-            fetch_s3()
-            log_store()
+            fetch_store(store)
+            log_store(store)
     except ZyncError as error:
         print(f"zync: {error}", file=sys.stderr)  # noqa: T201 - a script
         sys.exit(error.exit_code)

@@ -52,6 +52,7 @@ class Proxy:
         rule: Decides about each request; None lets all through.
         seconds: A delay of each request.
         dropped_headers: Names of headers, in lower case, that are not handed on.
+        edit: Returns the content that is answered to a request in place of the store's; None leaves all as it is.
     """
 
     url: str = ""
@@ -59,6 +60,7 @@ class Proxy:
     rule: Rule | None = None
     seconds: float = 0.0
     dropped_headers: frozenset[str] = frozenset()
+    edit: Callable[[Request, bytes], bytes] | None = None
 
 
 class Outage:
@@ -110,9 +112,15 @@ def running_proxy(upstream: str) -> Iterator[Proxy]:
                 self._answer(answer.status, dict(answer.headers), answer.body)
                 return
             response, content = passed[0] if passed else self._forward(body)
+            content = proxy.edit(request, content) if proxy.edit else content
             self._answer(response.status, dict(response.getheaders()), content)
 
         do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any  # noqa: N815
+
+        def handle_expect_100(self) -> bool:
+            answered = super().handle_expect_100()
+            self.wfile.flush()  # Arrow waits for it in Azure
+            return answered
 
         def _body(self) -> bytes:
             if self.headers.get("Transfer-Encoding", "").lower() != "chunked":

@@ -47,6 +47,14 @@ CONFIGS = {
         storage: {endpoint: "https://store", region: eu, path_style: false, access_key_id: me, secret_access_key: "12",
                   session_token: t, aws_request_payer: requester}
         """,
+    "gs": """
+        lake: gs://bucket/lake
+        storage: {credentials_file: key.json, google_skip_signature: "false"}
+        """,
+    "azure": """
+        lake: az://container/lake
+        storage: {account: a, account_key: k, sas_token: s, client_id: c, client_secret: s, tenant_id: t}
+        """,
     "done": 'transactions: {done: "count(*) = 2", expire_after: 24h, remember: 1000000}',
     "preset": """
         transactions:

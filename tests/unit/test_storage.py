@@ -1,5 +1,6 @@
 """What `storage:` says is what delta-rs, Arrow and Spark are told, and nobody else."""
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,15 +10,21 @@ import pytest
 from zync.config.storage import Storage
 from zync.errors import UsageError
 from zync.lake import storage
+from zync.lake.paths import locate
+from zync.lake.table import first_line
 from zync.project.load import load
 from zync.spark.session import _SECRET
 
 LAKE = "s3://bucket/lake"
-KEYS = {"access_key_id": "me", "secret_access_key": "s3cr3t-of-the-store"}
+SECRET = "s3cr3t-of-the-store"  # noqa: S105
+KEYS = {"access_key_id": "me", "secret_access_key": SECRET}
 
 
 @pytest.fixture(autouse=True)
 def without_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in (*os.environ,):
+        if name.startswith(("AZURE_", "GOOGLE_", "STORAGE_EMULATOR")):
+            monkeypatch.delenv(name)
     for name in ("ENDPOINT_URL", "REGION", "DEFAULT_REGION", "ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN"):
         monkeypatch.delenv(f"AWS_{name}", raising=False)
     yield
@@ -177,3 +184,61 @@ def test_a_token_of_other_keys_is_not_sent_with_those_of_the_config(monkeypatch:
         storage.delta_options(LAKE)
     storage.use(Storage(**KEYS, session_token="t"))  # noqa: S106
     assert storage.delta_options(LAKE)
+
+
+def test_keys_of_azure_reach_delta_rs_and_spark_and_no_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    location = "abfss://container@account.dfs.core.windows.net/lake"
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "of-the-environment")
+    storage.use(Storage(account="account", client_id="me", tenant_id="t", client_secret=SECRET))
+    options, properties = storage.delta_options(location), storage.spark_properties(location)
+    assert options is not None
+    assert options["azure_storage_client_secret"] == SECRET
+    assert "of-the-environment" not in str(options) + str(properties)
+    assert properties["spark.hadoop.fs.azure.account.oauth.provider.type"].endswith("ClientCredsTokenProvider")
+    assert properties["spark.hadoop.fs.azure.account.oauth2.client.endpoint"].endswith("/t/oauth2/token")
+    secret = [name for name, value in properties.items() if "s3cr3t" in value]
+    assert secret
+    assert all(_SECRET.search(name) for name in secret)
+    assert locate("az://container/lake", "") == location
+
+
+@pytest.mark.parametrize(
+    ("variables", "kind", "provider"),
+    [
+        ({"AZURE_STORAGE_ACCOUNT_KEY": "s3cr3t"}, "SharedKey", None),
+        ({"AZURE_STORAGE_SAS_TOKEN": "sv=1&sig=s3cr3t"}, "SAS", None),
+        ({"AZURE_CLIENT_ID": "c", "AZURE_TENANT_ID": "t", "AZURE_CLIENT_SECRET": "s3cr3t"}, "OAuth", "ClientCreds"),
+        (
+            {"AZURE_CLIENT_ID": "c", "AZURE_TENANT_ID": "t", "AZURE_FEDERATED_TOKEN_FILE": "/token"},
+            "OAuth",
+            "WorkloadIdentity",
+        ),
+        ({}, "OAuth", "Msi"),
+    ],
+)
+def test_spark_takes_the_credentials_that_azures_tools_take_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], kind: str, provider: str | None
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    properties = storage.spark_properties("abfss://container@account.dfs.core.windows.net/lake")
+    assert properties["spark.hadoop.fs.azure.account.auth.type"] == kind
+    if provider:
+        assert f".{provider}TokenProvider" in properties["spark.hadoop.fs.azure.account.oauth.provider.type"]
+    assert all(_SECRET.search(name) for name, value in properties.items() if "s3cr3t" in value)
+
+
+def test_a_shared_access_signature_is_in_no_error() -> None:
+    error = OSError("Error performing POST https://account.blob.core.windows.net/c?sp=rw&sig=s3cr3t%3D in 30s")
+    assert "s3cr3t" not in first_line(error)
+
+
+def test_the_endpoint_of_an_emulator_of_google_is_that_of_delta_rs_and_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert storage.spark_properties("gs://bucket/lake")["spark.hadoop.fs.gs.auth.type"] == "APPLICATION_DEFAULT"
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "localhost:4443")
+    options = storage.delta_options("gs://bucket/lake")
+    assert options is not None
+    assert options["google_base_url"] == "http://localhost:4443"
+    properties = storage.spark_properties("gs://bucket/lake")
+    assert properties["spark.hadoop.fs.gs.storage.root.url"] == "http://localhost:4443/"
+    assert properties["spark.hadoop.fs.gs.auth.type"] == "UNAUTHENTICATED"

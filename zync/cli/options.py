@@ -16,6 +16,7 @@ import typer
 
 from zync.cli.output import Output
 from zync.config.model import Config
+from zync.config.secrets import without_signatures
 from zync.config.units import duration, size
 from zync.errors import INTERRUPTED
 from zync.ingest import memory
@@ -149,7 +150,7 @@ def as_written(text: str) -> str:
     """Returns an error's text with values that may be secret replaced by their references in the config."""
     for config in READ:
         text = config.as_written(text)
-    return text
+    return without_signatures(text)
 
 
 def stop_on_signals() -> threading.Event:

@@ -1,14 +1,19 @@
 """Masks values that were read from the environment or a file in printed text, in every form of quoting."""
 
 import json
+import re
 from collections.abc import Collection, Mapping
 
 _MAX_PLAIN_LENGTH = 3
 """Texts of at most so many characters are not masked: they are no secrets, and would match everywhere."""
 
 
+_SIGNATURE = re.compile(r"\b(sig=)[^&\s\"'<>]+")
+"""The signature of a shared access signature, which delta-rs shows in the address of a request that failed."""
+
+
 def masked(text: str, names: Mapping[str, str], exceptions: Collection[str | None] = ()) -> str:
-    """Replaces values in a text by their names.
+    """Replaces values in a text by their names, and takes signatures out of addresses.
 
     Args:
         text: The text.
@@ -18,7 +23,12 @@ def masked(text: str, names: Mapping[str, str], exceptions: Collection[str | Non
     for value in sorted(names.keys() - set(exceptions), key=len, reverse=True):
         for form in _forms(value):
             text = text.replace(form, names[value])
-    return text
+    return without_signatures(text)
+
+
+def without_signatures(text: str) -> str:
+    """Takes the signatures of Azure's shared access signatures out of the addresses in a text."""
+    return _SIGNATURE.sub(r"\1…", text)
 
 
 def _forms(value: str) -> list[str]:

@@ -4,16 +4,18 @@ import os
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
+from zync.lake import storage
+
 
 def locate(table: str, lake: str) -> str:
     """Returns the location of a table: `<lake>/<name>` for a name; a text with `/` or a scheme is a path or URI.
 
-    A local path is returned absolute and without a scheme, a URI unchanged.
+    A local path is returned absolute and without a scheme, a URI unchanged, but that `az://` gets its account.
     """
     text = table if "/" in table or os.sep in table else f"{lake.rstrip('/')}/{table}"
     if text.startswith("file://"):
         text = unquote(urlparse(text).path)
-    return text.rstrip("/") if "://" in text else str(Path(text).absolute())
+    return storage.resolved(text.rstrip("/")) if "://" in text else str(Path(text).absolute())
 
 
 def table_name(location: str) -> str:

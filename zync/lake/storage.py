@@ -1,4 +1,4 @@
-"""Access to a lake in an object store, alike for delta-rs, Spark and Arrow.
+"""Access to a lake in an object store, alike for delta-rs, Spark and Arrow. Google Cloud Storage and Azure are beside.
 
 The config's `storage` goes before the cloud's usual environment. delta-rs reads the environment itself. Spark's file
 system and Arrow's take keys, profiles and web identity from it, and get the rest from here. Keys of the config reach
@@ -13,6 +13,7 @@ from urllib.parse import urlparse
 
 from zync.config.storage import Storage
 from zync.errors import UsageError
+from zync.lake import azure, gcs
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem, S3FileSystem
@@ -38,15 +39,25 @@ deletes what it has written, by a request for the task and one for the job."""
 _SPARK_STREAM = "classic"
 """S3A's input stream. The default of Hadoop 3.5, `analytics`, keeps an entry for each object until the process ends
 (HADOOP-20058), and waits for a block for 30 s up to twenty times."""
+# A rename is a copy there. Without the second one for each file, as nobody reads files before zync's commit.
+_COMMITTER = {"spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2"}
+SCHEMES = {"s3": ("s3", "s3a"), "gs": gcs.SCHEMES, "azure": azure.SCHEMES}
+"""The schemes of the locations in each object store."""
 _TRUTHS = ("1", "true", "on", "yes", "y")
 """The values that delta-rs takes for true."""
 
 
 @dataclass
 class _Process:
-    """The access to object stores that this process has: one process reads one config."""
+    """The access to object stores that this process has: one process reads one config.
+
+    Attributes:
+        storage: What the config says of it.
+        store: The object store that was opened last.
+    """
 
     storage: Storage = Storage()
+    store: str = ""
 
 
 _process = _Process()
@@ -59,6 +70,7 @@ def use(storage: Storage) -> None:
         >>> zync.use_storage(zync.Storage(endpoint="https://store.example", region="eu-central-1"))
     """
     _process.storage = storage
+    gcs.use(storage)
 
 
 def buckets_are_in_hosts() -> bool:
@@ -71,27 +83,53 @@ def is_s3(location: str) -> bool:
     return location.startswith(("s3://", "s3a://"))
 
 
+def store(location: str) -> str:
+    """Returns the object store of a location, `s3`, `gs` or `azure`; an empty text for one that is in none of these."""
+    return next((name for name, schemes in SCHEMES.items() if location.partition("://")[0] in schemes), "")
+
+
+def resolved(location: str) -> str:
+    """Returns a location that names its account: for `az://` it is in the config or the environment."""
+    return azure.with_account(location, _process.storage)
+
+
+def opened_store() -> str:
+    """Returns the object store that this process opened last; an empty text if it opened none."""
+    return _process.store
+
+
+def endpoint() -> str:
+    """Returns the endpoint of the object store that this process opened last; an empty text for the cloud's own."""
+    own = {"gs": gcs.endpoint, "azure": azure.endpoint}.get(_process.store)
+    return own(_process.storage) if own else _endpoint()
+
+
 def delta_options(location: str) -> dict[str, str] | None:
     """Returns delta-rs's options for a table; None for one that is in no object store.
 
     Raises:
         UsageError: The environment has delta-rs commit without a conditional put, or mixes keys.
     """
-    if not is_s3(location):
+    if not (name := store(location)):
         return None
+    storage, _process.store = _process.storage, name
+    if name == "gs":
+        return {**_BOUNDS, **gcs.delta_options(storage), **storage.options}
+    if name == "azure":
+        return {**_BOUNDS, **azure.delta_options(location, storage), **storage.options}
     _check_environment()
-    storage, endpoint = _process.storage, _endpoint()
+    url = _endpoint()
     options = dict(_BOUNDS)
-    if endpoint and not storage.access_key_id:  # delta-rs would look for keys alone, not for a profile or a role
+    if url and not storage.access_key_id:  # delta-rs would look for keys alone, not for a profile or a role
         options["aws_force_credential_load"] = os.environ.get("AWS_FORCE_CREDENTIAL_LOAD", "true")
-    if endpoint.startswith("http://"):
+    if url.startswith("http://"):
         options["allow_http"] = os.environ.get("AWS_ALLOW_HTTP", "true")
     if buckets_are_in_hosts():  # delta-rs leaves it to its caller to put the bucket into the host
-        url = urlparse(endpoint)
-        endpoint = url._replace(netloc=f"{urlparse(location).netloc}.{url.netloc}").geturl()
+        parts = urlparse(url)
+        url = parts._replace(netloc=f"{urlparse(location).netloc}.{parts.netloc}").geturl()
         options["aws_virtual_hosted_style_request"] = "true"
     own = {
-        "aws_endpoint_url": endpoint if storage.endpoint else "",
+        "aws_endpoint_url": url if storage.endpoint else "",
         "aws_region": storage.region,
         "aws_access_key_id": storage.access_key_id,
         "aws_secret_access_key": storage.secret_access_key,
@@ -126,24 +164,27 @@ def spark_properties(location: str) -> dict[str, str]:
 
     Those of `storage`'s keys have names that `zync.spark.session` keeps off the JVM's command line.
     """
-    if not is_s3(location):
+    name, storage = store(location), _process.storage
+    if name == "gs":
+        return {**_COMMITTER, **gcs.spark_properties(storage)}
+    if name == "azure":
+        return {**_COMMITTER, **azure.spark_properties(location, storage)}
+    if not name:
         return {}
-    storage = _process.storage
     properties = {
         "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
         # S3A would ask before each put whether the file or a folder of that name exists; zync's names are new.
         "spark.hadoop.fs.s3a.performance.flags": "*",
-        # A rename is a copy there. Without the second one for each file, as nobody reads files before zync's commit.
-        "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
         # S3A's own chain has neither profiles nor web identity; the SDK's has what delta-rs and Arrow have.
         "spark.hadoop.fs.s3a.aws.credentials.provider": (
             "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
         ),
         "spark.hadoop.fs.s3a.input.stream.type": _SPARK_STREAM,
         **_SPARK_BOUNDS,
+        **_COMMITTER,
     }
-    if endpoint := _endpoint():
-        properties["spark.hadoop.fs.s3a.endpoint"] = endpoint
+    if url := _endpoint():
+        properties["spark.hadoop.fs.s3a.endpoint"] = url
         properties["spark.hadoop.fs.s3a.path.style.access"] = "false" if buckets_are_in_hosts() else "true"
     if region := _region():
         properties["spark.hadoop.fs.s3a.endpoint.region"] = region
@@ -172,9 +213,13 @@ def arrow_files(location: str) -> "FileSystem":
     from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - takes 0.1 s, and each config is read with this module
     from pyarrow.fs import PyFileSystem, SubTreeFileSystem  # noqa: PLC0415
 
+    storage = _process.storage
+    if store(location) == "gs":
+        return gcs.arrow_files(location, storage)
+    if store(location) == "azure":
+        return azure.arrow_files(location, storage)
     if not is_s3(location):
         return PyFileSystem(DeltaStorageHandler(location))
-    storage = _process.storage
     client = _arrow_s3(
         _endpoint(),
         _region(),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tempfile import TemporaryFile
 from urllib.parse import parse_qs, unquote, urlparse
 
-from zync.lake import storage
+from zync.lake import cloud_errors, storage
 from zync.lake.paths import is_local
 
 _STORE = re.compile(
@@ -133,6 +133,9 @@ class _Request:
 
 def meaning(text: str) -> str | None:
     """Returns what an error's text means, as a line without a full stop; None if it is no error of a store."""
+    store = storage.opened_store()
+    if store in ("gs", "azure"):
+        return cloud_errors.meaning(text, store, storage.endpoint())
     sentence = _sentence(text)
     if sentence is None:
         return None
@@ -156,9 +159,12 @@ def outage(text: str) -> str | None:
 
     Waiting mends such an error, and no other error of a store.
     """
-    if _sentence(text) not in (_OVERLOADED, _AWAY):
-        return None
-    return str(meaning(text)).partition(": run the command again")[0]
+    store = storage.opened_store()
+    if store in ("gs", "azure"):
+        is_outage = cloud_errors.is_outage(text, store)
+    else:
+        is_outage = _sentence(text) in (_OVERLOADED, _AWAY)
+    return str(meaning(text)).partition(": run the command again")[0] if is_outage else None
 
 
 def _sentence(text: str) -> str | None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from zync.config.secrets import without_signatures
 from zync.errors import TableLostError, UsageError, ZyncError
 from zync.lake import storage
 from zync.lake.delta_log import ACTIONS, STORE_CHECKPOINT_EVERY, TRANSACTIONS, check_entries, entry_time, has_entry
@@ -243,7 +244,8 @@ def first_line(error: BaseException) -> str:
     """Returns an exception's text as a line: what a store's error means, or the first line with delta-rs's causes."""
     if store_error := meaning(str(error)):
         return store_error
-    return (_CAUSE.sub(": ", str(error).strip()).splitlines() or [type(error).__name__])[0]
+    text = without_signatures(str(error).strip())
+    return (_CAUSE.sub(": ", text).splitlines() or [type(error).__name__])[0]
 
 
 def commit_properties(

@@ -3,7 +3,7 @@
 import difflib
 import math
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import yaml
@@ -260,7 +260,7 @@ def check_storage(config: Config, reader: Reader, node: yaml.Node | None, lake: 
     settings, storage_node = config.storage, find(node, "storage")
     if storage_node is node:
         return
-    for key in ("endpoint", "region", "access_key_id", "secret_access_key", "session_token"):
+    for key in (field.name for field in fields(Storage) if field.name not in ("path_style", "options")):
         if (key_node := find(storage_node, key)) is not storage_node and not getattr(settings, key):
             raise reader.fail(key_node, f"storage.{key} is empty: name it, or take the key out")
     if settings.endpoint and not re.match("https?://[^@]*$", settings.endpoint):
@@ -270,6 +270,9 @@ def check_storage(config: Config, reader: Reader, node: yaml.Node | None, lake: 
         ("access_key_id", "secret_access_key"),
         ("secret_access_key", "access_key_id"),
         ("session_token", "access_key_id"),
+        ("tenant_id", "client_id"),
+        ("client_secret", "client_id"),
+        ("client_secret", "tenant_id"),
     ):
         if getattr(settings, key) and not getattr(settings, needed):
             raise reader.fail(find(storage_node, key), f"storage.{key} needs storage.{needed}")

@@ -65,8 +65,17 @@ def load(path: Path | str, lake: str | None = None) -> Config:
         for name, lookup in config.lookups.items()
     }
     location = lake or reader.location(config.lake)
+    access = config.storage
+    if access.credentials_file:
+        access = replace(access, credentials_file=str((reader.base / access.credentials_file).absolute()))
     config = replace(
-        config, lake=location, outputs=rules, lookups=lookups, path=path.absolute(), elsewhere=reader.elsewhere
+        config,
+        storage=access,
+        lake=location,
+        outputs=rules,
+        lookups=lookups,
+        path=path.absolute(),
+        elsewhere=reader.elsewhere,
     )
     check_rules(config, reader, node)  # first: the preset reads them
     config = check_parts(preset.expand(check_preset_keys(config, reader, node)), reader, node)

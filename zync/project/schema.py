@@ -131,7 +131,11 @@ FIELD_CHECKS: dict[tuple[type, str], _Schema] = {
     (RegistryAccess, "url"): {"type": "string", **_pattern("https?://[^@]*")},
     (RegistryAccess, "timeout"): {"not": {"pattern": r"^\s*[0.]+\s*[a-z]"}},
     (Storage, "endpoint"): {"type": "string", **_pattern("https?://[^@]*")},
-    **{(Storage, name): {"minLength": 1} for name in ("region", "access_key_id", "secret_access_key", "session_token")},
+    **{
+        (Storage, field.name): {"minLength": 1}
+        for field in fields(Storage)
+        if field.name not in ("endpoint", "path_style", "options")
+    },
     (Transactions, "prefix"): {"minLength": 1},
     (Transactions, "remember"): {"minimum": 0},
     (Transactions, "uncounted"): _QUALIFIED,
@@ -159,6 +163,8 @@ RECORD_CHECKS: dict[type, _Schema] = {
             "access_key_id": ["secret_access_key"],
             "secret_access_key": ["access_key_id"],
             "session_token": ["access_key_id"],
+            "tenant_id": ["client_id"],
+            "client_secret": ["client_id", "tenant_id"],
         },
         "dependentSchemas": {
             "path_style": {"if": {"properties": {"path_style": {"not": _NULL}}}, "then": {"required": ["endpoint"]}}

@@ -23,7 +23,12 @@ _CONTEXT_CONDITIONS = (
 """Conditions that name the operation during which another error happened."""
 _STATEMENT_STATES = ("42", "0A")
 """SQLSTATE classes of invalid statements, whose message has the reason."""
-_STORE_PACKAGES = ("software.amazon.awssdk.", "org.apache.hadoop.fs.s3a.")
+_STORE_PACKAGES = (
+    "software.amazon.awssdk.",
+    "org.apache.hadoop.fs.s3a.",
+    "org.apache.hadoop.fs.azurebfs.",
+    "com.google.cloud.hadoop.",
+)
 """Packages of exceptions of an object store."""
 _MAX_TEXTS = 100
 _MAX_CHARACTERS = 2_000

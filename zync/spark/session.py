@@ -63,9 +63,9 @@ _START = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions": "1",
 }
-_CONDITIONAL_LOGS = {f"spark.delta.logStore.{scheme}.impl": java.LOG_STORE for scheme in ("s3", "s3a")}
-_UNFENCED = "S3SingleDriverLogStore"
-"""Delta's own log store for S3, which does not exclude a second writer."""
+_UNFENCED = {"s3": "S3SingleDriverLogStore", "gs": "GCSLogStore", "azure": "AzureLogStore"}
+"""Delta's own log stores. That for S3 does not exclude a second writer, that for Azure only in some accounts; none of
+them keeps a batch from landing after another that it was not planned from."""
 
 _LONG_RUNNING_OPTIONS = ("-XX:+UseParallelGC", "-XX:-DontCompileHugeMethods")
 """JVM options of a long-running process. With the collector that Java chooses by itself, a first million records takes
@@ -137,6 +137,8 @@ def session(
 
 def _start(master: str | None, properties: dict[str, str], *, brief: bool, lake: str) -> SparkSession:
     java.java()
+    store = storage.store(lake)
+    schemes = storage.SCHEMES.get(store, ())
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", " ".join(java.QUICK))  # a JVM that only prints Spark's command line
     unused = str(java.cache_folder() / "spark-warehouse")  # Spark creates it, by default in the working directory
     settings = {
@@ -145,14 +147,14 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool, lake:
         "spark.hadoop.fs.permissions.umask-mode": f"{_umask():03o}",  # Hadoop has a default of its own
         **_START,
         **storage.spark_properties(lake),
-        **(_CONDITIONAL_LOGS if storage.is_s3(lake) else {}),
+        **{f"spark.delta.logStore.{scheme}.impl": java.LOG_STORES[store] for scheme in schemes},
         **properties,
     }
     if master:
         settings["spark.master"] = master
-    own_jars = [str(java.strict_json()), *([str(java.log_store())] if storage.is_s3(lake) else [])]
+    own_jars = [str(java.strict_json()), *([str(java.log_store(store))] if store else [])]
     if "spark.jars" not in settings and "spark.jars.packages" not in settings:
-        store_jars = java.fetch_s3() if storage.is_s3(lake) else []
+        store_jars = java.fetch_store(store) if store else []
         own_jars += [str(jar) for jar in (*java.fetch(java.DELTA), *_avro_jars(), *store_jars)]
         settings.setdefault("spark.driver.extraClassPath", os.pathsep.join(own_jars))
     settings["spark.jars"] = ",".join([*filter(None, [settings.get("spark.jars")]), *own_jars])
@@ -192,18 +194,20 @@ def check_log_store(spark: SparkSession, location: str) -> None:
     """Checks that of two processes that write a version of the table at `location` one is refused.
 
     Raises:
-        UsageError: The caller's Spark application writes logs in S3 by Delta's own log store.
+        UsageError: The caller's Spark application writes logs in an object store by Delta's own log store.
     """
-    if not storage.is_s3(location):
+    if not (store := storage.store(location)):
         return
-    key = f"spark.delta.logStore.{location.partition(':')[0]}.impl"
-    if spark.sparkContext.getConf().get(key, _UNFENCED).endswith(_UNFENCED):
-        msg = (
-            f"this Spark application writes the logs of tables in S3 by Delta's {_UNFENCED}, with which two writers "
-            f"overwrite each other's commits: start it with --conf {key}={java.LOG_STORE}, and with the jar that "
-            "`python -m zync.java log-store` names"
-        )
-        raise UsageError(msg)
+    key, own = f"spark.delta.logStore.{location.partition(':')[0]}.impl", _UNFENCED[store]
+    if not spark.sparkContext.getConf().get(key, f".storage.{own}").endswith(f".storage.{own}"):
+        return
+    logs = "logs of tables in S3" if store == "s3" else f"logs of tables in {location.partition(':')[0]}://"
+    msg = (
+        f"this Spark application writes the {logs} by Delta's {own}, with which two writers overwrite each other's "
+        f"commits: start it with --conf {key}={java.LOG_STORES[store]}, and with the jar that "
+        f"`python -m zync.java log-store{'' if store == 's3' else f' {store}'}` names"
+    )
+    raise UsageError(msg)
 
 
 def _umask() -> int:

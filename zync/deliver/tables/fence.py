@@ -2,7 +2,7 @@
 
 On a local disk an OS lock keeps a second delivery away. A store has no such lock: two deliveries may run, for a while,
 of which one does not know the other. Delta lets both land if their rows do not conflict, as two appends of the same
-rows. So Spark's log store for S3 (ConditionalLogStore.java) refuses commits after those of another process.
+rows. So Spark's log stores (FencedLogStore.java) refuse commits after those of another process.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ from zync.lake.paths import is_local
 from zync.lake.table import ensure_table
 
 _BASE = "zync.base."
-"""The prefix of the session's settings that ConditionalLogStore.java reads; the location of a table follows."""
+"""The prefix of the session's settings that FencedLogStore.java reads; the location of a table follows."""
 
 
 def check_planned(
