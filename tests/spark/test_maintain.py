@@ -20,6 +20,7 @@ from tests.spark.conftest import Pipeline
 from tests.spark.maintained import DAYS, age, assert_sound, files, in_steps, tidy
 from zync.errors import UsageError
 from zync.lake.files import DataFile, data_files
+from zync.lake.lock import owned
 from zync.lake.table import open_table
 from zync.operate import maintain as engine
 from zync.operate import rewrite
@@ -208,7 +209,7 @@ def test_what_was_replaced_long_ago_is_deleted_while_others_write_and_read(
 
 def test_of_two_at_once_the_second_is_sent_away(pipeline: Pipeline, txn: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     in_steps(pipeline, txn, 1, sync=False)
-    with engine._alone(pipeline.raw):  # noqa: SLF001
+    with owned(pipeline.raw, what="maintain", name="maintain"):
         done = zync("maintain", pipeline.raw, cwd=pipeline.folder, check=False)
     assert done.returncode == 3
     assert "another zync maintains" in done.stderr

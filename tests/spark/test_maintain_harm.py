@@ -70,7 +70,7 @@ def test_files_that_another_replaced_meanwhile_are_not_replaced_again(
 
     def too_late(*args: Any, **more: Any) -> None:
         monkeypatch.setattr(rewrite, "_replace", replace)
-        monkeypatch.setattr(engine, "_alone", lambda _: contextlib.nullcontext())
+        monkeypatch.setattr(engine, "owned", lambda *_, **__: contextlib.nullcontext())
         assert tidy(pipeline, pipeline.raw).compacted == 4
         replace(*args, **more)
 
