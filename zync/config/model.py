@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+from zync.config.catalog import Catalog
 from zync.config.secrets import masked
 from zync.config.storage import Storage
 from zync.errors import UsageError
@@ -427,11 +428,14 @@ class Deliver:
         kafka: To Kafka topics.
         tables: To Delta tables, with settings of single output topics, by name. `tables: {}` delivers all with
             defaults.
+        catalog: The catalog that has the tables by name. An output topic that is called `catalog` has no settings
+            beside it.
         table_properties: Table properties of all tables. Those of a single table (`properties`) go before them.
     """
 
     kafka: KafkaDelivery | None = None
     tables: dict[str, DeliveredTable] | None = None
+    catalog: Catalog | None = field(default=None, metadata={"key": "tables.catalog"})
     table_properties: dict[str, str] = field(default_factory=dict)
 
     def table(self, output: str) -> DeliveredTable:

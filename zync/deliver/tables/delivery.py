@@ -6,11 +6,11 @@ these commits some tables are ahead; the next batch first brings the others to t
 of a single sync.
 """
 
-import contextlib
 import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from zync.config.model import Config
 from zync.debezium.unavailable import placeholder
+from zync.deliver.catalog.registration import registered
 from zync.deliver.tables import snapshots
 from zync.deliver.tables.apply import deliver
 from zync.deliver.tables.others import REMAKE_ADVICE
@@ -94,6 +95,7 @@ def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses eac
     Raises:
         UsageError: the rules do not fit the tables, or the tables are not of this staging.
         OwnedError: another deliverer holds the lock.
+        CatalogError: all is delivered, and the catalog could not be told.
         ZyncError: somebody else wrote to a table.
 
     Example:
@@ -104,12 +106,11 @@ def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses eac
         {'order': 1}
     """
     check_log_store(spark, folder)
-    with owned(folder):
-        _, rows_by_rule = rules_over_nothing(spark, config, understand(spark, config))
-        targets_by_topic = targets(rows_by_rule, config.deliver, folder)
-        if not targets_by_topic:
-            msg = "the config has no outputs to make tables of"
-            raise UsageError(msg)
+    with ExitStack() as stack:
+        stack.enter_context(owned(folder))
+        targets_by_topic = _targets(spark, config, folder)
+        locations = {topic: target.location for topic, target in targets_by_topic.items()}
+        tell_catalog = stack.enter_context(registered(spark, config, folder, locations, at_end=until_caught_up))
         snapshots_location = f"{folder}/{snapshots.NAME}"
         newest = snapshots.newest(snapshots_location)
         checked_at, conflicts = float("-inf"), 0
@@ -119,6 +120,7 @@ def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses eac
             newest_sync = (table.transaction_version(SYNC) or 0) if table else 0
             if table and newest:
                 _check_staging(table, newest_sync, newest)
+            tell_catalog(newest.versions if newest else {})
             if metrics:
                 metrics.turn()
                 metrics.reached(newest.sync if newest else 0, newest_sync)
@@ -147,7 +149,7 @@ def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses eac
                 checked_at = time.monotonic()
                 continue
             if newest and time.monotonic() - checked_at > _LOOK_AFTER_SECONDS:
-                with contextlib.suppress(ConflictError):  # the other process took a snapshot of what it did
+                with suppress(ConflictError):  # the other process took a snapshot of what it did
                     newest = look_after(targets_by_topic, folder, newest)
                 checked_at = time.monotonic()
             if until_caught_up:
@@ -156,6 +158,15 @@ def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses eac
             if table:
                 poll(table)
     return newest
+
+
+def _targets(spark: SparkSession, config: Config, folder: str) -> dict[str, TableTarget]:
+    """Returns the delivered tables by output topic. Raises UsageError if there are none, or as `targets`."""
+    _, rows_by_rule = rules_over_nothing(spark, config, understand(spark, config))
+    if targets_by_topic := targets(rows_by_rule, config.deliver, folder):
+        return targets_by_topic
+    msg = "the config has no outputs to make tables of"
+    raise UsageError(msg)
 
 
 def _check_staging(table: DeltaTable, newest_sync: int, newest: Snapshot) -> None:
