@@ -1,7 +1,18 @@
 """The names and types that delivered tables have in a catalog."""
 
 import pytest
-from pyspark.sql.types import StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    VariantType,
+)
 
 from zync.config.catalog import Catalog
 from zync.deliver.catalog import entries
@@ -30,12 +41,17 @@ def test_views_are_beside_the_tables_unless_the_config_says_where() -> None:
     assert list(Catalog("hive", views=True).names("orders")) == ["table", "view"]
 
 
-def test_types_are_those_of_hive() -> None:
-    columns = StructType.fromDDL(
-        "a BIGINT, b DECIMAL(10, 2), c MAP<STRING, TIMESTAMP_NTZ>, d STRUCT<e: ARRAY<VARIANT>>"
-    )
-    types = [entries.hive_type(field.dataType) for field in columns.fields]
-    assert types == ["bigint", "decimal(10,2)", "map<string,timestamp>", "struct<e:array<string>>"]
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (LongType(), "bigint"),
+        (DecimalType(10, 2), "decimal(10,2)"),
+        (MapType(StringType(), TimestampNTZType()), "map<string,timestamp>"),
+        (StructType([StructField("e", ArrayType(VariantType()))]), "struct<e:array<string>>"),
+    ],
+)
+def test_types_are_those_of_hive(kind: DataType, name: str) -> None:
+    assert entries.hive_type(kind) == name
 
 
 @pytest.mark.parametrize("other", ["/lake/tables/o", "file:/lake/tables/o", "file:///lake/tables/o/"])

@@ -88,7 +88,7 @@ CONFIGS = {
         outputs: [{topic: o, sql: rule.sql}, {topic: p, sql: rule.sql}]
         deliver:
           kafka: {}
-          tables: {o: {apply: history, partition_by: [a], schema_changes: fail}, p: {cluster_by: [a]}}
+          tables: {o: {apply: history, partition_by: [a], schema_changes: fail}, p: {cluster_by: [a], iceberg: true}}
         """,
     "properties": """
         deliver:

@@ -411,6 +411,8 @@ class DeliveredTable:
         schema_changes: What to do when a rule selects a new column, or a wider type: change the table (`add-columns`),
             or stop (`fail`).
         properties: Table properties of Delta, or of your own, in addition to `deliver.table_properties`.
+        iceberg: Whether there is metadata of Iceberg, too, in `<lake>/tables/_iceberg/<topic>`, at the newest snapshot.
+            Needs the extra: `pip install 'zync[iceberg]'`.
     """
 
     apply: Literal["upsert", "append", "history"] | None = None
@@ -418,6 +420,7 @@ class DeliveredTable:
     cluster_by: tuple[str, ...] = ()
     schema_changes: Literal["add-columns", "fail"] = "add-columns"
     properties: dict[str, str] = field(default_factory=dict)
+    iceberg: bool = False
 
 
 @dataclass(frozen=True)

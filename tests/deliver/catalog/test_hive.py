@@ -25,7 +25,8 @@ def catalog(lake: Lake, metastore: MetastoreServer, more: str = "", **config: st
     """Has the lake's config name a database of the metastore that no other test has, and returns its name."""
     database = f"db_{lake.staging.folder.name}".lower()
     settings = f'{{type: hive, uri: "{metastore.uri}", database: {database}{more}}}'
-    lake.config(f"deliver: {{tables: {{catalog: {settings}}}}}\n", **config)
+    brisk = "spark: {spark.hadoop.hive.metastore.connect.retries: 1, spark.hadoop.hive.metastore.failure.retries: 0}\n"
+    lake.config(f"deliver: {{tables: {{catalog: {settings}}}}}\n{brisk}", **config)
     return database
 
 

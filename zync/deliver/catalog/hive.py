@@ -33,6 +33,9 @@ from zync.sql import literal, name
 
 _BOUNDS = {"hive.metastore.client.socket.timeout": "20s", "hive.metastore.client.connect.retry.delay": "1s"}
 """How long the metastore's client waits for an answer: by default it would be ten minutes."""
+_HADOOP = "spark.hadoop."
+_OF_HIVE = (f"{_HADOOP}hive.", f"{_HADOOP}javax.jdo.", f"{_HADOOP}datanucleus.", "spark.sql.hive.metastore.")
+"""The beginnings of the names of Spark properties that say how the metastore is reached."""
 _JAVA_EXCEPTION = re.compile(r"\b(?:\w+\.)+\w+(?:Exception|Error): ")
 _UNREACHABLE = re.compile(r"Could not connect to meta store .*Most recent failure: (.*)")
 
@@ -49,9 +52,11 @@ class HiveCatalog:
             properties: The config's Spark properties.
             lake: The location of the lake, in which a database of the catalog gets its folder.
         """
-        options = {key: value for key, value in _BOUNDS.items() if f"spark.hadoop.{key}" not in properties}
-        options |= storage.session_properties(lake)  # an application of others may have no access to the lake's store
-        self._options = options | ({"hive.metastore.uris": settings.uri} if settings.uri else {})
+        # An application of others has not all of the config, and maybe no access to the lake's store.
+        own = {key.removeprefix(_HADOOP): value for key, value in properties.items() if key.startswith(_OF_HIVE)}
+        self._options = {**_BOUNDS, **storage.session_properties(lake), **own}
+        if settings.uri:
+            self._options["hive.metastore.uris"] = settings.uri
         self._application, self._lake = spark, lake
         self._place = settings.uri or "that Spark is told of"
 

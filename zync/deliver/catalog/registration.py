@@ -12,6 +12,7 @@ from zync.config.model import Config
 from zync.deliver.catalog.entries import CatalogClient, CatalogError, Entry, NameTakenError, View
 from zync.deliver.catalog.glue import GlueCatalog
 from zync.deliver.catalog.hive import HiveCatalog
+from zync.deliver.catalog.iceberg import require_iceberg, write_metadata
 
 log = logging.getLogger(__name__)
 
@@ -30,11 +31,25 @@ class Registration:
     """
 
     def __init__(
-        self, spark: SparkSession, settings: Catalog, client: CatalogClient, locations: Mapping[str, str]
+        self,
+        spark: SparkSession,
+        settings: Catalog,
+        client: CatalogClient | None,
+        locations: Mapping[str, str],
+        iceberg: frozenset[str] = frozenset(),
     ) -> None:
+        """Prepares what is registered, which asks no catalog yet.
+
+        Args:
+            spark: The session of the delivery.
+            settings: The config's catalog.
+            client: The catalog; None if there is none.
+            locations: The locations of the tables by output topic.
+            iceberg: The output topics whose tables have metadata of Iceberg.
+        """
         self.settings = settings
         self.error: CatalogError | None = None
-        self._spark, self._client, self._locations = spark, client, locations
+        self._spark, self._client, self._locations, self._iceberg = spark, client, locations, iceberg
         self._entries: dict[str, tuple[int, Entry]] = {}
         self._registered: dict[str, Entry] = {}
         self._versions: Mapping[str, int] = {}
@@ -67,6 +82,8 @@ class Registration:
     def register(self, versions: Mapping[str, int]) -> None:
         """Makes the catalog have the tables of a snapshot, and views of their versions if the config asks for them.
 
+        First it writes the metadata of Iceberg.
+
         A name that is somebody else's keeps no other table from being registered.
 
         Args:
@@ -75,20 +92,27 @@ class Registration:
         Raises:
             CatalogError: The catalog fails, or a name is somebody else's.
         """
+        for topic in sorted(versions.keys() & self._iceberg):
+            write_metadata(self._locations[topic], versions[topic])
+        if self._client:
+            self._register_in(self._client, versions)
+
+    def _register_in(self, client: CatalogClient, versions: Mapping[str, int]) -> None:
+        """Registers the tables and views in a catalog. Raises CatalogError."""
         error: NameTakenError | None = None
         views = []
         for topic in sorted(versions.keys() & self._locations.keys()):
             entry = self._entry(topic, versions[topic])
             try:
                 if self._registered.get(topic) != entry:
-                    self._client.register(entry)
+                    client.register(entry)
                     self._registered[topic] = entry
             except NameTakenError as taken:
                 error = error or taken
             else:
                 views.append(View(topic, self.settings.view_name(topic), entry.name, versions[topic]))
         if self.settings.views:
-            self._client.replace_views(views)
+            client.replace_views(views)
         if error:
             raise error
 
@@ -105,7 +129,7 @@ class Registration:
 def registered(
     spark: SparkSession, config: Config, folder: str, locations: Mapping[str, str], *, at_end: bool
 ) -> Iterator[Callable[[Mapping[str, int]], None]]:
-    """Keeps the config's catalog, if it names one, as the tables are, within the context.
+    """Keeps the config's catalog, and metadata of Iceberg, as the tables are, within the context.
 
     Args:
         spark: The session of the delivery.
@@ -121,13 +145,20 @@ def registered(
         UsageError: A package that the catalog needs is not installed, or it needs a region.
         CatalogError: At the end, the catalog could not be told.
     """
-    settings = config.deliver.catalog
-    if settings is None:
+    settings, client = config.deliver.catalog, None
+    if settings:
+        lake = folder.rpartition("/")[0]
+        client = GlueCatalog(settings) if settings.type == "glue" else HiveCatalog(spark, settings, config.spark, lake)
+    iceberg = frozenset(topic for topic in locations if config.deliver.table(topic).iceberg)
+    if iceberg:
+        require_iceberg()
+    if not client and not iceberg:
         yield lambda _: None
         return
-    lake = folder.rpartition("/")[0]
-    client = GlueCatalog(settings) if settings.type == "glue" else HiveCatalog(spark, settings, config.spark, lake)
-    registration, newest = Registration(spark, settings, client, locations), dict[str, int]()
+    registration, newest = (
+        Registration(spark, settings or Catalog("hive"), client, locations, iceberg),
+        dict[str, int](),
+    )
 
     def tell(versions: Mapping[str, int]) -> None:
         newest.update(versions)
