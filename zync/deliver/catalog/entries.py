@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
+from urllib.parse import unquote
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampNTZType, VariantType
 
@@ -100,9 +101,10 @@ def taken(name: CatalogName, kind: str, wanted: str) -> NameTakenError:
     )
 
 
-def same_location(one: str, other: str) -> bool:
-    """Returns whether two locations are of one table, however a catalog writes them."""
-    return _plain(one) == _plain(other)
+def same_location(registered: str, location: str) -> bool:
+    """Returns whether a catalog's location, which may have `s3a` for `s3` and `%20` for a space, is that of a table."""
+    plain = _plain(registered)
+    return _plain(location) in (plain, unquote(plain))
 
 
 def _plain(location: str) -> str:
