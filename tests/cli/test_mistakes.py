@@ -91,6 +91,34 @@ from tests.cli.conftest import a_config, one_line
             "deliver: {table_properties: {delta.logRetentionDuration: interval 7 days}}\n",
             "delta.logRetentionDuration must be 30 days or more, for which snapshots are kept: 'interval 30 days'",
         ),
+        ("deliver: {tables: {catalog: {uri: 'thrift://a:1'}}}\n", "zync.yaml:1: deliver.tables.catalog needs 'type'"),
+        ("deliver: {tables: {catalog: {type: iceberg}}}\n", "deliver.tables.catalog.type must be one of hive, glue"),
+        (
+            "deliver:\n  tables:\n    catalog:\n      type: hive\n",
+            "zync.yaml:4: deliver.tables.catalog needs uri, the address of the Hive metastore: thrift://host:9083",
+        ),
+        (
+            "deliver: {tables: {catalog: {type: glue, views: true}}}\n",
+            "deliver.tables.catalog.views is for type: hive: take it out",
+        ),
+        (
+            "deliver: {tables: {catalog: {type: glue, table: '{topik}'}}}\n",
+            "catalog.table may have letters, digits, _, {topic}, {parent} and {name}, and is '{topik}'",
+        ),
+        (
+            "outputs: [{topic: a.b, sql: zync.yaml}, {topic: a_B, sql: zync.yaml}]\n"
+            "deliver:\n  tables:\n    catalog: {type: glue}\n",
+            "zync.yaml:4: deliver.tables.catalog: the table of output 'a.b' and the table of output 'a_B' would both "
+            "be zync.a_b: name them by another pattern",
+        ),
+        (
+            "outputs: [{topic: a, sql: zync.yaml}]\ndeliver: {tables: {catalog: {type: glue, database: '{parent}'}}}\n",
+            "the table of output 'a' would have no whole name (.a): name it by another pattern",
+        ),
+        (
+            "outputs: [{topic: a, sql: zync.yaml}]\ndeliver: {tables: {catalog: {}}}\n",
+            "no output 'catalog': a catalog needs its type: hive or glue",
+        ),
         ("deliver: {table_properties: {owner: us}}\n", "table_properties: owner needs a prefix, like 'team.owner'"),
         (
             "outputs: [{topic: o, sql: zync.yaml, key: [a]}]\ndeliver:\n  tables:\n    o: {apply: history}\n"

@@ -96,13 +96,23 @@ CONFIGS = {
         outputs: [{topic: o, sql: rule.sql}, {topic: p, sql: rule.sql}]
         deliver:
           kafka: {}
-          tables: {o: {apply: history, partition_by: [a], schema_changes: fail}, p: {cluster_by: [a]}}
+          tables: {o: {apply: history, partition_by: [a], schema_changes: fail}, p: {cluster_by: [a], iceberg: true}}
         """,
     "properties": """
         deliver:
           tables: {o: {properties: {delta.enableChangeDataFeed: true, delta.checkpointInterval: 10, team.owner: us}}}
           table_properties: {delta.logRetentionDuration: interval 60 days, delta.dataSkippingStatsColumns: "a,b"}
         """,
+    "hive": """
+        outputs: [{topic: o, sql: rule.sql}]
+        deliver:
+          tables:
+            o: {apply: append}
+            catalog: {type: hive, uri: "thrift://a:9083,thrift://b:9083", database: shop, table: "t_{name}",
+                      views: true, view_database: "shop{parent}", view: "{topic}"}
+        """,
+    "glue": 'deliver: {tables: {catalog: {type: glue, region: eu-central-1, endpoint: "http://localhost:5000"}}}',
+    "a topic called catalog": "deliver: {tables: {catalog: {apply: history}}}",
     "share": "limits: {max_quarantined: 5%}",
     "count": "limits: {max_quarantined: 100}",
 }
@@ -112,7 +122,8 @@ VALUES = [None, True, 5, -1, 2.5, "", "some", "5", "5%", "150%", "0s", "30s", "a
 
 BEYOND = re.compile(
     "is not there|is a folder|no output '|needs a schema registry|avro_schema needs (value|key): avro|"
-    "two of transactions.connectors have|is for a lake in an object store"
+    "two of transactions.connectors have|is for a lake in an object store|needs uri, the address of the Hive metastore|"
+    "name (it|them) by another pattern"
 )
 """What zync refuses and a schema cannot know: by files, and by names in two places."""
 
@@ -237,6 +248,10 @@ def test_the_schema_says_what_zync_says(folder: Path, name: str) -> None:
         "deliver: {table_properties: {delta.logRetentionDuration: interval 29 days}}",
         "deliver: {table_properties: {zync.key: id}}",
         "deliver: {table_properties: {owner: us}}",
+        "deliver: {tables: {catalog: {database: a}}}",
+        "deliver: {tables: {catalog: {type: hive, uri: 'http://a'}}}",
+        "deliver: {tables: {catalog: {type: glue, views: true}}}",
+        "deliver: {tables: {catalog: {type: glue, table: 'a.{topic}'}}}",
         "registry: {timeout: 10s}",
         "{lake: 's3://a', storage: {endpont: 'https://store'}}",
         "{lake: 's3://a', storage: {allow_unsafe_rename: true}}",

@@ -25,11 +25,13 @@ PACKAGE = Path(zync.__file__).parent
 
 CODES = {
     "AwayError": "ZYNC-KAFKA-AWAY",
+    "CatalogError": "ZYNC-CATALOG",
     "CommitRefusedError": "ZYNC-COMMIT-REFUSED",
     "CommitUnknownError": "ZYNC-COMMIT-UNKNOWN",
     "ConflictError": "ZYNC-TABLE-CONFLICT",
     "DataError": "ZYNC-DATA",
     "GapError": "ZYNC-GAP",
+    "NameTakenError": "ZYNC-CATALOG-NAME",
     "OwnedError": "ZYNC-OWNED",
     "TableLostError": "ZYNC-TABLE-LOST",
     "RaisedError": "ZYNC-RULE-RAISED",

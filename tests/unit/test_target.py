@@ -18,6 +18,7 @@ from pyspark.sql.types import (
     StringType,
     StructType,
     TimestampType,
+    VariantType,
 )
 
 from zync.config.model import Deliver, DeliveredTable
@@ -72,6 +73,11 @@ def test_a_table_has_the_properties_of_the_config_and_their_names() -> None:
         ({"_seqno": LongType()}, {}, "selects '_seqno', which is a column of zync's own"),
         ({"_Position": LongType()}, {}, "selects '_Position', which is a column of zync's own"),
         ({"valid_from": LongType()}, {"apply": "history"}, "selects 'valid_from', which is a column of zync's own"),
+        (
+            {"v": ArrayType(VariantType())},
+            {"iceberg": True},
+            "'v' is array<variant>, and Iceberg has no VARIANT",
+        ),
         ({"a b": LongType()}, {}, "tables have no ' ' in the name of a column"),
         ({"a=b": LongType()}, {}, "tables have no '=' in the name of a column"),
         ({"m": MapType(LongType(), StringType())}, {}, "is map<bigint,string>: cast its keys to string"),

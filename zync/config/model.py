@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+from zync.config.catalog import Catalog
 from zync.config.secrets import masked
 from zync.config.storage import Storage
 from zync.errors import UsageError
@@ -410,6 +411,8 @@ class DeliveredTable:
         schema_changes: What to do when a rule selects a new column, or a wider type: change the table (`add-columns`),
             or stop (`fail`).
         properties: Table properties of Delta, or of your own, in addition to `deliver.table_properties`.
+        iceberg: Whether there is metadata of Iceberg, too, in `<lake>/tables/_iceberg/<topic>`, at the newest snapshot.
+            Needs the extra: `pip install 'zync[iceberg]'`.
     """
 
     apply: Literal["upsert", "append", "history"] | None = None
@@ -417,6 +420,7 @@ class DeliveredTable:
     cluster_by: tuple[str, ...] = ()
     schema_changes: Literal["add-columns", "fail"] = "add-columns"
     properties: dict[str, str] = field(default_factory=dict)
+    iceberg: bool = False
 
 
 @dataclass(frozen=True)
@@ -427,11 +431,14 @@ class Deliver:
         kafka: To Kafka topics.
         tables: To Delta tables, with settings of single output topics, by name. `tables: {}` delivers all with
             defaults.
+        catalog: The catalog that has the tables by name. An output topic that is called `catalog` has no settings
+            beside it.
         table_properties: Table properties of all tables. Those of a single table (`properties`) go before them.
     """
 
     kafka: KafkaDelivery | None = None
     tables: dict[str, DeliveredTable] | None = None
+    catalog: Catalog | None = field(default=None, metadata={"key": "tables.catalog"})
     table_properties: dict[str, str] = field(default_factory=dict)
 
     def table(self, output: str) -> DeliveredTable:

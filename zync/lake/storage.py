@@ -208,6 +208,33 @@ def session_properties(location: str) -> dict[str, str]:
     return {name.removeprefix("spark.hadoop."): value for name, value in spark_properties(location).items()}
 
 
+def boto_options() -> dict[str, str]:
+    """Returns boto3's options for other services of AWS: the region, and the keys unless they are of another store."""
+    storage = _process.storage
+    keys = {
+        "aws_access_key_id": storage.access_key_id,
+        "aws_secret_access_key": storage.secret_access_key,
+        "aws_session_token": storage.session_token,
+    }
+    options = {"region_name": _region(), **({} if storage.endpoint else keys)}
+    return {key: value for key, value in options.items() if value}
+
+
+def iceberg_properties() -> dict[str, str]:
+    """Returns pyiceberg's properties for a lake in S3."""
+    storage = _process.storage
+    properties = {
+        "s3.endpoint": _endpoint(),
+        "s3.region": _region(),
+        "s3.resolve-region": "false" if _region() else "",
+        "s3.access-key-id": storage.access_key_id,
+        "s3.secret-access-key": storage.secret_access_key,
+        "s3.session-token": storage.session_token,
+        "s3.force-virtual-addressing": "true" if buckets_are_in_hosts() else "false",
+    }
+    return {key: value for key, value in properties.items() if value}
+
+
 def arrow_files(location: str) -> "FileSystem":
     """Opens a folder of an object store as a file system."""
     from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - takes 0.1 s, and each config is read with this module

@@ -24,6 +24,7 @@ from zync.config.topics import compile_regex
 from zync.debezium import preset
 from zync.lake import storage
 from zync.lake.paths import is_local, locate
+from zync.project.catalog_checks import catalog_errors
 from zync.project.yaml_reader import Reader, find
 
 _TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
@@ -195,6 +196,8 @@ def check_parts(config: Config, reader: Reader, node: yaml.Node | None) -> Confi
             msg = f"{owner} and {other} have the same view name {view!r}: say `as:` on one"
             raise reader.fail(find(node, *path), msg)
     _check_deliveries(config, reader, node)
+    for key, error_text in catalog_errors(config):
+        raise reader.fail(find(node, "deliver", "tables", "catalog", key), f"deliver.tables.catalog{error_text}")
     for name, lookup in config.lookups.items():
         _check_lookup(name, lookup, reader, find(node, "lookups", name))
     limit = config.limits.max_quarantined
@@ -330,6 +333,7 @@ def _check_deliveries(config: Config, reader: Reader, node: yaml.Node | None) ->
         if config.outputs and output not in delivered:
             matches = difflib.get_close_matches(output, delivered, n=1)
             hint = f"did you mean {matches[0]!r}?" if matches else f"outputs are {', '.join(delivered)}"
+            hint = "a catalog needs its type: hive or glue" if path[1] == "tables" and output == "catalog" else hint
             raise reader.fail(find(node, *path, output), f"no output {output!r}: {hint}")
     for output, topic in delivery.topics.items():
         if not all(1 <= count <= _MAX_INT32 for count in (topic.partitions, topic.replication) if count is not None):

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from zync.config.catalog import PATTERN, Catalog
 from zync.config.model import (
     KAFKAS_OWN,
     UNAVAILABLE_VALUE,
@@ -95,6 +96,7 @@ _CONNECTOR_LIST: _Schema = {
     },
 }
 _NO_ITEMS: _Schema = {"maxItems": 0}
+_NO_TEXT: _Schema = {"enum": [""]}
 _QUALIFIED: _Schema = {
     "items": {
         "anyOf": [
@@ -103,6 +105,9 @@ _QUALIFIED: _Schema = {
         ]
     }
 }
+
+_NAME: _Schema = {"type": ["string", "boolean", "integer"], "minimum": 0}
+_METASTORE = r"\s*thrift://[^\s/@,]+:[0-9]+/?\s*"
 
 _PROPERTY_KINDS: dict[str, _Schema] = {
     BOOLEAN: {"type": ["boolean", "string"]},
@@ -119,6 +124,10 @@ _TABLE_PROPERTIES: _Schema = {
 }
 
 FIELD_CHECKS: dict[tuple[type, str], _Schema] = {
+    (Catalog, "endpoint"): {"type": "string", **_pattern("(?:https?://[^@]*)?")},
+    (Catalog, "uri"): {"type": "string", **_pattern(rf"(?:{_METASTORE}(?:,{_METASTORE})*)?")},
+    (Catalog, "view_database"): {**_NAME, **_pattern(f"(?:{PATTERN})?")},
+    **{(Catalog, name): {**_NAME, **_pattern(PATTERN)} for name in ("database", "table", "view")},
     (DebeziumConnector, "prefix"): {"minLength": 1},
     (Deliver, "table_properties"): _TABLE_PROPERTIES,
     (DeliveredTable, "properties"): _TABLE_PROPERTIES,
@@ -144,6 +153,11 @@ FIELD_CHECKS: dict[tuple[type, str], _Schema] = {
 """The checks of `load` on a single value, beyond its type."""
 
 RECORD_CHECKS: dict[type, _Schema] = {
+    Catalog: {
+        "if": {"required": ["type"], "properties": {"type": {"const": "hive"}}},
+        "then": {"properties": dict.fromkeys(("region", "endpoint"), _NO_TEXT)},
+        "else": {"properties": {"uri": _NO_TEXT, "views": {"not": {"enum": [True, "true"]}}}},
+    },
     # A topic that the Debezium preset covers needs no id. Its name decides that, so the schema cannot check it.
     Config: {
         "if": {"required": ["transactions"], "properties": {"transactions": _HAS_PRESET}},
@@ -239,7 +253,14 @@ def _record(kind: Any, definitions: dict[str, _Schema]) -> _Schema:
             continue
         meaning = {"description": meanings[field.name]} if field.name in meanings else {}
         value = _value(hints[field.name], definitions)
-        properties[key] = {**meaning, **value, **FIELD_CHECKS.get((kind, field.name), {}), **_default(field)}
+        described = {**meaning, **value, **FIELD_CHECKS.get((kind, field.name), {}), **_default(field)}
+        outer, _, inner = key.partition(".")
+        if inner:  # an item of a mapping of names
+            items = properties[outer]["additionalProperties"]
+            kinds = [kind for kind in value["anyOf"] if kind != _NULL]
+            properties[outer]["properties"] = {inner: {**meaning, "anyOf": [*kinds, items]}}
+            continue
+        properties[key] = described
         if field.default is MISSING and field.default_factory is MISSING:
             required.append(key)
     return {

@@ -92,11 +92,13 @@ class Reader:
     def record(self, kind: Any, node: yaml.Node, key_path: str) -> Any:
         """Converts a mapping to a value of the dataclass `kind`.
 
-        A field with the metadata `further`, a list of names, holds the texts of the keys that have these names.
+        A field with the metadata `further`, a list of names, holds the texts of the keys that have these names. A field
+        with a key like `tables.catalog` is read from the mapping `tables`, which may have items by any name.
         """
         hints = get_type_hints(kind)
         fields_by_key = {field.metadata.get("key", field.name): field for field in fields(kind)}
         fields_by_key.pop(None, None)
+        within = {key: fields_by_key.pop(key) for key in [*fields_by_key] if "." in key}
         further = {key: field.name for field in fields(kind) for key in field.metadata.get("further", ())}
         values: dict[str, Any] = {}
         for key, key_node, item in self.items(node, key_path):
@@ -108,12 +110,37 @@ class Reader:
                 matches = difflib.get_close_matches(key, [*fields_by_key, *further], n=1)
                 hint = f"did you mean {matches[0]!r}?" if matches else f"known are {', '.join(sorted(fields_by_key))}"
                 raise self.fail(key_node, f"unknown key {key!r} in {key_path}: {hint}")
+            for path, field in within.items():
+                outer, _, inner = path.partition(".")
+                if key == outer and (taken := self.take(hints[field.name], item, inner)):
+                    item, apart = taken  # noqa: PLW2901 - what is left of it
+                    values[field.name] = self.value(hints[field.name], apart, f"{item_path}.{inner}")
             name = fields_by_key[key].name
             values[name] = self.value(hints[name], item, item_path)
         for key, field in fields_by_key.items():
             if field.name not in values and field.default is MISSING and field.default_factory is MISSING:
                 raise self.fail(node, f"{key_path} needs {key!r}")
         return kind(**values)
+
+    def take(self, kind: Any, node: yaml.Node, key: str) -> tuple[yaml.Node, yaml.Node] | None:
+        """Takes an item out of a mapping of names, if the item has a key of the dataclass `kind`.
+
+        Args:
+            kind: The dataclass, or None.
+            node: The mapping.
+            key: The item's key.
+
+        Returns:
+            The mapping without the item, and the item; None if the item is not there, or is like the others.
+        """
+        names = {field.name for field in fields(next(arg for arg in get_args(kind) if arg is not NoneType))}
+        for entry in node.value if isinstance(node, yaml.MappingNode) else ():
+            key_node, item = entry
+            keys = [inner.value for inner, _ in item.value] if isinstance(item, yaml.MappingNode) else []
+            if key_node.value == key and names.intersection(text for text in keys if isinstance(text, str)):
+                others = [other for other in node.value if other is not entry]
+                return yaml.MappingNode(node.tag, others, node.start_mark, node.end_mark), item
+        return None
 
     def scalar(self, kind: Any, node: yaml.Node, key_path: str) -> Any:
         """Converts a scalar node to a value of the type `kind`."""

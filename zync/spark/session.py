@@ -190,6 +190,25 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool, lake:
     return spark
 
 
+def hive_session(spark: SparkSession, options: dict[str, str]) -> SparkSession:
+    """Creates a session of the same application whose tables are those of a Hive metastore.
+
+    A session made by its constructor has a catalog of its own, as if it were the first of the application. So `spark`
+    keeps its catalog.
+
+    Args:
+        spark: A session of the application.
+        options: Properties of Hive, which go before those of the application.
+    """
+    context = spark.sparkContext
+    session_class = SparkSession._get_j_spark_session_class(context._jvm)  # noqa: SLF001
+    java_session = session_class(context._jsc.sc(), {"spark.sql.catalogImplementation": "hive", **options})  # noqa: SLF001
+    hive = SparkSession(context, java_session)
+    for key, value in _SESSION.items():
+        hive.conf.set(key, value)
+    return hive
+
+
 def check_log_store(spark: SparkSession, location: str) -> None:
     """Checks that of two processes that write a version of the table at `location` one is refused.
 

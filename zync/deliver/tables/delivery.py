@@ -6,11 +6,11 @@ these commits some tables are ahead; the next batch first brings the others to t
 of a single sync.
 """
 
-import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from zync.config.model import Config
 from zync.debezium.unavailable import placeholder
+from zync.deliver.catalog.registration import registered
 from zync.deliver.tables import snapshots
 from zync.deliver.tables.apply import deliver
 from zync.deliver.tables.others import REMAKE_ADVICE
@@ -100,6 +101,7 @@ def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses eac
     Raises:
         UsageError: the rules do not fit the tables, or the tables are not of this staging.
         OwnedError: another deliverer holds the lock, or has taken its lease over.
+        CatalogError: all is delivered, and the catalog could not be told.
         ZyncError: somebody else wrote to a table.
 
     Example:
@@ -160,11 +162,16 @@ class _Delivery:
         Args:
             store: Is told when the store has answered.
         """
-        _, rows_by_rule = rules_over_nothing(self.spark, self.config, understand(self.spark, self.config))
-        targets = table_targets(rows_by_rule, self.config.deliver, self.folder)
-        if not targets:
-            msg = "the config has no outputs to make tables of"
-            raise UsageError(msg)
+        targets = _targets(self.spark, self.config, self.folder)
+        locations = {topic: target.location for topic, target in targets.items()}
+        at_end = self.until_caught_up
+        with registered(self.spark, self.config, self.folder, locations, at_end=at_end) as tell_catalog:
+            self._deliver_all(targets, store, tell_catalog)
+
+    def _deliver_all(
+        self, targets: dict[str, TableTarget], store: StoreWatch, tell_catalog: Callable[[Mapping[str, int]], None]
+    ) -> None:
+        """Delivers batches until `stop` is set or the tables have caught up."""
         self._read_newest()
         checked_at, self.conflicts = float("-inf"), 0
         table = existing_staging(self.staging) if self.until_caught_up else None
@@ -176,6 +183,7 @@ class _Delivery:
             self.has_begun = True
             if table and self.newest:
                 _check_staging(table, newest_sync, self.newest)
+            tell_catalog(self.newest.versions if self.newest else {})
             if self.metrics:
                 self.metrics.turn()
                 self.metrics.reached(self.newest.sync if self.newest else 0, newest_sync)
@@ -185,7 +193,7 @@ class _Delivery:
                     checked_at = time.monotonic()
                 continue
             if self.newest and time.monotonic() - checked_at > _LOOK_AFTER_SECONDS:
-                with contextlib.suppress(ConflictError):  # the other process took a snapshot of what it did
+                with suppress(ConflictError):  # the other process took a snapshot of what it did
                     self.newest = look_after(targets, self.folder, self.newest)
                 checked_at = time.monotonic()
             if self.until_caught_up:
@@ -226,6 +234,15 @@ class _Delivery:
             self.metrics.committed(batch.rows, batch.seconds)
         self.on_batch(batch)
         return True
+
+
+def _targets(spark: SparkSession, config: Config, folder: str) -> dict[str, TableTarget]:
+    """Returns the delivered tables by output topic. Raises UsageError if there are none, or as `targets`."""
+    _, rows_by_rule = rules_over_nothing(spark, config, understand(spark, config))
+    if targets := table_targets(rows_by_rule, config.deliver, folder):
+        return targets
+    msg = "the config has no outputs to make tables of"
+    raise UsageError(msg)
 
 
 def _check_staging(table: DeltaTable, newest_sync: int, newest: Snapshot) -> None:

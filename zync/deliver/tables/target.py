@@ -143,6 +143,10 @@ def check_columns(target: TableTarget, subject: str) -> None:
             )
             raise UsageError(msg)
         check_has_tables(field.dataType, field.name, subject)
+        if target.settings.iceberg and "variant" in field.dataType.simpleString():
+            msg = f"{subject}: column {field.name!r} is {field.dataType.simpleString()}, and Iceberg has no VARIANT: "
+            msg += f"cast it, or take out deliver.tables.{target.topic}.iceberg"
+            raise UsageError(msg)
         if re.search(r"\bmap<(?!string,)", field.dataType.simpleString()):
             msg = f"{subject}: column {field.name!r} is {field.dataType.simpleString()}: cast its keys to string"
             raise UsageError(msg)
