@@ -61,7 +61,7 @@ def use(storage: Storage) -> None:
     Example:
         >>> zync.use_storage(zync.Storage(endpoint="https://store.example", region="eu-central-1"))
     """
-    _process.storage = storage
+    _process.storage, _process.store = storage, ""
     gcs.use(storage)
 
 
