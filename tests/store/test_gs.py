@@ -113,6 +113,7 @@ def test_what_is_not_permitted_is_said_in_a_line(
 
 def test_no_bucket_no_credentials_and_no_store_are_said_in_a_line(environment: dict[str, str], tmp_path: Path) -> None:
     variables = {**os.environ, **environment, "HOME": str(tmp_path)}
+    variables.pop("GOOGLE_APPLICATION_CREDENTIALS", None)  # a test of a config may have set it
     line = failure(("cat", "raw", "--lake", "gs://nowhere/lake"), tmp_path, variables)
     assert "the store has no bucket nowhere: create it, or correct the lake's address" in line
     variables["STORAGE_EMULATOR_HOST"] = "http://localhost:1"
