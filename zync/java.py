@@ -42,6 +42,8 @@ KAFKA = ("org.apache.kafka:kafka_2.13:4.1.1", "org.apache.logging.log4j:log4j-sl
 
 STRICT_JSON = "zync.StrictJson"
 """The class that parses JSON (StrictJson.java)."""
+DIRECT_COMMITTER = "zync.DirectCommitter"
+"""The class by which Spark writes files without renaming them (DirectCommitter.java)."""
 LOG_STORES = {"s3": "zync.ConditionalLogStore", "gs": "zync.GcsLogStore", "azure": "zync.AzureLogStore"}
 """The classes by which Spark writes the logs of Delta tables in each store: files beside FencedLogStore.java."""
 _COMPILER = "org.codehaus.commons.compiler.samples.CompilerDemo"
@@ -136,13 +138,13 @@ def log_store(store: str) -> Path:
     return _compiled(classes, "log-store", versions, lambda: [*fetch(DELTA), *fetch_store(store)])
 
 
-def strict_json() -> Path:
-    """Returns the path of the jar with `STRICT_JSON`, and compiles it the first time, in a second.
+def spark_classes() -> Path:
+    """Returns the path of the jar with `STRICT_JSON` and `DIRECT_COMMITTER`, compiled the first time, in a second.
 
     Raises:
         ZyncError: It cannot be compiled.
     """
-    return _compiled((STRICT_JSON,), "strict-json", (), list)
+    return _compiled((STRICT_JSON, DIRECT_COMMITTER), "spark-classes", (), list)
 
 
 def _compiled(
@@ -252,7 +254,7 @@ def main(arguments: list[str]) -> None:
             return
         fetch(DELTA)
         fetch(AVRO)
-        strict_json()
+        spark_classes()
         if arguments:
             fetch_store(store)
             log_store(store)

@@ -1,5 +1,6 @@
 """The data files of a Delta table, selected by the log's statistics, and their rows as an Arrow dataset."""
 
+import threading
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -37,12 +38,35 @@ class DataFile:
     highest: int
 
 
+_MOST_TABLES = 4
+_lock = threading.Lock()
+_actions: dict[str, tuple[int, pa.Table]] = {}
+"""The version and the files of the tables that were read last, by table id."""
+
+
+def add_actions(table: DeltaTable) -> pa.Table:
+    """Returns a row for each file of the table, with its statistics in columns like `min.seqno`.
+
+    delta-rs reads the log anew for each call, and in an object store by several requests. So the last answer is kept.
+    """
+    table_id, version = str(table.metadata().id), table.version()
+    known = _actions.get(table_id)
+    if known is None or known[0] != version:
+        known = version, pa.table(table.get_add_actions(flatten=True))
+    with _lock:
+        _actions.pop(table_id, None)
+        _actions[table_id] = known
+        while len(_actions) > _MOST_TABLES:
+            _actions.pop(next(iter(_actions)))
+    return known[1]
+
+
 def data_files(table: DeltaTable, column: str, above: int = -(2**63), upto: int = 2**63 - 1) -> list[DataFile]:
     """Lists the files that may have rows with `above < column <= upto`, in order of their lowest value.
 
     It uses the log's statistics; a file without statistics of the column is included.
     """
-    actions = pa.table(table.get_add_actions(flatten=True))
+    actions = add_actions(table)
     if not actions.num_rows:
         return []
     root = for_spark(table.table_uri)

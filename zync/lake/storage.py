@@ -270,6 +270,7 @@ def _arrow_s3(endpoint: str, region: str, keys: tuple[str, str, str], *, virtual
         secret_key=secret_key or None,
         session_token=session_token or None,
         region=region or None,
+        allow_delayed_open=True,  # a small file is put by one request instead of three
         endpoint_override=url.netloc or None,
         scheme=url.scheme or None,
         force_virtual_addressing=virtual,

@@ -152,7 +152,7 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool, lake:
     }
     if master:
         settings["spark.master"] = master
-    own_jars = [str(java.strict_json()), *([str(java.log_store(store))] if store else [])]
+    own_jars = [str(java.spark_classes()), *([str(java.log_store(store))] if store else [])]
     if "spark.jars" not in settings and "spark.jars.packages" not in settings:
         store_jars = java.fetch_store(store) if store else []
         own_jars += [str(jar) for jar in (*java.fetch(java.DELTA), *_avro_jars(), *store_jars)]
@@ -207,6 +207,13 @@ def hive_session(spark: SparkSession, options: dict[str, str]) -> SparkSession:
     for key, value in _SESSION.items():
         hive.conf.set(key, value)
     return hive
+
+
+def commits_directly(spark: SparkSession) -> bool:
+    """Returns whether Spark may write files by `java.DIRECT_COMMITTER`: all tasks run in the driver, which has it."""
+    settings = spark.sparkContext.getConf()
+    has_class = str(java.spark_classes()) in settings.get("spark.driver.extraClassPath", "").split(os.pathsep)
+    return settings.get("spark.master", "").startswith("local") and has_class
 
 
 def check_log_store(spark: SparkSession, location: str) -> None:

@@ -26,5 +26,5 @@ def _parser(spark: SparkSession) -> Any:
     """Returns an object of the class, from a jar of the application's or, where it has none, of zync's cache."""
     utils = jvm_class(spark, "org.apache.spark.util.Utils")
     if not utils.classIsLoadable(java.STRICT_JSON):
-        spark.sql(f"ADD JAR {literal(str(java.strict_json()))}")
+        spark.sql(f"ADD JAR {literal(str(java.spark_classes()))}")
     return utils.getContextOrSparkClassLoader().loadClass(java.STRICT_JSON).newInstance()

@@ -22,12 +22,14 @@ from deltalake.transaction import AddAction
 from pyarrow.fs import FileInfo, FileSelector, FileSystem
 from pyspark.sql import DataFrame
 
+from zync import java
 from zync.errors import CommitRefusedError, OwnedError, ZyncError
 from zync.lake.commit import Commit, Landed, Refused, change_files
 from zync.lake.files import dataset, file_statistics, table_files
 from zync.lake.paths import for_spark, is_local, locate
 from zync.lake.table import first_line
 from zync.spark.frames import select, spark_schema
+from zync.spark.session import commits_directly
 from zync.staging.bookkeeping import Cursor, read_cursor
 from zync.staging.table import STAGING_SCHEMA, STATISTICS, SYNC
 
@@ -79,6 +81,8 @@ def write(rows: DataFrame, table: DeltaTable, folder: str, number: int) -> None:
         f"{values[field.name]} AS {field.name}" for field in spark_schema(STAGING_SCHEMA) if field.name in values
     )
     writer = select(rows, *columns).write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+    if not is_local(locate(table.table_uri, "")) and commits_directly(rows.sparkSession):
+        writer = writer.option("spark.sql.parquet.output.committer.class", java.DIRECT_COMMITTER)
     for column in _WITHOUT_DICTIONARY:
         writer = writer.option(f"parquet.enable.dictionary#{column}", "false")
     writer.parquet(f"{for_spark(table.table_uri)}/{folder}")
@@ -204,16 +208,13 @@ def _add_actions(table: DeltaTable, folder: str, rows: int) -> Iterator[AddActio
     Raises:
         ZyncError: the files do not hold `rows` rows.
     """
-    file_system = table_files(table)
-    for info in _parquet_files(file_system, folder):
-        path = info.path.lstrip("/")
-        with file_system.open_input_file(path) as stream:
-            statistics = file_statistics(pq.ParquetFile(stream).metadata, STATISTICS)
+    infos = _parquet_files(table_files(table), folder)
+    for info, fragment in zip(infos, dataset(table, infos, STAGING_SCHEMA).get_fragments(), strict=True):
+        statistics = file_statistics(fragment.metadata, STATISTICS)
         rows -= statistics["numRecords"]
         if statistics["numRecords"]:
-            yield AddAction(
-                path, info.size, {}, int(time.time() * 1000), data_change=True, stats=json.dumps(statistics)
-            )
+            path, now = info.path.lstrip("/"), int(time.time() * 1000)
+            yield AddAction(path, info.size, {}, now, data_change=True, stats=json.dumps(statistics))
     if rows:
         msg = f"{rows:,} rows that were written to {table.table_uri}/{folder} are not there: were files deleted?"
         raise ZyncError(msg)

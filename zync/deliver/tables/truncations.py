@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 
 from zync.deliver.tables.target import TableTarget
-from zync.lake.files import dataset
+from zync.lake.files import add_actions, dataset
 from zync.lake.table import open_table
 from zync.spark.frames import from_rows
 from zync.staging.outputs import Truncation
@@ -28,7 +28,7 @@ def read_stored(target: TableTarget, arrived: Sequence[Truncation]) -> list[Trun
     A process that was killed before its MERGE may have stored those of this batch. Only files with a null key are read.
     """
     table = open_table(str(target.deleted))
-    actions = pa.table(table.get_add_actions(flatten=True)) if table else None
+    actions = add_actions(table) if table else None
     if table is None or actions is None or not actions.num_rows:
         return []
     nulls = actions["null_count.key"].to_pylist() if "null_count.key" in actions.column_names else [None] * len(actions)
