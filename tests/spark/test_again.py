@@ -17,7 +17,7 @@ from tests.conftest import rows, zync
 from tests.spark.conftest import Pipeline
 from zync.config.model import Config, Limits, OutputRule
 from zync.errors import UsageError
-from zync.lake.files import dataset
+from zync.lake.files import DataFile, dataset
 from zync.operate.diff import diff
 from zync.operate.replay import replay
 from zync.operate.verify import verify
@@ -181,9 +181,9 @@ def test_verify_finds_that_raw_is_another_or_shorter(lake: Path, demo: Path) -> 
 def test_verify_reads_each_file_once_for_all_versions(lake: Path, demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
 
-    def noted(table: DeltaTable, paths: list[str], schema: pa.Schema) -> Any:
-        read.extend(paths)
-        return dataset(table, paths, schema)
+    def noted(table: DeltaTable, files: list[DataFile], schema: pa.Schema) -> Any:
+        read.extend(file.path for file in files)
+        return dataset(table, files, schema)
 
     monkeypatch.setattr("zync.operate.verify.claim.dataset", noted)
     assert broken(lake, demo) == []

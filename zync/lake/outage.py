@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from zync.errors import DataError, GapError, OwnedError, TableLostError, UsageError
 from zync.lake.delta_log import has_entry
 from zync.lake.paths import is_local
-from zync.lake.store_errors import outage
+from zync.lake.store_errors import meaning, outage
 from zync.log import event
 from zync.metrics.base import Metrics
 
@@ -72,7 +72,7 @@ class StoreWatch:
         Returns:
             Whether the work can be tried again; False for an error that waiting does not mend.
         """
-        reason = None if is_local(self._location) or isinstance(error, _LASTING) else outage(self._text_of(error))
+        reason = self._reason_of(error)
         if reason is None or self._stop.is_set() or self._in_vain >= _MAX_IN_VAIN:
             return False
         log.warning("%s: waiting for it", reason, extra=event("store_away"))
@@ -89,6 +89,13 @@ class StoreWatch:
         finally:
             self._reason = None
         return True
+
+    def _reason_of(self, error: BaseException) -> str | None:
+        """Returns what is wrong with the store, if that caused the error. The store is asked if the error says nothing."""
+        if is_local(self._location) or isinstance(error, _LASTING):
+            return None
+        text = self._text_of(error)
+        return outage(text) if meaning(text) else self._ask()
 
     def watch(self) -> None:
         """Asks the store every `_ASK_SECONDS` if nothing was heard of it meanwhile, until `end`."""
