@@ -12,7 +12,7 @@ CODE = "\n".join(
     path.read_text()
     for folder in ("zync", "sql")
     for path in sorted((CHECKOUT / folder).rglob("*"))
-    if path.suffix in (".py", ".sql")
+    if path.suffix in (".py", ".sql", ".java")
 )
 JOINED = re.sub(r'"\s*\n\s*f?"', "", CODE)
 """The code, with texts that go on in the next line as one."""

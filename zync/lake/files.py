@@ -1,6 +1,5 @@
 """The data files of a Delta table, selected by the log's statistics, and their rows as an Arrow dataset."""
 
-import threading
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -38,27 +37,21 @@ class DataFile:
     highest: int
 
 
-_MOST_TABLES = 4
-_lock = threading.Lock()
-_actions: dict[str, tuple[int, pa.Table]] = {}
-"""The version and the files of the tables that were read last, by table id."""
+_ACTIONS = "_zync_add_actions"
+"""The attribute of a handle that keeps the version and the answer of `add_actions`."""
 
 
 def add_actions(table: DeltaTable) -> pa.Table:
     """Returns a row for each file of the table, with its statistics in columns like `min.seqno`.
 
-    delta-rs reads the log anew for each call, and in an object store by several requests. So the last answer is kept.
+    delta-rs reads the log anew for each call, and in an object store by several requests. So the handle keeps the last
+    answer. (A version may have other files in a copy of the table, which has the same id.)
     """
-    table_id, version = str(table.metadata().id), table.version()
-    known = _actions.get(table_id)
-    if known is None or known[0] != version:
-        known = version, pa.table(table.get_add_actions(flatten=True))
-    with _lock:
-        _actions.pop(table_id, None)
-        _actions[table_id] = known
-        while len(_actions) > _MOST_TABLES:
-            _actions.pop(next(iter(_actions)))
-    return known[1]
+    version, actions = getattr(table, _ACTIONS, (-1, None))
+    if version != table.version():
+        actions = pa.table(table.get_add_actions(flatten=True))
+        setattr(table, _ACTIONS, (table.version(), actions))
+    return actions
 
 
 def data_files(table: DeltaTable, column: str, above: int = -(2**63), upto: int = 2**63 - 1) -> list[DataFile]:

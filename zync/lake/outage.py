@@ -91,7 +91,7 @@ class StoreWatch:
         return True
 
     def _reason_of(self, error: BaseException) -> str | None:
-        """Returns what is wrong with the store, if that caused the error. The store is asked if the error says nothing."""
+        """Returns what is wrong with the store, if that caused the error; asks it if the error says nothing."""
         if is_local(self._location) or isinstance(error, _LASTING):
             return None
         text = self._text_of(error)
