@@ -16,6 +16,8 @@ from tests.store.proxy import Answer, Proxy, Request, running_proxy
 from tests.store.test_s3 import _processes_that_show
 from zync.lake.storage import arrow_files
 
+pytestmark = pytest.mark.timeout(1500)  # the server may have to be fetched or built
+
 HOST = f"{CONTAINER}@{ACCOUNT}.dfs.core.windows.net"
 """The container with its account, as `abfs://` locations name it; the endpoint is http, so Spark needs that scheme."""
 
@@ -49,7 +51,6 @@ def record(folder: Path) -> str:
     return "a.jsonl"
 
 
-@pytest.mark.timeout(900)
 def test_the_demo_runs_by_a_key_and_by_the_config_alone_and_shows_no_secret(
     environment: dict[str, str], demo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,7 +102,6 @@ def test_two_writers_at_once_each_get_their_own_seqnos(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("azure")
-@pytest.mark.timeout(600)
 def test_of_two_commits_by_spark_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a shared access signature, as the demo has a key."""
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_KEY")

@@ -14,6 +14,8 @@ from tests.store.gs import BUCKET, running_gs
 from tests.store.proxy import Answer, Proxy, Request, running_proxy
 from zync.lake.storage import arrow_files
 
+pytestmark = pytest.mark.timeout(1500)  # the server may have to be fetched or built
+
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
@@ -41,7 +43,6 @@ def record(folder: Path) -> str:
 
 
 @pytest.mark.usefixtures("gs")
-@pytest.mark.timeout(900)
 def test_the_demo_runs_and_each_command_ends_cleanly(demo: Path) -> None:
     lake = f"gs://{BUCKET}/{demo.parent.name}"
     run = runner(demo, lake, secret="Bearer")  # noqa: S106 - no secret
@@ -66,7 +67,6 @@ def test_two_writers_at_once_each_get_their_own_seqnos(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("gs")
-@pytest.mark.timeout(600)
 def test_of_two_commits_by_spark_one_is_refused(tmp_path: Path) -> None:
     location = f"gs://{BUCKET}/{tmp_path.name}/table"
 
