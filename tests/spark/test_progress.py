@@ -6,8 +6,8 @@ import pty
 import re
 import subprocess
 import threading
-import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -74,32 +74,43 @@ def test_a_large_backlog_is_told_in_lines_before_spark_has_started(project: Path
         assert re.fullmatch(rf"{re.escape(begun)}({stages}) \(\d of 5\)(, \d+ of \d+ tasks?)?, \d+ s so far.*", line)
 
 
-def test_on_a_terminal_it_is_a_bar_that_goes_away(project: Path) -> None:
+def on_a_terminal(folder: Path, *words: str) -> tuple[int, str, str]:
+    """Runs the command line with a terminal for standard error; returns exit code, output and what the terminal got."""
     terminal, ours = pty.openpty()
     process = subprocess.Popen(
-        [*ZYNC, "sync", "raw", "staging"], cwd=project, stdout=subprocess.PIPE, stderr=ours, text=True,
+        [*ZYNC, *words], cwd=folder, stdout=subprocess.PIPE, stderr=ours, text=True,
         env={**os.environ, "TERM": "xterm", "COLUMNS": "160"},
     )  # fmt: skip
     os.close(ours)
     printed: list[bytes] = []
 
     def read() -> None:
-        try:
+        with suppress(OSError):  # the process has ended
             while data := os.read(terminal, 4096):
                 printed.append(data)
-        except OSError:  # the process has ended
-            pass
 
     reader = threading.Thread(target=read)
-    began = time.monotonic()
     reader.start()
-    outcome: Any = process.communicate(timeout=240)[0]
+    output = process.communicate(timeout=240)[0]
     reader.join()
     os.close(terminal)
-    text = b"".join(printed).decode()
-    assert process.returncode == 0, text
-    assert outcome.startswith("sync 1:"), outcome
+    return process.returncode, output, b"".join(printed).decode()
+
+
+def test_on_a_terminal_it_is_a_bar_that_goes_away(project: Path) -> None:
+    code, output, text = on_a_terminal(project, "sync", "raw", "staging")
+    assert code == 0, text
+    assert output.startswith("sync 1:"), output
     assert f"sync of {RECORDS:,} records: Spark starts" in text
     assert "━" in text
-    assert "apply_rules (4 of 5)" in text or "judge (3 of 5)" in text, time.monotonic() - began
+    assert "apply_rules (4 of 5)" in text or "judge (3 of 5)" in text
     assert text.endswith("\x1b[2K"), "the bar is gone"
+    assert text.count("\x1b[?25l") == text.count("\x1b[?25h"), "the cursor is there again"
+
+
+def test_the_bar_goes_away_if_spark_does_not_start(project: Path) -> None:
+    code, _, text = on_a_terminal(project, "sync", "raw", "staging", "--master", "no-master")
+    assert code == 1
+    assert "Spark starts" in text
+    assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1, "the cursor is there again"
+    assert "zync: Spark does not start on no-master" in text.splitlines()[-1]

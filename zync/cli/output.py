@@ -5,7 +5,8 @@ No other code of a command prints.
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from zync.operate.verify.claim import Claim
     from zync.raw.append import Appended
     from zync.sync.outcome import Outcome
-    from zync.sync.progress import Progress
+    from zync.sync.progress import Progress, Report
 
 
 _LINE_SECONDS = 10.0
@@ -68,6 +69,14 @@ class Output(ABC):
         """Prints, where a person waits at a terminal, that Spark's start takes some seconds."""
         if self.err.isatty():
             self.progress("starting Spark takes some seconds")
+
+    @contextmanager
+    def showing_progress(self) -> Iterator["Report"]:
+        """Yields `syncing`; at the end of the context, however that ends, a terminal has no bar any more."""
+        try:
+            yield self.syncing
+        finally:
+            self.syncing(None)
 
     def syncing(self, progress: "Progress | None") -> None:
         """Shows how far a large sync is; None: it has ended.

@@ -149,11 +149,13 @@ def sync(
         if metrics:
             msg = "there is nothing to watch in one sync: give --follow too"
             raise typer.BadParameter(msg, param_hint="--metrics")
-        out.synced(sync_once(settings, *locations, master=master, report=out.syncing, standby=standby))
+        with out.showing_progress() as report:
+            outcome = sync_once(settings, *locations, master=master, report=report, standby=standby)
+        out.synced(outcome)
         return
     stop = stop_on_signals()
-    with measuring("zync.sync.metrics:SyncMetrics", metrics, out) as collector:
-        follow_raw(settings, *locations, stop, out.followed, master, collector, report=out.syncing, standby=standby)
+    with measuring("zync.sync.metrics:SyncMetrics", metrics, out) as collector, out.showing_progress() as report:
+        follow_raw(settings, *locations, stop, out.followed, master, collector, report=report, standby=standby)
 
 
 def check_tables_of_sync(raw: str, staging: str) -> None:
