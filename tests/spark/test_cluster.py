@@ -17,6 +17,7 @@ import pytest
 
 from tests.conftest import QUICK, start, zync
 from tests.kafka.conftest import wait_until
+from zync.kafka.dev_broker import free_port
 
 _HOME = Path(pyspark.__file__).parent
 _SPARK = (
@@ -33,21 +34,15 @@ class Cluster:
     work: Path
 
 
-def _port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    folder, port = tmp_path_factory.mktemp("cluster"), _port()
+    folder, port = tmp_path_factory.mktemp("cluster"), free_port()
     ours = {"SPARK_HOME": str(_HOME), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_JAVA_OPTS": QUICK}
     environment = {**os.environ, **ours}
     url = f"spark://127.0.0.1:{port}"
     deploy = "org.apache.spark.deploy"
     commands = [
-        [f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(_port())],
+        [f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(free_port())],
         [f"{deploy}.worker.Worker", "--cores", "2", "--memory", "2g", "--work-dir", str(folder / "work"), url],
     ]
     started = []

@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -28,7 +27,9 @@ import pytest
 from pyarrow.fs import AzureFileSystem
 
 from tests.store.proxy import Request, running_proxy
+from tests.store.servers import in_front, listening
 from zync import java
+from zync.kafka.dev_broker import free_port
 
 _PACKAGE = Path(__file__).parent / "azurite"
 ACCOUNT = "devstoreaccount1"
@@ -73,26 +74,9 @@ def _free_port() -> int:
 @contextmanager
 def running_azure(folder: Path) -> Iterator[dict[str, str]]:
     """Runs the server with the container CONTAINER, and yields the variables by which a lake in it is found."""
-    port = _free_port()
-    options = [
-        "--blobPort",
-        str(port),
-        "--inMemoryPersistence",
-        "--silent",
-        "--disableTelemetry",
-        "--skipApiVersionCheck",
-    ]
-    with (folder / "azurite.log").open("w") as log:
-        server = subprocess.Popen(["node", _script(), *options], stdout=log, stderr=log)
-    try:
-        until = time.monotonic() + 60
-        while True:
-            with socket.socket() as client:
-                if client.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            assert server.poll() is None
-            assert time.monotonic() < until
-            time.sleep(0.1)
+    port = free_port()
+    options = ["--inMemoryPersistence", "--silent", "--disableTelemetry", "--skipApiVersionCheck"]
+    with listening(["node", _script(), "--blobPort", str(port), *options], port, folder / "azurite.log"):
         place = f"127.0.0.1:{port}"
         files = AzureFileSystem(
             ACCOUNT,
@@ -103,28 +87,13 @@ def running_azure(folder: Path) -> Iterator[dict[str, str]]:
             dfs_storage_scheme="http",
         )
         files.create_dir(CONTAINER)
-        with _lister(f"http://{place}") as url:
+        with in_front("tests.store.azure", f"http://{place}") as url:
             yield {
                 "AZURE_STORAGE_ENDPOINT": f"{url}/{ACCOUNT}",
                 "AZURE_STORAGE_ACCOUNT_NAME": ACCOUNT,
                 "AZURE_STORAGE_ACCOUNT_KEY": KEY,
                 "PATH": os.environ["PATH"],
             }
-    finally:
-        server.kill()
-        server.wait()
-
-
-@contextmanager
-def _lister(upstream: str) -> Iterator[str]:
-    command = [sys.executable, "-m", "tests.store.azure", upstream]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
-    try:
-        assert process.stdout
-        yield process.stdout.readline().strip()
-    finally:
-        process.kill()
-        process.wait()
 
 
 def _from_start(request: Request, content: bytes) -> bytes:

@@ -40,6 +40,23 @@ def check_delivered(run: Run, lake: str) -> None:
     run("verify")
 
 
+def check_writers(lake: str, folder: Path) -> None:
+    """Checks that of four processes that load records into a new raw at once each lands, with seqnos of its own."""
+    words, loads = ("--lake", lake), []
+    for number in range(4):
+        (folder / f"{number}.jsonl").write_text(json.dumps({"topic": f"t{number}", "value": {"a": number}}))
+        loads.append(subprocess.Popen([*ZYNC, "load", "raw", f"{number}.jsonl", *words], cwd=folder))
+    assert [load.wait(120) for load in loads] == [0] * 4
+    done = subprocess.run([*ZYNC, "cat", "raw", *words], cwd=folder, capture_output=True, text=True, check=True)
+    assert [json.loads(line)["seqno"] for line in done.stdout.splitlines()] == [1, 2, 3, 4]
+
+
+def record(folder: Path) -> str:
+    """Writes a file with a record to load, and returns its name."""
+    (folder / "a.jsonl").write_text(json.dumps({"topic": "t", "value": {"a": 1}}))
+    return "a.jsonl"
+
+
 def failure(words: tuple[str, ...], folder: Path, variables: Mapping[str, str], secret: str = KEY) -> str:
     """Returns the one line that a command prints to standard error as it fails."""
     done = subprocess.run(

@@ -12,12 +12,10 @@ import http.client
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +27,9 @@ from xml.sax.saxutils import escape
 
 import pytest
 
+from tests.store.servers import body_of, in_front, listening
 from zync import java
+from zync.kafka.dev_broker import free_port
 
 _MODULE = Path(__file__).parent / "fake-gcs-server"
 """A Go module that names the server and its dependencies by version and hash."""
@@ -56,48 +56,18 @@ def _binary() -> Path:
     return program
 
 
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        return int(free.getsockname()[1])
-
-
-@contextmanager
-def _translator(upstream: str) -> Iterator[str]:
-    command = [sys.executable, "-m", "tests.store.gs", upstream]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
-    try:
-        assert process.stdout
-        yield process.stdout.readline().strip()
-    finally:
-        process.kill()
-        process.wait()
-
-
 @contextmanager
 def running_gs(folder: Path) -> Iterator[dict[str, str]]:
     """Runs the server with the bucket BUCKET, and yields the variable by which Google's clients find an emulator."""
-    address = f"127.0.0.1:{_free_port()}"
-    options = ["-scheme", "http", "-backend", "memory", "-host", "127.0.0.1", "-port", address.partition(":")[2]]
-    with (folder / "fake-gcs-server.log").open("w") as log:
-        server = subprocess.Popen([_binary(), *options, "-public-host", address], stdout=log, stderr=log)
-    try:
-        until = time.monotonic() + 30
-        while True:
-            with socket.socket() as client:
-                if client.connect_ex(("127.0.0.1", int(address.partition(":")[2]))) == 0:
-                    break
-            assert server.poll() is None
-            assert time.monotonic() < until
-            time.sleep(0.05)
+    port = free_port()
+    address = f"127.0.0.1:{port}"
+    options = ["-scheme", "http", "-backend", "memory", "-host", "127.0.0.1", "-port", str(port)]
+    with listening([_binary(), *options, "-public-host", address], port, folder / "fake-gcs-server.log"):
         body = json.dumps({"name": BUCKET}).encode()
         headers = {"Content-Type": "application/json"}
         urllib.request.urlopen(urllib.request.Request(f"http://{address}/storage/v1/b", body, headers)).close()
-        with _translator(f"http://{address}") as url:
+        with in_front("tests.store.gs", f"http://{address}") as url:
             yield {"STORAGE_EMULATOR_HOST": url, "PATH": os.environ["PATH"]}
-    finally:
-        server.kill()
-        server.wait()
 
 
 class _Translator(BaseHTTPRequestHandler):
@@ -110,7 +80,7 @@ class _Translator(BaseHTTPRequestHandler):
     connections = threading.local()
 
     def handle_any(self) -> None:
-        body, url = self._body(), urlparse(self.path)
+        body, url = body_of(self), urlparse(self.path)
         bucket, _, key = unquote(url.path).lstrip("/").partition("/")
         is_xml = bucket not in ("storage", "upload", "download", "batch", "b", "_internal")
         if is_xml and self.command == "PUT":
@@ -174,16 +144,6 @@ class _Translator(BaseHTTPRequestHandler):
         following = f"<NextContinuationToken>{escape(token)}</NextContinuationToken>" if token else ""
         document = f"<ListBucketResult><Name>{bucket}</Name>{following}{items}{prefixes}</ListBucketResult>"
         self._answer(200, {"Content-Type": "application/xml"}, document.encode())
-
-    def _body(self) -> bytes:
-        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        chunks = []
-        while size := int(self.rfile.readline().split(b";")[0], 16):
-            chunks.append(self.rfile.read(size))
-            self.rfile.readline()
-        self.rfile.readline()
-        return b"".join(chunks)
 
     def _exchange(
         self, method: str, path: str, body: bytes, headers: dict[str, str]

@@ -18,6 +18,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 from urllib.parse import urlparse
 
+from tests.store.servers import body_of
+
 
 class Request(NamedTuple):
     method: str
@@ -96,7 +98,7 @@ def running_proxy(upstream: str) -> Iterator[Proxy]:
         disable_nagle_algorithm = True
 
         def handle_any(self) -> None:
-            body = self._body()
+            body = body_of(self)
             request = Request(self.command, self.path, len(body), dict(self.headers.items()))
             proxy.requests.append(request)
             if proxy.seconds:
@@ -121,16 +123,6 @@ def running_proxy(upstream: str) -> Iterator[Proxy]:
             answered = super().handle_expect_100()
             self.wfile.flush()  # Arrow waits for it in Azure
             return answered
-
-        def _body(self) -> bytes:
-            if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
-                return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            chunks = []
-            while size := int(self.rfile.readline().split(b";")[0], 16):
-                chunks.append(self.rfile.read(size))
-                self.rfile.readline()
-            self.rfile.readline()
-            return b"".join(chunks)
 
         def _forward(self, body: bytes) -> tuple[http.client.HTTPResponse, bytes]:
             hop_by_hop = {"connection", "transfer-encoding", "expect", "content-length"}

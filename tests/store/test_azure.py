@@ -2,16 +2,14 @@
 
 import json
 import os
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ZYNC
 from tests.store.azure import ACCOUNT, CONTAINER, KEY, running_azure, sas_token
-from tests.store.clouds import check_commits, check_delivered, commit_by_spark, failure, runner
+from tests.store.clouds import check_commits, check_delivered, check_writers, commit_by_spark, failure, record, runner
 from tests.store.proxy import Answer, Proxy, Request, running_proxy
 from tests.store.test_s3 import _processes_that_show
 from zync.lake.storage import arrow_files
@@ -44,11 +42,6 @@ def proxied(environment: dict[str, str]) -> Iterator[tuple[Proxy, dict[str, str]
         variables = {**os.environ, **environment, "AZURE_STORAGE_ENDPOINT": f"{proxy.url}/{ACCOUNT}"}
         del variables["AZURE_STORAGE_ACCOUNT_KEY"]
         yield proxy, {**variables, "AZURE_STORAGE_SAS_TOKEN": sas_token()}
-
-
-def record(folder: Path) -> str:
-    (folder / "a.jsonl").write_text(json.dumps({"topic": "t", "value": {"a": 1}}))
-    return "a.jsonl"
 
 
 def test_the_demo_runs_by_a_key_and_by_the_config_alone_and_shows_no_secret(
@@ -91,14 +84,7 @@ def test_the_demo_runs_by_a_key_and_by_the_config_alone_and_shows_no_secret(
 @pytest.mark.usefixtures("azure")
 def test_two_writers_at_once_each_get_their_own_seqnos(tmp_path: Path) -> None:
     """By the condition of delta-rs's put: there is no lock that both could hold."""
-    lake = ("--lake", f"az://{CONTAINER}/{tmp_path.name}")
-    loads = []
-    for number in range(4):
-        (tmp_path / f"{number}.jsonl").write_text(json.dumps({"topic": f"t{number}", "value": {"a": number}}))
-        loads.append(subprocess.Popen([*ZYNC, "load", "raw", f"{number}.jsonl", *lake], cwd=tmp_path))
-    assert [load.wait(120) for load in loads] == [0] * 4
-    done = subprocess.run([*ZYNC, "cat", "raw", *lake], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert [json.loads(line)["seqno"] for line in done.stdout.splitlines()] == [1, 2, 3, 4]
+    check_writers(f"az://{CONTAINER}/{tmp_path.name}", tmp_path)
 
 
 @pytest.mark.usefixtures("azure")

@@ -2,14 +2,12 @@
 
 import json
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ZYNC
-from tests.store.clouds import check_commits, check_delivered, commit_by_spark, failure, runner
+from tests.store.clouds import check_commits, check_delivered, check_writers, commit_by_spark, failure, record, runner
 from tests.store.gs import BUCKET, running_gs
 from tests.store.proxy import Answer, Proxy, Request, running_proxy
 from zync.lake.storage import arrow_files
@@ -37,11 +35,6 @@ def proxy(environment: dict[str, str]) -> Iterator[Proxy]:
         yield proxy
 
 
-def record(folder: Path) -> str:
-    (folder / "a.jsonl").write_text(json.dumps({"topic": "t", "value": {"a": 1}}))
-    return "a.jsonl"
-
-
 @pytest.mark.usefixtures("gs")
 def test_the_demo_runs_and_each_command_ends_cleanly(demo: Path) -> None:
     lake = f"gs://{BUCKET}/{demo.parent.name}"
@@ -56,14 +49,7 @@ def test_the_demo_runs_and_each_command_ends_cleanly(demo: Path) -> None:
 @pytest.mark.usefixtures("gs")
 def test_two_writers_at_once_each_get_their_own_seqnos(tmp_path: Path) -> None:
     """By the precondition of delta-rs's put: there is no lock that both could hold."""
-    lake = ("--lake", f"gs://{BUCKET}/{tmp_path.name}")
-    loads = []
-    for number in range(4):
-        (tmp_path / f"{number}.jsonl").write_text(json.dumps({"topic": f"t{number}", "value": {"a": number}}))
-        loads.append(subprocess.Popen([*ZYNC, "load", "raw", f"{number}.jsonl", *lake], cwd=tmp_path))
-    assert [load.wait(120) for load in loads] == [0] * 4
-    done = subprocess.run([*ZYNC, "cat", "raw", *lake], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert [json.loads(line)["seqno"] for line in done.stdout.splitlines()] == [1, 2, 3, 4]
+    check_writers(f"gs://{BUCKET}/{tmp_path.name}", tmp_path)
 
 
 @pytest.mark.usefixtures("gs")

@@ -1,6 +1,5 @@
 """`zync run` on a lake in S3 whose store fails in every way that a store can, and whose parts are killed meanwhile."""
 
-import json
 import os
 import random
 import signal
@@ -11,14 +10,12 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from deltalake import DeltaTable
 
 from tests.cdc.test_bank_run import part
-from tests.conftest import TopicMaker, produce, start, zync
+from tests.conftest import TopicMaker, start, zync
 from tests.kafka.conftest import wait_until
+from tests.store.pipeline import Pipeline
 from tests.store.proxy import Answer, Broken, Request, running_proxy
-from tests.store.s3 import BUCKET
-from zync.lake.table import open_table
 
 SECONDS = int(os.environ.get("ZYNC_TEST_STORE_SECONDS", "20"))
 """How long the harm goes on."""
@@ -29,17 +26,6 @@ _ANSWERS = {
     "500": b"<Error><Code>InternalError</Code></Error>",
 }
 _KINDS = ("503", "answer lost", "500", "reset", "slow")
-CONFIG = """\
-lake: s3://{bucket}/{name}
-kafka: {{bootstrap.servers: "{broker}"}}
-topics: {{{topic}: {{id: "value:txn", as: arriving}}}}
-transactions: {{done: "count(*) = 2"}}
-outputs:
-  - {{topic: changes, sql: changes.sql}}
-  - {{topic: last, sql: last.sql, key: [id]}}
-deliver: {{tables: {{}}}}
-spark: {{spark.driver.extraJavaOptions: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}}
-"""
 
 
 class Harm:
@@ -79,26 +65,19 @@ class Harm:
 @pytest.mark.timeout(SECONDS + 600)
 @pytest.mark.usefixtures("s3")
 def test_whatever_the_store_does_each_row_lands_once(
-    topic: TopicMaker, broker: str, environment: dict[str, str], tmp_path: Path
+    topic: TopicMaker, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    name, chance = topic("orders", 2), random.Random(SEED)
-    text = CONFIG.format(bucket=BUCKET, name=tmp_path.name, broker=broker, topic=name)
-    (tmp_path / "zync.yaml").write_text(text)
-    columns = "value:txn::bigint AS id, value:n::int AS n"
-    (tmp_path / "changes.sql").write_text(f"SELECT seqno, {columns} FROM arriving")  # noqa: S608
-    (tmp_path / "last.sql").write_text(f"SELECT seqno, {columns} FROM arriving WHERE value:n::int = 1")  # noqa: S608
-    sent = 0
+    pipeline, chance = Pipeline(tmp_path, topic), random.Random(SEED)
     with running_proxy(environment["AWS_ENDPOINT_URL"]) as proxy:
         proxy.rule = harm = Harm(chance)
-        running = start(
-            "run", "--commit-every", "500ms", cwd=tmp_path, env={**os.environ, "AWS_ENDPOINT_URL": proxy.url}
-        )
+        variables = {**os.environ, "AWS_ENDPOINT_URL": proxy.url}
+        running = start("run", "--commit-every", "500ms", cwd=tmp_path, env=variables)
         try:
-            sent = send(broker, name, sent)
-            wait_until(lambda: rows(tmp_path.name) >= 2 * sent, 240)
+            pipeline.send()
+            wait_until(pipeline.is_delivered, 240)
             harm.is_on, until = True, time.monotonic() + SECONDS
             while time.monotonic() < until:
-                sent = send(broker, name, sent)
+                pipeline.send()
                 time.sleep(chance.uniform(0.2, 2))
                 if chance.random() < 0.1:
                     with away(harm):
@@ -106,22 +85,14 @@ def test_whatever_the_store_does_each_row_lands_once(
                 if chance.random() < 0.15 and (pid := part(running, chance.choice(PARTS))):
                     os.kill(pid, signal.SIGKILL)
             harm.is_on = False
-            wait_until(lambda: rows(tmp_path.name) >= 2 * sent, 240)
+            wait_until(pipeline.is_delivered, 240)
             running.send_signal(signal.SIGINT)
             running.wait(120)
         finally:
             running.kill()
-    print(f"seed {SEED}, {sent} transactions, harm {harm.done}")
+    print(f"seed {SEED}, {pipeline.sent} transactions, harm {harm.done}")
     assert harm.done.keys() >= {*_KINDS}
-    changes = table(tmp_path.name, "tables/changes")
-    assert changes is not None
-    found = changes.to_pyarrow_table()
-    assert sorted(zip(found["id"].to_pylist(), found["n"].to_pylist(), strict=True)) == [
-        (txn, n) for txn in range(sent) for n in (0, 1)
-    ]
-    last = table(tmp_path.name, "tables/last")
-    assert last is not None
-    assert sorted(last.to_pyarrow_table()["id"].to_pylist()) == list(range(sent))
+    pipeline.assert_each_row_is_there_once()
     verified = zync("verify", "--json", cwd=tmp_path, check=False)
     assert verified.returncode == 0, verified.stdout + verified.stderr
 
@@ -134,19 +105,3 @@ def away(harm: Harm) -> Iterator[None]:
         yield
     finally:
         harm.is_away = False
-
-
-def send(broker: str, topic: str, sent: int, count: int = 5) -> int:
-    """Sends transactions of two records on two partitions; returns how many were sent in all."""
-    numbers = range(sent, sent + count)
-    produce(broker, [(topic, n, json.dumps({"txn": txn, "n": n}).encode()) for txn in numbers for n in (0, 1)])
-    return sent + count
-
-
-def table(lake: str, name: str) -> DeltaTable | None:
-    return open_table(f"s3://{BUCKET}/{lake}/{name}")
-
-
-def rows(lake: str) -> int:
-    changes = table(lake, "tables/changes")
-    return int(changes.to_pyarrow_table().num_rows) if changes else 0

@@ -11,11 +11,9 @@ import json
 import os
 import platform
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.store.s3 import BUCKET
+from tests.store.servers import listening
 from zync import java
 from zync.kafka.dev_broker import free_port
 from zync.lake.lock import locked
@@ -196,20 +195,7 @@ def running_versity(folder: Path) -> Iterator[Versity]:
         "--iam-cache-disable",
     ]
     backend = ["posix", "--sidecar", str(folder / "metadata"), str(folder / "data")]
-    with (folder / "versitygw.log").open("w") as log:
-        server = subprocess.Popen([program, *options, *backend], env=variables, stdout=log, stderr=log)
-    try:
-        until = time.monotonic() + 60
-        while True:
-            with socket.socket() as client:
-                if client.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            assert server.poll() is None, (folder / "versitygw.log").read_text()
-            assert time.monotonic() < until
-            time.sleep(0.1)
+    with listening([program, *options, *backend], port, folder / "versitygw.log", variables):
         versity = Versity(f"http://127.0.0.1:{port}")
         versity.request("PUT", f"/{BUCKET}")
         yield versity
-    finally:
-        server.kill()
-        server.wait()
