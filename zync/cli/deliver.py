@@ -97,8 +97,9 @@ def _to_tables(  # noqa: PLR0913 - the command's options
     stop = stop_on_signals()
     folder = locate(snapshots.FOLDER, settings.lake)
     if not standby:  # raises before Spark starts, whose start would slow down the deliverer that holds the lock
-        with owned(folder, what="sync-to tables", wait=Wait(stop=stop)):
-            pass
+        with owned(folder, what="sync-to tables", wait=Wait(stop=stop)) as ownership:
+            if not ownership.is_held:
+                return
     with measuring("zync.deliver.metrics:DeliveryMetrics", metrics, out) as collector:
         spark = session(master, settings.spark, brief=until_caught_up, lake=settings.lake)
         newest = delivery.sync_to_tables(

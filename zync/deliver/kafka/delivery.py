@@ -165,22 +165,34 @@ class _Run:
                 self.progress_topic = ProgressTopic(
                     self.delivery.kafka, self.settings.progress_topic, name, self.brokers
                 )
-                with self.ownership(name) as self.owned:
-                    if self.owned.is_held and self.ensure_topics():
-                        self.deliver_through_outages(table)
+                if self.is_ready(table):
+                    with self.ownership(name) as self.owned:
+                        if self.owned.is_held:
+                            self.deliver_through_outages(table)
         self.done.seconds = time.monotonic() - started
         return self.done
 
     def ownership(self, name: str) -> AbstractContextManager[Ownership]:
-        """Returns the lock or lease of the delivery of a name.
+        """Returns the lock or lease of the delivery of a name to this cluster.
 
         A second process takes the delivery over, as in Kafka, unless it is a standby, which waits here.
         """
-        what, suffix = "sync-to kafka", f"to-kafka-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+        digest = hashlib.sha256(f"{self.brokers.cluster()}/{name}".encode()).hexdigest()
+        what, suffix = "sync-to kafka", f"to-kafka-{digest[:16]}"
         if not self.delivery.standby:
             return taken_over(self.delivery.staging, what=what, name=suffix)
         wait = Wait(standby=True, stop=self.stop, report=self.metrics.wait_for if self.metrics else lambda _owner: None)
         return owned(self.delivery.staging, what=what, name=suffix, wait=wait)
+
+    def is_ready(self, table: DeltaTable) -> bool:
+        """Creates or checks the topics, and checks the progress: a process that cannot deliver takes nothing over.
+
+        Returns False if stopped while no broker answers.
+        """
+        if not self.ensure_topics():
+            return False
+        self.progress_topic.read_for(table, read_cursor(table), final=False)
+        return True
 
     def deliver_through_outages(self, table: DeltaTable) -> None:
         """Delivers staging; unless `until_caught_up`, it waits for an object store that is away, and goes on."""
@@ -231,13 +243,9 @@ class _Run:
         self.stop.wait(poll_seconds(self.delivery.staging))
 
     def deliver(self, table: DeltaTable) -> None:
-        """Delivers staging, with a new sender after each transient error.
-
-        The progress is checked before the first sender, which would fence a running delivery of that name.
-        """
+        """Delivers staging, with a new sender after each transient error."""
         refresh(table)
         cursor = read_cursor(table)
-        self.progress_topic.read_for(table, cursor, final=False)
         batch_bytes = self.topics.batch_bytes(cursor.offsets)
         properties = {
             **({"batch.size": str(min(batch_bytes, _BATCH_BYTES))} if batch_bytes else {}),
