@@ -59,9 +59,20 @@ def test_a_part_whose_table_another_has_is_started_again_as_its_standby(run: Run
     sync = run.parts[1]
     for _ in range(2):
         assert run.ended(sync, OWNED).endswith("exit code 3; started again in 3 s as a standby")
-        assert sync.command == ("--standby",)
+        assert sync.as_standby
     run.ended(run.parts[0], OWNED)  # sync-from shares its topics, and has no standby
-    assert run.parts[0].command == ()
+    assert not run.parts[0].as_standby
+
+
+def test_a_standby_that_dies_while_it_waits_stays_one_and_others_are_tried_without(run: Run) -> None:
+    sync = run.parts[1]
+    run.ended(sync, OWNED)
+    sync.waits = True
+    run.ended(sync, FAILED)
+    assert sync.as_standby
+    sync.waits = False  # it could not wait, as the store takes no lease, or had taken over
+    run.ended(sync, FAILED)
+    assert not sync.as_standby
 
 
 def test_a_part_that_waits_says_so(run: Run) -> None:

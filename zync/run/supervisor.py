@@ -58,7 +58,9 @@ class Part:
     name: str
     command: tuple[str, ...]
     stands_by: bool = False
-    """Whether the command has `--standby`, which it gets when another process has its table."""
+    """Whether the command knows `--standby`."""
+    as_standby: bool = False
+    """Whether it is started with `--standby`: after another process had its table, until it takes over."""
     behind: bool = False
     """Whether it runs in the background with a lower priority: no part waits for it, and it takes the most time."""
     process: "subprocess.Popen[str] | None" = None
@@ -67,9 +69,9 @@ class Part:
     """HOST:PORT of its metrics."""
     began: float = 0.0
     delivered: bool = False
-    waits: bool = False
-    """Whether it waits as a standby."""
     """Whether it has delivered since its start."""
+    waits: bool = False
+    """Whether it waits, or waited last, as a standby."""
     due: float = 0.0
     failures: int = 0
     mistakes: int = 0
@@ -205,8 +207,9 @@ class Pipeline:
 
     def _start(self, part: Part) -> None:
         part.began, part.delivered, part.waits = time.monotonic(), False, False
+        waiting = [_STANDBY] if part.as_standby and _STANDBY not in part.command else []
         part.process = subprocess.Popen(  # noqa: S603 - zync itself
-            [sys.executable, "-m", "zync.cli.part", *part.command],
+            [sys.executable, "-m", "zync.cli.part", *part.command, *waiting],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -265,17 +268,18 @@ class Pipeline:
             self._give_up(part, code)
             return
         first, longest = _WAIT_SECONDS
-        if code == OwnedError.exit_code:
+        is_owned = code == OwnedError.exit_code
+        # One that ends otherwise, and has not waited, may be one that cannot stand by: where no lease can be had.
+        part.as_standby = part.stands_by and (is_owned or (part.as_standby and part.waits))
+        if is_owned:
             wait = _OWNED_SECONDS
-            if part.stands_by and _STANDBY not in part.command:
-                part.command = (*part.command, _STANDBY)
         else:
             wait = min(longest, first * 2**part.failures)
             part.failures += 1
         part.restarts += 1
         part.due = time.monotonic() + wait
         text = f"{_exit_text(code)}; started again in {wait:.0f} s"
-        if code == OwnedError.exit_code and part.stands_by:
+        if is_owned and part.stands_by:
             text += " as a standby"
         self.say(part.name, "warning", text, {"event": "restart", "code": code, "restarts": part.restarts})
 
