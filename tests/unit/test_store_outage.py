@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from zync.errors import CommitRefusedError, TableLostError, UsageError, ZyncError
-from zync.lake.outage import StoreWatch, texts
-from zync.lake.store_errors import outage
+from zync.lake.outage import StoreWatch
+from zync.lake.store_errors import outage, texts
 
 _DELTA = "Generic S3 error: Error performing GET http://localhost:1/lake/raw in 2s - "
 _ARROW = "When reading information for key 'raw' in bucket 'lake': AWS Error {} during HeadObject operation: {}"
@@ -39,6 +39,21 @@ def test_a_store_that_is_away_or_overloaded_passes(text: str) -> None:
 @pytest.mark.parametrize("text", LASTING)
 def test_other_errors_last(text: str) -> None:
     assert outage(text) is None
+
+
+_CLOUDS = {
+    "gs": "Generic GCS error: Error performing {} https://storage.googleapis.com/storage/v1/b/lake/o in 2s - {}",
+    "azure": "Generic MicrosoftAzure error: Error performing {} https://a.blob.core.windows.net/lake in 2s - {}",
+}
+
+
+@pytest.mark.parametrize("store", _CLOUDS)
+def test_other_clouds_are_away_overloaded_or_refuse_too(store: str) -> None:
+    away = "HTTP error: error sending request for url: Connection refused"
+    busy = "Server returned non-2xx status code: 503 Service Unavailable: "
+    refused = "Server returned non-2xx status code: 403 Forbidden: "
+    answers = [outage(_CLOUDS[store].format("GET", text), store) is not None for text in (away, busy, refused)]
+    assert answers == [True, True, False]
 
 
 def caused(error: ZyncError, text: str) -> ZyncError:
@@ -83,3 +98,15 @@ def test_a_process_that_is_told_to_stop_waits_for_nothing() -> None:
     store = StoreWatch("s3://lake/raw", stop, texts)
     stop.set()
     assert not store.outlast(caused(ZyncError("away"), PASSING[0]))
+
+
+@pytest.mark.parametrize("answer", ["the store does not answer", None])
+def test_an_error_that_does_not_say_is_waited_for_if_the_store_is_away(
+    monkeypatch: pytest.MonkeyPatch, answer: str | None
+) -> None:
+    store = StoreWatch("s3://lake/raw", threading.Event(), texts)
+    answers = [answer, None]
+    monkeypatch.setattr(store, "_ask", lambda: answers.pop(0))
+    monkeypatch.setattr(store, "_pause", 0.0)
+    error = ZyncError("the table cannot be used: Failed to commit transaction: 0")
+    assert store.outlast(error) == (answer is not None)

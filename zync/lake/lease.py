@@ -129,12 +129,21 @@ class Lease:
 
     def seize(self) -> None:
         """Becomes the holder at once, whoever is. The other learns of it when it renews. Raises ZyncError."""
+        has_failed = False
         for _ in range(_CONFLICTS):
             try:
                 answer = self._object.read()
+                if answer and from_bytes(answer[0])[0].id == self.owner.id:  # the answer to the put was lost
+                    self._hold(answer[1])
+                    return
                 version = self._object.replace(self._content(), answer[1]) if answer else None
                 self._hold(version or self._object.create(self._content()))
             except ChangedError:
+                continue
+            except ZyncError:
+                if has_failed:
+                    raise
+                has_failed = True
                 continue
             return
         raise self._never_taken()

@@ -15,6 +15,8 @@ from zync.errors import OwnedError, ZyncError
 from zync.lake.lease import LOOK_SECONDS, Lease
 from zync.lake.owner import Owner, from_bytes, this_process, to_bytes
 from zync.lake.paths import is_local
+from zync.lake.storage import store
+from zync.lake.store_errors import outage, texts
 from zync.log import event
 
 log = logging.getLogger(__name__)
@@ -147,6 +149,8 @@ def taken_over(location: str, *, what: str, name: str) -> Iterator[Ownership]:
                 stack.callback(lease.release)
                 ownership = Ownership(lease)
             except ZyncError as error:
+                if outage(texts(error), store(location)):
+                    raise
                 log.info("no standby can wait for this process: %s", error, extra=event("no_lease"))
                 ownership = Ownership()
             yield ownership
@@ -192,7 +196,7 @@ def _take_lease(
         lease = Lease(location, name, what)
         owner = lease.take(waiting.turn, patient=waiting.is_standby)
     except ZyncError as error:
-        if waiting.is_standby:
+        if waiting.is_standby or outage(texts(error), store(location)):
             raise
         text = "%s is written without a lease (%s): another process may do the same work, until a commit is refused"
         log.warning(text, location, error, extra=event("no_lease"))

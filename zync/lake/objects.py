@@ -5,7 +5,7 @@ The client is obstore, over the object_store crate that delta-rs has, too, by de
 
 import configparser
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from zync.errors import ZyncError
 from zync.lake import storage
-from zync.lake.store_errors import meaning
+from zync.lake.table import first_line
 
 if TYPE_CHECKING:
     from obstore import UpdateVersion
@@ -21,19 +21,12 @@ if TYPE_CHECKING:
 
 _CLOUDS = ("aws_", "google_", "azure_")
 """What delta-rs's options for a store begin with; those for the HTTP client have no prefix."""
-_CLIENT = (
-    "allow_http",
-    "allow_invalid_certificates",
-    "http1_only",
-    "http2_only",
-    "pool_idle_timeout",
-    "pool_max_idle_per_host",
-    "proxy_ca_certificate",
-    "proxy_excludes",
-    "proxy_url",
-    "randomize_addresses",
-    "user_agent",
+_OF_DELTA_RS = frozenset(
+    {"aws_ec2_metadata_disabled", "aws_force_credential_load", "aws_iam_role_arn", "aws_iam_role_session_name"}
 )
+"""Options that delta-rs has and object_store has not."""
+_RETRY = ("backoff_config.", "max_retries", "retry_timeout")
+"""What the names of options begin with that say how often to try again, for which `_RETRIES` stands here."""
 _BOUNDS = {"timeout": "5s", "connect_timeout": "3s"}
 _RETRIES: Any = {"max_retries": 2, "retry_timeout": timedelta(seconds=5)}
 """A request takes some ten seconds at most, as the end of a process may wait for it."""
@@ -57,12 +50,12 @@ class StoredObject:
 
     def read(self) -> "tuple[bytes, UpdateVersion] | None":
         """Returns the content and the version; None if there is no object."""
-        try:
-            with self._errors():
+        with self._errors():
+            try:
                 answer = self._store.get(self._name)
-                return bytes(answer.bytes()), _version(answer.meta)
-        except FileNotFoundError:
-            return None
+            except FileNotFoundError:
+                return None
+            return bytes(answer.bytes()), _version(answer.meta)
 
     def create(self, content: bytes) -> "UpdateVersion":
         """Creates the object and returns its version. Raises ChangedError if it exists."""
@@ -76,7 +69,7 @@ class StoredObject:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Raises obstore's errors in the context as zync's, but for FileNotFoundError."""
+        """Raises obstore's errors in the context as zync's."""
         from obstore.exceptions import (  # noqa: PLC0415 - for stores only
             AlreadyExistsError,
             BaseError,
@@ -88,14 +81,12 @@ class StoredObject:
         except (AlreadyExistsError, PreconditionError) as error:
             msg = f"{self.uri} was written meanwhile"
             raise ChangedError(msg) from error
-        except FileNotFoundError:
-            raise
         except (BaseError, OSError, ValueError) as error:
             raise _as_zync(self.uri, error) from error
 
 
 def _as_zync(uri: str, error: Exception) -> ZyncError:
-    return ZyncError(f"{uri}: {meaning(str(error)) or str(error).splitlines()[0]}")
+    return ZyncError(f"{uri}: {first_line(error)}")
 
 
 def _version(result: Any) -> "UpdateVersion":
@@ -117,35 +108,18 @@ def _open(folder: str) -> "ObjectStore":
     from obstore.store import from_url  # noqa: PLC0415
 
     options = storage.delta_options(folder) or {}
-    config = {key: value for key, value in options.items() if key.startswith(_CLOUDS)}
-    client = {key: value for key, value in options.items() if key in _CLIENT} | _BOUNDS
+    config = {key: value for key, value in options.items() if key.startswith(_CLOUDS) and key not in _OF_DELTA_RS}
+    client = {key: value for key, value in options.items() if not key.startswith((*_CLOUDS, *_RETRY))} | _BOUNDS
     if storage.is_s3(folder) and not _has_keys(config):
         config |= _profile_keys()
-    url = folder.replace("s3a://", "s3://", 1)
-
-    def opened(config: dict[str, str]) -> "ObjectStore":
-        anything: Any = from_url  # its overloads want a literal scheme's config
-        store: ObjectStore = anything(url, config=config, client_options=client, retry_config=_RETRIES)
-        return store
-
+    anything: Any = from_url  # its overloads want a literal scheme's config
     try:
-        known = {key: value for key, value in config.items() if _is_known(url, key, value, from_url)}
-        return opened(known)
+        store: ObjectStore = anything(
+            folder.replace("s3a://", "s3://", 1), config=config, client_options=client, retry_config=_RETRIES
+        )
     except (BaseError, OSError, ValueError) as error:
         raise _as_zync(folder, error) from error
-
-
-def _is_known(url: str, key: str, value: str, from_url: Callable[..., Any]) -> bool:
-    """Returns whether object_store has an option: delta-rs has some more, like `aws_force_credential_load`."""
-    from obstore.exceptions import UnknownConfigurationKeyError  # noqa: PLC0415 - for stores only
-
-    try:
-        from_url(url, config={key: value})
-    except UnknownConfigurationKeyError:
-        return False
-    except Exception:  # noqa: BLE001, S110 - the option is known, and wrong or not enough: opening the store says so
-        pass
-    return True
+    return store
 
 
 def _has_keys(config: dict[str, str]) -> bool:

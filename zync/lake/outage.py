@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from zync.errors import DataError, GapError, OwnedError, TableLostError, UsageError
+from zync.lake import storage
 from zync.lake.delta_log import has_entry
 from zync.lake.paths import is_local
-from zync.lake.store_errors import meaning, outage
+from zync.lake.store_errors import meaning, outage, texts
 from zync.log import event
 from zync.metrics.base import Metrics
 
@@ -25,15 +26,6 @@ _LASTING = (DataError, GapError, OwnedError, TableLostError, UsageError)
 """Errors that waiting does not mend, even where an error of the store caused them."""
 
 
-def texts(error: BaseException) -> str:
-    """Returns the texts of an error and of its causes."""
-    lines = [str(error)]
-    while (cause := error.__cause__ or error.__context__) is not None and len(lines) < 20:  # noqa: PLR2004 - any bound
-        lines.append(str(cause))
-        error = cause
-    return "\n".join(lines)
-
-
 class StoreWatch:
     """Knows whether the object store of a table answers, and waits for it.
 
@@ -42,6 +34,7 @@ class StoreWatch:
 
     def __init__(self, location: str, stop: threading.Event, text_of: Callable[[BaseException], str]) -> None:
         self._location, self._stop, self._text_of = location, stop, text_of
+        self._store = storage.store(location)
         self._ended = threading.Event()
         self._reason: str | None = None  # of the outage that `outlast` waits for
         self._answer: str | None = None  # what was wrong when the thread asked last
@@ -95,7 +88,7 @@ class StoreWatch:
         if is_local(self._location) or isinstance(error, _LASTING):
             return None
         text = self._text_of(error)
-        return outage(text) if meaning(text) else self._ask()
+        return outage(text, self._store) if meaning(text, self._store) else self._ask()
 
     def watch(self) -> None:
         """Asks the store every `_ASK_SECONDS` if nothing was heard of it meanwhile, until `end`."""
@@ -115,7 +108,7 @@ class StoreWatch:
         try:
             has_entry(self._location, 0)
         except OSError as error:
-            return outage(str(error))
+            return outage(str(error), self._store)
         return None
 
 

@@ -98,9 +98,9 @@ def opened_store() -> str:
     return _process.store
 
 
-def endpoint() -> str:
-    """Returns the endpoint of the object store that this process opened last; an empty text for the cloud's own."""
-    own = {"gs": gcs.endpoint, "azure": azure.endpoint}.get(_process.store)
+def endpoint(store: str) -> str:
+    """Returns the endpoint of an object store, `s3`, `gs` or `azure`; an empty text for the cloud's own."""
+    own = {"gs": gcs.endpoint, "azure": azure.endpoint}.get(store)
     return own(_process.storage) if own else _endpoint()
 
 

@@ -131,11 +131,25 @@ class _Request:
         return cls(kind, f"s3://{path}", path.partition("/")[0])
 
 
-def meaning(text: str) -> str | None:
-    """Returns what an error's text means, as a line without a full stop; None if it is no error of a store."""
-    store = storage.opened_store()
+def texts(error: BaseException) -> str:
+    """Returns the texts of an error and of its causes."""
+    lines = [str(error)]
+    while (cause := error.__cause__ or error.__context__) is not None and len(lines) < 20:  # noqa: PLR2004 - any bound
+        lines.append(str(cause))
+        error = cause
+    return "\n".join(lines)
+
+
+def meaning(text: str, store: str = "") -> str | None:
+    """Returns what an error's text means, as a line without a full stop; None if it is no error of a store.
+
+    Args:
+        text: The error's text.
+        store: The object store, as `storage.store` names it; by default the one that this process opened last.
+    """
+    store = store or storage.opened_store()
     if store in ("gs", "azure"):
-        return cloud_errors.meaning(text, store, storage.endpoint())
+        return cloud_errors.meaning(text, store, storage.endpoint(store))
     sentence = _sentence(text)
     if sentence is None:
         return None
@@ -154,17 +168,17 @@ def meaning(text: str) -> str | None:
     )
 
 
-def outage(text: str) -> str | None:
+def outage(text: str, store: str = "") -> str | None:
     """Returns what an error's text says of a store that is away or overloaded; None for any other error.
 
-    Waiting mends such an error, and no other error of a store.
+    Waiting mends such an error, and no other error of a store. The arguments are those of `meaning`.
     """
-    store = storage.opened_store()
+    store = store or storage.opened_store()
     if store in ("gs", "azure"):
         is_outage = cloud_errors.is_outage(text, store)
     else:
         is_outage = _sentence(text) in (_OVERLOADED, _AWAY)
-    return str(meaning(text)).partition(": run the command again")[0] if is_outage else None
+    return str(meaning(text, store)).partition(": run the command again")[0] if is_outage else None
 
 
 def _sentence(text: str) -> str | None:

@@ -40,7 +40,7 @@ def spark_errors() -> tuple[type[Exception], ...]:
     return PySparkException, Py4JJavaError
 
 
-def texts(error: BaseException) -> str:
+def texts_with_java(error: BaseException) -> str:
     """Returns the texts of an error and of its causes, Java's included."""
     lines: list[str] = []
     while len(lines) < _MAX_TEXTS:

@@ -19,7 +19,7 @@ from zync.lake.lock import Wait, owned
 from zync.lake.outage import watching
 from zync.lake.table import checkpoint, of_kind, open_table, poll, poll_seconds, refresh
 from zync.raw.table import RAW_SCHEMA, existing_raw, next_seqno, positions, trimmed
-from zync.spark.errors import texts
+from zync.spark.errors import texts_with_java
 from zync.spark.frames import RowCache
 from zync.spark.session import session
 from zync.spark.sizing import Sizing
@@ -304,7 +304,7 @@ def follow(  # noqa: PLR0913 - a public function: the caller chooses each
     """
     warm = Syncer(config, raw, staging, session(master, config.spark, lake=staging), report) if standby else None
     wait = Wait(standby, stop, metrics.wait_for if metrics else lambda _owner: None)
-    with owned(staging, what="sync", wait=wait) as ownership, watching(raw, stop, metrics, texts) as store:
+    with owned(staging, what="sync", wait=wait) as ownership, watching(raw, stop, metrics, texts_with_java) as store:
         if not ownership.is_held:
             return
         if metrics:  # in parallel with Spark's start, which takes longer

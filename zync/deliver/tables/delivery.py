@@ -32,7 +32,7 @@ from zync.lake.lock import Ownership, Wait, owned
 from zync.lake.outage import StoreWatch, watching
 from zync.lake.table import open_table, poll, poll_seconds, refresh
 from zync.rules.plan import rules_over_nothing
-from zync.spark.errors import texts
+from zync.spark.errors import texts_with_java
 from zync.spark.session import check_log_store
 from zync.spark.sizing import Sizing, tune
 from zync.staging.outputs import columns_by_sync
@@ -115,7 +115,7 @@ def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses eac
     wait = Wait(standby, stop, metrics.wait_for if metrics else lambda _owner: None)
     with (
         owned(folder, what="sync-to tables", wait=wait) as ownership,
-        watching(staging, stop, metrics, texts) as store,
+        watching(staging, stop, metrics, texts_with_java) as store,
     ):
         if not ownership.is_held:
             return None
