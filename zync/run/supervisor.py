@@ -135,7 +135,7 @@ def parts(
         passed = [text for key in ("--config", *also) if key in options for text in (key, options[key])]
         fixed = ["--lake", lake, "--metrics", "localhost:0", "--log-format", "json"]
         waiting = [_STANDBY] if standby and stands_by else []
-        return Part(name, (*command, *waiting, *fixed, *passed), stands_by, behind)
+        return Part(name, (*command, *waiting, *fixed, *passed), stands_by=stands_by, behind=behind)
 
     kafka, kafka_options = config.deliver.kafka, ("--bootstrap-servers",)
     instance = ["--instance", _instance(lake)] if is_alone and "group.instance.id" not in config.kafka else []
