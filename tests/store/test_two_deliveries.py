@@ -1,4 +1,4 @@
-"""Two deliveries to one lake in S3, where no lock keeps them apart: no commit is lost, and no row is there twice."""
+"""Two deliveries to one lake in S3, where no lease keeps them apart: no commit is lost, and no row is there twice."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from tests.conftest import start
 from tests.deliver.conftest import Staging
-from tests.store.proxy import Proxy, Request, running_proxy
+from tests.store.proxy import Answer, Proxy, Request, running_proxy
 from tests.store.s3 import BUCKET
 from zync.deliver.tables import snapshots
 from zync.lake import storage
@@ -83,9 +83,9 @@ def staging(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str
 
 
 @contextmanager
-def delivery(staging: StagingInS3, proxy: Proxy | None = None) -> Iterator["subprocess.Popen[str]"]:
-    """A delivery until it has caught up, in a process of its own; through a proxy, if there is one."""
-    variables = dict(os.environ) | ({"AWS_ENDPOINT_URL": proxy.url} if proxy else {})
+def delivery(staging: StagingInS3, proxy: Proxy) -> Iterator["subprocess.Popen[str]"]:
+    """A delivery until it has caught up, in a process of its own, through a proxy."""
+    variables = dict(os.environ) | {"AWS_ENDPOINT_URL": proxy.url}
     words = ("sync-to", "tables", "staging", "--until-caught-up")
     process = start(*words, cwd=staging.folder, env=variables, start_new_session=True)
     try:
@@ -96,8 +96,17 @@ def delivery(staging: StagingInS3, proxy: Proxy | None = None) -> Iterator["subp
 
 
 def deliver(staging: StagingInS3) -> None:
-    with delivery(staging) as process:
-        assert process.wait(240) == 0, _log(staging)
+    with running_proxy(os.environ["AWS_ENDPOINT_URL"]) as proxy:
+        proxy.rule = without_lease
+        with delivery(staging, proxy) as process:
+            assert process.wait(240) == 0, _log(staging)
+
+
+def without_lease(request: Request, _: Callable[[], None]) -> Answer | None:
+    """Refuses the puts of a lease, as a store that lacks If-Match does: a delivery goes on without one."""
+    if request.method == "PUT" and request.path.endswith(".lease"):
+        return Answer(501, b"<Error><Code>NotImplemented</Code></Error>")
+    return None
 
 
 def _log(staging: StagingInS3) -> str:
@@ -105,16 +114,17 @@ def _log(staging: StagingInS3) -> str:
 
 
 class Hold:
-    """Holds the requests that match until they are let go."""
+    """Holds the requests that match until they are let go, and refuses leases."""
 
     def __init__(self, matches: Callable[[Request], bool]) -> None:
         self.matches = matches
         self._held, self._let_go = threading.Event(), threading.Event()
 
-    def __call__(self, request: Request, _: Callable[[], None]) -> None:
+    def __call__(self, request: Request, forward: Callable[[], None]) -> Answer | None:
         if self.matches(request):
             self._held.set()
             self._let_go.wait(280)
+        return without_lease(request, forward)
 
     def wait(self) -> bool:
         """Waits until a request is held."""
