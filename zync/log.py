@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,10 +26,19 @@ def event(name: str, **values: Any) -> dict[str, Any]:
 
 
 class LogFormatter(logging.Formatter):
-    """Formats zync's log lines by `--log-format`."""
+    """Formats zync's log lines by `--log-format`.
+
+    Args:
+        mask: Takes secrets out of a message, which may quote another program's error.
+    """
+
+    def __init__(self, mask: Callable[[str], str]) -> None:
+        super().__init__()
+        self._mask = mask
 
     def format(self, record: logging.LogRecord) -> str:
         """Returns the log line of a record."""
+        message = self._mask(record.getMessage())
         if logs_as_json():
-            return log_line(record.levelname.lower(), record.getMessage(), getattr(record, "values", None))
-        return f"zync: {record.getMessage()}"
+            return log_line(record.levelname.lower(), message, getattr(record, "values", None))
+        return f"zync: {message}"

@@ -107,7 +107,7 @@ def debug_option(*, on: bool) -> bool:
     if on:
         os.environ["ZYNC_DEBUG"] = "1"
     handler = logging.StreamHandler()
-    handler.setFormatter(LogFormatter())
+    handler.setFormatter(LogFormatter(as_written))
     logging.basicConfig(handlers=[handler if on else logging.NullHandler()])  # the log lines of libraries
     logging.getLogger("zync").setLevel(logging.DEBUG if on else logging.INFO)
     logging.getLogger("zync").handlers = [] if on else [handler]
@@ -143,11 +143,11 @@ def read_config(path: Path | None, lake: str | None, *, needed: bool = False) ->
 
 
 READ: list[Config] = []
-"""The configs that this command has read, whose secrets errors must not show."""
+"""The configs that this command has read, whose secrets errors and the log must not show."""
 
 
 def as_written(text: str) -> str:
-    """Returns an error's text with values that may be secret replaced by their references in the config."""
+    """Returns text of an error or the log with values that may be secret replaced by their references in the config."""
     for config in READ:
         text = config.as_written(text)
     return without_signatures(text)
