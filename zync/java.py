@@ -1,4 +1,4 @@
-"""Fetches jars once into a cache folder, by the Ivy that pyspark contains, so that no session resolves them."""
+"""Finds Java, fetches jars once into a cache folder by pyspark's Ivy, and compiles zync's own classes into jars."""
 
 import hashlib
 import importlib.util
@@ -10,6 +10,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 from zync.errors import UsageError, ZyncError
@@ -157,11 +158,12 @@ def _compiled(
     Args:
         classes: The classes, whose files lie beside this one.
         name: The beginning of the jar's name.
-        artifacts: What they are compiled against beside Spark: with others they are compiled anew.
+        artifacts: What they are compiled against beside Spark: with another of either they are compiled anew.
         libraries: Returns the paths of the jars of these.
     """
     sources = [Path(__file__).parent / f"{class_name.rpartition('.')[2]}.java" for class_name in classes]
-    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources) + "".join(artifacts).encode())
+    versions = "".join((version("pyspark"), *artifacts)).encode()
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources) + versions)
     jar = cache_folder() / f"{name}-{digest.hexdigest()[:16]}.jar"
     if jar.exists():
         return jar
