@@ -202,6 +202,28 @@ def test_keys_of_azure_reach_delta_rs_and_spark_and_no_command_line(monkeypatch:
     assert locate("az://container/lake", "") == location
 
 
+def test_an_identity_of_the_config_goes_before_a_key_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "of-the-environment")
+    monkeypatch.setenv("AZURE_CLIENT_SECRET", "of-another-application")
+    storage.use(Storage(account="account", client_id="me"))
+    location = "abfss://container@account.dfs.core.windows.net/lake"
+    options, properties = storage.delta_options(location), storage.spark_properties(location)
+    assert options is not None
+    assert options["azure_storage_client_id"] == "me"
+    assert "of-" not in str(options) + str(properties)
+
+
+@pytest.mark.parametrize("lake", ["gs://bucket/lake", "az://container/lake"])
+def test_iceberg_is_refused_where_zync_writes_none(tmp_path: Path, lake: str) -> None:
+    (tmp_path / "out.sql").write_text("SELECT seqno FROM records")
+    outputs = "outputs: [{topic: out, sql: out.sql}]"
+    text = f"lake: {lake}\n{outputs}\ndeliver:\n  tables:\n    out: {{iceberg: true}}\n"
+    with pytest.raises(
+        UsageError, match=r"zync.yaml:5: deliver.tables.out.iceberg: zync writes no metadata of Iceberg"
+    ):
+        load(written(tmp_path, text))
+
+
 @pytest.mark.parametrize(
     ("variables", "kind", "provider"),
     [

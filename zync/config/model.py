@@ -412,7 +412,7 @@ class DeliveredTable:
             or stop (`fail`).
         properties: Table properties of Delta, or of your own, in addition to `deliver.table_properties`.
         iceberg: Whether there is metadata of Iceberg, too, in `<lake>/tables/_iceberg/<topic>`, at the newest snapshot.
-            Needs the extra: `pip install 'zync[iceberg]'`.
+            Needs the extra: `pip install 'zync[iceberg]'`. Not for a lake in Google Cloud Storage or Azure.
     """
 
     apply: Literal["upsert", "append", "history"] | None = None

@@ -169,12 +169,15 @@ def _credentials(storage: Storage) -> _Credentials:
     own = (storage.account_key, storage.sas_token, storage.client_secret)
     if any(own):  # no key of the environment goes before the config's
         return _Credentials(*own, "", storage.client_id, storage.tenant_id)
+    if storage.client_id:
+        tenant_id = storage.tenant_id or variable("AZURE_TENANT_ID")
+        return _Credentials("", "", "", variable("AZURE_FEDERATED_TOKEN_FILE"), storage.client_id, tenant_id)
     return _Credentials(
         variable("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_KEY"),
         variable("AZURE_STORAGE_SAS_TOKEN"),
         variable("AZURE_CLIENT_SECRET"),
         variable("AZURE_FEDERATED_TOKEN_FILE"),
-        storage.client_id or variable("AZURE_CLIENT_ID"),
+        variable("AZURE_CLIENT_ID"),
         storage.tenant_id or variable("AZURE_TENANT_ID"),
     )
 

@@ -340,11 +340,20 @@ def _check_deliveries(config: Config, reader: Reader, node: yaml.Node | None) ->
             topic_node = find(node, "deliver", "kafka", "topics", output)
             text = f"partitions and replication must be 1 or more (and {_MAX_INT32:,} at most)"
             raise reader.fail(topic_node, f"deliver.kafka.topics.{output}: {text}")
+    _check_tables(config, reader, node)
+    _check_table_properties(config, reader, node)
+
+
+def _check_tables(config: Config, reader: Reader, node: yaml.Node | None) -> None:
+    """Raises UsageError for the first delivered table that cannot be laid out, or shown, as the config says."""
     for output, table in (config.deliver.tables or {}).items():
         if table.partition_by and table.cluster_by:
             text = f"deliver.tables.{output}: Delta has partition_by or cluster_by, not both: say one"
             raise reader.fail(find(node, "deliver", "tables", output), text)
-    _check_table_properties(config, reader, node)
+        if table.iceberg and (store := storage.store(config.lake)) in ("gs", "azure"):
+            cloud = {"gs": "Google Cloud Storage", "azure": "Azure"}[store]
+            text = f"deliver.tables.{output}.iceberg: zync writes no metadata of Iceberg in {cloud}: take it out"
+            raise reader.fail(find(node, "deliver", "tables", output, "iceberg"), text)
 
 
 def _check_table_properties(config: Config, reader: Reader, node: yaml.Node | None) -> None:
