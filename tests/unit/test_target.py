@@ -16,6 +16,7 @@ from pyspark.sql.types import (
     MapType,
     ShortType,
     StringType,
+    StructField,
     StructType,
     TimestampType,
     VariantType,
@@ -189,3 +190,8 @@ def test_no_file_is_left_out_where_a_key_is_null_or_has_no_order() -> None:
 def test_values_of_a_key_are_literals_in_sql() -> None:
     (one,) = pruning.between(target({"name": StringType()}, key=("name",)), [("o'clock", "z\\", 0)])
     assert one == r"t.`name` BETWEEN CAST('o\'clock' AS string) AND CAST('z\\' AS string)"
+
+
+def test_a_field_may_be_called_variant_in_a_table_of_iceberg() -> None:
+    column = StructType([StructField("variant_id", LongType())])
+    check_columns(target({"s": column}, iceberg=True), "output order: rule order.sql")

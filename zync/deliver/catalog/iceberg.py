@@ -6,6 +6,7 @@ table at that version. Data files have no field ids of Iceberg, so a name mappin
 that of a table of Iceberg's Hadoop catalog: `v<number>.metadata.json`, and the newest number in `version-hint.text`.
 """
 
+import logging
 from contextlib import suppress
 from datetime import date, datetime, timedelta
 from importlib.util import find_spec
@@ -14,7 +15,6 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from zync.deliver.catalog.entries import CatalogError
 from zync.errors import UsageError
@@ -23,6 +23,8 @@ from zync.lake.paths import for_spark
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction
+
+log = logging.getLogger(__name__)
 
 FOLDER = "_iceberg"
 """The folder of the metadata of all tables, in the folder of the tables: VACUUM leaves it alone."""
@@ -59,11 +61,10 @@ def write_metadata(location: str, version: int) -> None:
     Raises:
         CatalogError: The metadata cannot be written, or Iceberg cannot show the table.
     """
-    from pyiceberg.exceptions import RESTError, ValidationError  # noqa: PLC0415 - an extra
-
     try:
         _write(location, version)
-    except (DeltaError, OSError, ValueError, TypeError, NotImplementedError, RESTError, ValidationError) as error:
+    except Exception as error:  # pyiceberg's errors have no class in common, and none of them may end the delivery
+        log.debug("the Iceberg metadata of %s cannot be written", location, exc_info=True)
         msg = f"the Iceberg metadata of {location} cannot be written: {error}"
         raise CatalogError(msg) from error
 
@@ -91,18 +92,16 @@ def _write(location: str, version: int) -> None:
         table = catalog.register_table(identifier, f"{base}/metadata/v{number}.metadata.json")
         if table.properties.get(_VERSION) == str(version):
             return
+        try:
+            with table.update_schema() as schema:
+                schema.union_by_name(columns)
+        except (ValidationError, ValueError):  # a type became wider in a way that Iceberg does not know: begin anew
+            catalog.drop_table(identifier)
+            table = _create(catalog, identifier, columns, base, partitioning)
     else:
         table = _create(catalog, identifier, columns, base, partitioning)
-    try:
-        with table.transaction() as transaction:
-            _change(transaction, delta, columns, partitioning)
-    except (ValidationError, ValueError):
-        if not number:
-            raise
-        catalog.drop_table(identifier)  # a type became wider in a way that Iceberg does not know: begin anew
-        table = _create(catalog, identifier, columns, base, partitioning)
-        with table.transaction() as transaction:
-            _change(transaction, delta, columns, partitioning)
+    with table.transaction() as transaction:
+        _change(transaction, delta, partitioning)
     table = _expire(catalog.load_table(identifier))
     with io.new_input(table.metadata_location).open() as metadata:
         text = metadata.read()
@@ -125,14 +124,12 @@ def _create(
     return table
 
 
-def _change(transaction: "Transaction", delta: DeltaTable, columns: pa.Schema, partitioning: list[str]) -> None:
-    """Changes the columns and the files of a table of Iceberg to those of a version of a Delta table."""
+def _change(transaction: "Transaction", delta: DeltaTable, partitioning: list[str]) -> None:
+    """Changes the files of a table of Iceberg to those of a version of a Delta table."""
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat  # noqa: PLC0415 - an extra
     from pyiceberg.table import TableProperties  # noqa: PLC0415
     from pyiceberg.typedef import Record  # noqa: PLC0415
 
-    with transaction.update_schema() as schema:
-        schema.union_by_name(columns)
     metadata = transaction.table_metadata
     mapping = metadata.schema().name_mapping.model_dump_json()
     transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping, _VERSION: str(delta.version())})

@@ -1,4 +1,4 @@
-"""Keeps the entries of a catalog as the delivered tables are, without a delivery ever waiting for the catalog."""
+"""Keeps the entries of a catalog as the delivered tables are. No failure of a catalog stops a delivery."""
 
 import logging
 import time
@@ -52,6 +52,7 @@ class Registration:
         self._spark, self._client, self._locations, self._iceberg = spark, client, locations, iceberg
         self._entries: dict[str, tuple[int, Entry]] = {}
         self._registered: dict[str, Entry] = {}
+        self._shown: dict[str, int] = {}
         self._versions: Mapping[str, int] = {}
         self._due = float("-inf")
 
@@ -82,9 +83,8 @@ class Registration:
     def register(self, versions: Mapping[str, int]) -> None:
         """Makes the catalog have the tables of a snapshot, and views of their versions if the config asks for them.
 
-        First it writes the metadata of Iceberg.
-
-        A name that is somebody else's keeps no other table from being registered.
+        First it writes the metadata of Iceberg. A table that Iceberg cannot show, or a name that is somebody else's,
+        keeps no other table from being shown or registered.
 
         Args:
             versions: The snapshot's versions by output topic.
@@ -92,10 +92,21 @@ class Registration:
         Raises:
             CatalogError: The catalog fails, or a name is somebody else's.
         """
+        errors: list[CatalogError] = []
         for topic in sorted(versions.keys() & self._iceberg):
-            write_metadata(self._locations[topic], versions[topic])
+            try:
+                if self._shown.get(topic) != versions[topic]:
+                    write_metadata(self._locations[topic], versions[topic])
+                    self._shown[topic] = versions[topic]
+            except CatalogError as error:
+                errors.append(error)
         if self._client:
-            self._register_in(self._client, versions)
+            try:
+                self._register_in(self._client, versions)
+            except CatalogError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     def _register_in(self, client: CatalogClient, versions: Mapping[str, int]) -> None:
         """Registers the tables and views in a catalog. Raises CatalogError."""

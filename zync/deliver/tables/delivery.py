@@ -197,6 +197,7 @@ class _Delivery:
                     self.newest = look_after(targets, self.folder, self.newest)
                 checked_at = time.monotonic()
             if self.until_caught_up:
+                tell_catalog(self.newest.versions if self.newest else {})
                 break
             self.stop.wait(poll_seconds(self.staging))
             if table:

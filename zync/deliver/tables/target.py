@@ -18,6 +18,7 @@ from zync.lake.paths import locate
 from zync.lake.table import open_table
 from zync.rules.schema import columns_by_topic
 from zync.rules.type_changes import check_has_tables
+from zync.spark.frames import leaves
 
 VALIDITY = ("valid_from", "valid_to", "current")
 """Columns of a history: the place from which a version is valid, the place of the next version, and whether the version
@@ -143,7 +144,7 @@ def check_columns(target: TableTarget, subject: str) -> None:
             )
             raise UsageError(msg)
         check_has_tables(field.dataType, field.name, subject)
-        if target.settings.iceberg and "variant" in field.dataType.simpleString():
+        if target.settings.iceberg and any(isinstance(leaf, VariantType) for leaf in leaves(field.dataType)):
             msg = f"{subject}: column {field.name!r} is {field.dataType.simpleString()}, and Iceberg has no VARIANT: "
             msg += f"cast it, or take out deliver.tables.{target.topic}.iceberg"
             raise UsageError(msg)
