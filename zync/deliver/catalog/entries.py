@@ -12,7 +12,7 @@ from zync.errors import ZyncError
 from zync.lake.paths import locate
 
 TOPIC = "zync.topic"
-"""The property of a registered table or view that names its output topic."""
+"""The property of a view, and of a table in Glue, that names its output topic."""
 
 
 class CatalogError(ZyncError):

@@ -31,8 +31,14 @@ from zync.spark.metastore import Metastore
 from zync.spark.session import hive_session
 from zync.sql import literal, name
 
-_BOUNDS = {"hive.metastore.client.socket.timeout": "20s", "hive.metastore.client.connect.retry.delay": "1s"}
-"""How long the metastore's client waits for an answer: by default it would be ten minutes."""
+_BOUNDS = {
+    "hive.metastore.client.socket.timeout": "20s",
+    "hive.metastore.client.connect.retry.delay": "1s",
+    "hive.metastore.connect.retries": "1",
+    "hive.metastore.failure.retries": "0",
+}
+"""How long the metastore's client waits for an answer, once: by default it would be ten minutes, several times. A
+delivery asks again after a minute."""
 _HADOOP = "spark.hadoop."
 _OF_HIVE = (f"{_HADOOP}hive.", f"{_HADOOP}javax.jdo.", f"{_HADOOP}datanucleus.", "spark.sql.hive.metastore.")
 """The beginnings of the names of Spark properties that say how the metastore is reached."""
