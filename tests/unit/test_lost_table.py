@@ -62,6 +62,20 @@ def test_a_raw_in_the_place_of_another_gets_no_records(tmp_path: Path) -> None:
         append_record(appender)
 
 
+def test_a_raw_that_is_gone_with_its_lake_is_not_begun_anew(tmp_path: Path) -> None:
+    location = str(tmp_path / "lake" / "raw")
+    ensure_raw(location)
+    appender = Appender(location)
+    append_record(appender)
+    shutil.rmtree(tmp_path / "lake")
+    with pytest.raises(TableLostError, match="lake/raw was deleted while zync used it"):
+        append_record(appender)
+    (tmp_path / "lake").mkdir()
+    for _ in range(2):
+        with pytest.raises(TableLostError, match="lake/raw was deleted while zync used it"):
+            append_record(appender)
+
+
 def test_a_log_that_was_cleaned_up_under_a_handle_is_not_a_lost_table(tmp_path: Path) -> None:
     location = str(tmp_path / "table")
     table = ensure_table(location, SCHEMA, "numbers")

@@ -88,6 +88,13 @@ def existing_table(location: str, made_by: str) -> DeltaTable:
     return table
 
 
+def lost_error(location: str, *, is_deleted: bool) -> TableLostError:
+    """Returns the error of a table that was deleted, or replaced by another, under a process that uses it."""
+    what = "deleted" if is_deleted else "replaced by another table"
+    msg = f"the table at {location} was {what} while zync used it: put it back, or start anew with another lake"
+    return TableLostError(msg)
+
+
 def refresh(table: DeltaTable) -> None:
     """Updates the handle to the table's newest version; cheap to call often.
 
@@ -105,9 +112,7 @@ def refresh(table: DeltaTable) -> None:
     if not is_same:
         newest = open_table(location)
         if newest is None or newest.metadata().id != table.metadata().id:
-            what = "deleted" if newest is None else "replaced by another table"
-            msg = f"the table at {location} was {what} while zync used it: put it back, or start anew with another lake"
-            raise TableLostError(msg)
+            raise lost_error(location, is_deleted=newest is None)
         _entry_times.pop((str(table.metadata().id), current), None)
     if has_next or not is_same:
         table.update_incremental()

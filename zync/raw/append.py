@@ -17,14 +17,23 @@ import pyarrow as pa
 from deltalake import ColumnProperties, CommitProperties, DeltaTable, WriterProperties, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from zync.errors import TableLostError, ZyncError
+from zync.errors import ZyncError
 from zync.kafka.partition import Partition
 from zync.lake import storage
 from zync.lake.commit import Commit, Landed, Refused, change_files
 from zync.lake.lock import locked
 from zync.lake.paths import is_local
 from zync.lake.store_errors import without_panics
-from zync.lake.table import NO_HOOKS, checkpoint_every, existing_table, first_line, refresh, remember_entry
+from zync.lake.table import (
+    NO_HOOKS,
+    checkpoint_every,
+    existing_table,
+    first_line,
+    lost_error,
+    open_table,
+    refresh,
+    remember_entry,
+)
 from zync.lake.types import TIMESTAMP
 from zync.raw.batch import Batch
 from zync.raw.table import (
@@ -171,14 +180,19 @@ class Appender:
         return self._table
 
     def _open(self) -> _Handle:
+        if self._is_lost():
+            raise lost_error(self.location, is_deleted=True)
         existing_table(self.location, made_by(self.location))
         table = _Handle(self.location)
         table_id = str(table.metadata().id)
         if self._table_id not in (None, table_id):
-            msg = f"raw at {self.location} was replaced by another table while zync wrote to it: put it back"
-            raise TableLostError(msg)
+            raise lost_error(self.location, is_deleted=False)
         self._table_id = table_id
         return table
+
+    def _is_lost(self) -> bool:
+        """Returns whether raw, which this object has opened before, is not there any more."""
+        return self._table_id is not None and open_table(self.location) is None
 
     def _attempt(self, table: _Handle, batch: Batch, first: int, nonce: str) -> Landed | Refused:
         """Attempts the commit once, on the handle whose positions were compared. Keeps only a handle that worked."""
@@ -232,6 +246,8 @@ class Appender:
                     self._without_lock_until = time.monotonic() + _WITHOUT_LOCK_SECONDS
                 yield
         except OSError as error:
+            if self._is_lost():  # with the folder of its lock
+                raise lost_error(self.location, is_deleted=True) from error
             msg = f"raw at {self.location} cannot be written: {first_line(error)}"
             raise ZyncError(msg) from error
 
