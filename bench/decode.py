@@ -23,7 +23,7 @@ from zync.transactions.done import take_apart
 
 COUNT = 400_000
 ROUNDS = 8
-_WARM = 3
+_WARM = 12
 """The first rounds, in which the JVM compiles, and which do not count."""
 _SCHEMA = (
     "txn BIGINT, n INT, op STRING, table STRING, row STRUCT<id: INT, owner: STRING, branch: STRING, "

@@ -1,14 +1,19 @@
 -- In: `new_records`: rows of raw, with the text of those keys and values that are JSON, and what another format found
 --     of the others or why it could not (zync.transactions.unpack). zync_json parses texts (zync/StrictJson.java).
+--     `typed`: it parses the values of topics with a schema to columns of their own, each by that schema.
 -- Out: each record decoded: `key` and `value` as VARIANT, or `decode_error`, why it cannot be; and what a preset adds
---     (`more`). A preset may take placeholders out of the text that structs are parsed from (`clean_text`).
+--     (`more`).
 -- A key that is no JSON is the text that it is.
-WITH parsed AS (
+WITH typed AS (
+  SELECT *{{typed}}
+  FROM new_records
+),
+parsed AS (
   SELECT seqno, kafka, ingested, headers, key AS key_bytes, value AS value_bytes,
          key_text, value_text, key_found, value_found, key_error, value_error, unpacked,
-    zync_json(CAST(value_text AS BINARY)) AS value_json,
-    CASE WHEN left(key_text, 1) IN ('{', '[') THEN zync_json(CAST(key_text AS BINARY)) END AS key_json
-  FROM new_records
+    {{value_json}} AS value_json,
+    CASE WHEN left(key_text, 1) IN ('{', '[') THEN zync_json(CAST(key_text AS BINARY)) END AS key_json{{typed_columns}}
+  FROM typed
 ),
 decoded AS (
   SELECT *,
@@ -19,12 +24,12 @@ decoded AS (
   FROM parsed
 )
 SELECT seqno, kafka, kafka.topic AS topic, kafka.partition AS partition, kafka.offset AS offset,
-       kafka.timestamp AS timestamp, ingested, headers, key, value, {{clean_text}} AS value_text,
+       kafka.timestamp AS timestamp, ingested, headers, key, value, value_text,
        value_json.decimals AS decimals, value_json.odd_time AS odd_time,
   coalesce(
     key_error, value_error,
     CASE WHEN value_bytes IS NOT NULL AND value_found IS NULL
          THEN 'value ' || CASE WHEN value IS NULL THEN coalesce(value_json.error, 'is not one JSON value')
                                ELSE value_json.error END END,
-    CASE WHEN key_json.value IS NOT NULL THEN 'key ' || key_json.error END) AS decode_error{{more}}
+    CASE WHEN key_json.value IS NOT NULL THEN 'key ' || key_json.error END) AS decode_error{{typed_columns}}{{more}}
 FROM decoded

@@ -4,8 +4,10 @@ import json
 from typing import Any
 
 import pytest
+from pyspark.sql.types import StructType
 
 from zync.spark.strict_json import register
+from zync.sql import literal
 
 NOT_UTF8, NOT_ONE, NOT_EXACT = "is not UTF-8", "is not one JSON value", "has a number that cannot be kept exactly"
 FAILURES = {
@@ -91,3 +93,40 @@ def test_names_that_differ_from_record_to_record_are_kept(spark: Any) -> None:
 def test_null_is_null(spark: Any) -> None:
     register(spark)
     assert spark.sql("SELECT zync_json(NULL) IS NULL AS x").first()["x"]
+
+
+def test_with_a_schema_the_struct_comes_of_the_same_tokens_as_the_value(spark: Any) -> None:
+    register(spark)
+    schema = "id INT, at TIMESTAMP, price DECIMAL(6, 2), more STRUCT<x: ARRAY<INT>, y: MAP<STRING, INT>>, text STRING"
+    kind = StructType.fromDDL(schema).json()
+    given = {
+        '{"id": 1, "at": "2026-01-02T03:04:05Z", "price": 1.50, "more": {"x": [1, 2], "z": {"a": [{}]}}, "u": [[1]]}': (
+            '{"id":1,"at":"2026-01-02T03:04:05.000Z","price":1.50,"more":{"x":[1,2]}}'
+        ),
+        '{"text": {"a": 1.10,  "b": [1e2]}, "more": {"y": {"k": 2}}}': (
+            '{"more":{"y":{"k":2}},"text":"{\\"a\\": 1.10,  \\"b\\": [1e2]}"}'
+        ),
+        '{"text": 1.10}': '{"text":"1.10"}',
+        '{"text": "\\u00e9", "id": null}': '{"text":"é"}',
+        "{}": "{}",
+        '{"id": "x", "text": "kept in the value"}': None,
+        '{"id": 1.5}': None,
+        "[1]": None,
+        "null": None,
+        "5": None,
+    }
+    rows = spark.createDataFrame([(text, json.dumps(json.loads(text))) for text in given], "text STRING, same STRING")
+    rows = rows.selectExpr("*", f"zync_json(CAST(text AS BINARY), {literal(kind)}) AS j")
+    rows = rows.selectExpr("*", "to_json(j.typed) AS typed", "to_json(j.value) AS value", "j.error AS error")
+    for row in rows.collect():
+        assert row["typed"] == given[row["text"]], row
+        assert (json.loads(row["value"]), row["error"]) == (json.loads(row["same"]), None)
+
+
+def test_with_a_schema_the_same_is_no_value_as_without(spark: Any, parsed: dict[bytes, Any]) -> None:
+    register(spark)
+    kind = literal(StructType.fromDDL("a INT").json())
+    rows = spark.createDataFrame([(bytearray(data),) for data in (*FAILURES, *VALUES)], "data BINARY")
+    rows = rows.selectExpr("data", f"zync_json(data, {kind}) AS j")
+    rows = rows.selectExpr("data", "to_json(j.value) AS value", "j.error", "j.decimals", "j.odd_time")
+    assert {bytes(row["data"]): row for row in rows.collect()} == parsed

@@ -3,13 +3,13 @@
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from zync import java
 from zync.spark.jvm import jvm_class
 from zync.sql import literal
 
 _NAME = "zync_json"
-_TYPE = "value VARIANT, error STRING, decimals INT, odd_time BOOLEAN"
 
 
 def register(spark: SparkSession) -> None:
@@ -18,13 +18,23 @@ def register(spark: SparkSession) -> None:
     Raises:
         ZyncError: The jar cannot be made.
     """
-    functions = spark._jsparkSession.udf()  # noqa: SLF001
-    functions.register(_NAME, _parser(spark), jvm_class(spark, "org.apache.spark.sql.types.DataType").fromDDL(_TYPE))
+    functions = spark._jsparkSession.sessionState().functionRegistry()  # noqa: SLF001
+    functions.createOrReplaceTempFunction(_NAME, _function(spark), "scala_udf")
 
 
-def _parser(spark: SparkSession) -> Any:
+def _function(spark: SparkSession) -> Any:
     """Returns an object of the class, from a jar of the application's or, where it has none, of zync's cache."""
     utils = jvm_class(spark, "org.apache.spark.util.Utils")
     if not utils.classIsLoadable(java.STRICT_JSON):
         spark.sql(f"ADD JAR {literal(str(java.spark_classes()))}")
-    return utils.getContextOrSparkClassLoader().loadClass(java.STRICT_JSON).newInstance()
+    return utils.getContextOrSparkClassLoader().loadClass(f"{java.STRICT_JSON}$Function").newInstance()
+
+
+def parsed_json(text: str, schema: StructType | None = None) -> str:
+    """Returns SQL that parses text by `zync_json`.
+
+    Args:
+        text: SQL of the text.
+        schema: The type of `typed`; None for a result without it.
+    """
+    return f"{_NAME}(CAST({text} AS BINARY){f', {literal(schema.json())}' if schema else ''})"

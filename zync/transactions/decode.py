@@ -36,7 +36,7 @@ from zync.spark.errors import message_of
 from zync.spark.expressions import expression, try_eval
 from zync.spark.frames import leaves, result_of, with_leaves
 from zync.spark.jvm import jvm_class
-from zync.spark.strict_json import register
+from zync.spark.strict_json import parsed_json, register
 from zync.spark.times import LAST_SECOND, TIME_OF_DAY
 from zync.sql import literal, statement
 from zync.transactions.done import Done
@@ -53,12 +53,6 @@ _TOO_FAR = (
     "microseconds, and timestamp_millis or timestamp_micros in the rule"
 )
 _NO_DATE = f"{UNFIT}: a time of day without a date is no timestamp"
-_FROM_JSON = {
-    "columnNameOfCorruptRecord": "_unfit",
-    "mode": "PERMISSIVE",
-    "enableDateTimeParsingFallback": "false",  # else the text "202601" would be so many days after 1970
-}
-"""Options of `from_json` for topics with a schema: a value that does not fit has its text in `_unfit`."""
 _DECISION_TXN = "variant_get(value, '$.txn', 'string')"
 """SQL of the transaction id that an operator's decision is about."""
 
@@ -93,6 +87,11 @@ class Decoder:
         with_schema = [(number, name) for number, name in enumerate(config.topics) if config.topics[name].schema]
         structs = {f"as_{number}": _struct(spark, config, name, f"as_{number}") for number, name in with_schema}
         self._parsed = [column for struct in structs.values() for column in struct.parsed]
+        typed = {
+            f"as_{number}_json": (claimed_by(config, [name]), _parsed_type(config, name))
+            for number, name in with_schema
+            if config.is_text(config.topics[name])
+        }
         self._evaluated = [
             try_eval(spark, sf.struct(*map(sf.expr, identities)), "seqno > 0").alias("found"),
             (try_eval(spark, sf.struct(*parts), "seqno > 0") if parts else sf.lit(True)).alias("contributions"),
@@ -100,14 +99,15 @@ class Decoder:
         ]
         placeholder_columns = _without_placeholders(config)
         added_columns = done.decoded | placeholder_columns
-        clean_text = "value_text"
-        if placeholder_columns and any(topic.schema for topic in config.topics.values()):
-            clean = placeholder_columns[CLEAN]
-            clean_text = f"CASE WHEN value_found IS NULL THEN coalesce(to_json({clean}), value_text) END"
         self._decode = statement(
             "read/decode",
             more="".join(f", {text} AS {column}" for column, text in added_columns.items()),
-            clean_text=clean_text,
+            typed="".join(
+                f", CASE WHEN {is_claimed} THEN {parsed_json('value_text', schema)} END AS {column}"
+                for column, (is_claimed, schema) in typed.items()
+            ),
+            value_json=_without_type({column: is_claimed for column, (is_claimed, _) in typed.items()}),
+            typed_columns="".join(f", {column}" for column in typed),
         )
         self._identify = statement(
             "read/identify",
@@ -153,6 +153,21 @@ def _without_placeholders(config: Config) -> dict[str, str]:
     return {column: f"CASE WHEN {condition} THEN {text} END" for column, text in columns.items()}
 
 
+def _without_type(claimed: dict[str, str]) -> str:
+    """Returns SQL of what `zync_json` says of a value, but for the struct: of one of these columns, or parsed here.
+
+    Args:
+        claimed: By the column with the struct as well: SQL that tells the records of the column's topic.
+    """
+    plain = parsed_json("value_text")
+    cases = "".join(
+        f" WHEN {is_claimed} THEN named_struct('value', {column}.value, 'error', {column}.error, "
+        f"'decimals', {column}.decimals, 'odd_time', {column}.odd_time)"
+        for column, is_claimed in claimed.items()
+    )
+    return f"CASE{cases} ELSE {plain} END" if cases else plain
+
+
 def _as_string(spark: SparkSession, text: str, topic: str, field: str) -> str:
     return f"CAST({expression(spark, text, f'topics.{topic}.{field}')} AS STRING)"
 
@@ -169,13 +184,19 @@ class _Struct(NamedTuple):
     checked: Column
 
 
+def _parsed_type(config: Config, name: str) -> StructType:
+    """Returns the type that the texts of a topic with a schema are parsed to."""
+    topic = config.topics[name]
+    schema = schema_of(name, topic)
+    return cast("StructType", json_type(schema, config.debezium)) if topic.envelope else schema
+
+
 def _struct(spark: SparkSession, config: Config, name: str, column: str) -> _Struct:
     """Returns the columns of a topic with a schema; their names begin with `column`.
 
     A value is compared with its text only where the parser saw a number or a time that a cast may change.
     """
     topic, is_claimed = config.topics[name], claimed_by(config, [name])
-    claimed = sf.expr(is_claimed)
     schema, is_text = schema_of(name, topic), config.is_text(topic)
     checked: DataType | None = schema
 
@@ -185,19 +206,21 @@ def _struct(spark: SparkSession, config: Config, name: str, column: str) -> _Str
         return try_eval(spark, sf.variant_get(decoded, "$", _sql(spark, kind)), is_claimed)
 
     struct = sf.col(f"{column}_parsed")
-    if is_text and topic.envelope and (by_modes := _by_modes(spark, schema, config.debezium, is_claimed)) is not None:
-        parsed, struct, by_modes = by_modes, struct["value"], struct
-        unfit = sf.when(claimed & sf.expr("value_text IS NOT NULL"), sf.coalesce(by_modes["unfit"], sf.lit(UNFIT)))
-        unfit = sf.nullif(unfit, sf.lit(""))
-        checked = without_mode_types(schema, config.debezium)
-    elif is_text:
-        with_unfit = StructType([*schema.fields, StructField("_unfit", StringType())])
-        parsed = sf.when(claimed, sf.from_json("value_text", with_unfit, _FROM_JSON))
-        unfit = sf.when(struct["_unfit"].isNotNull(), sf.lit(UNFIT))
-    else:
+    unfit = sf.when(struct.isNull(), sf.lit(UNFIT))
+    if not is_text:
         parsed = cast_to(schema)
-        unfit = sf.when(claimed & sf.expr("value IS NOT NULL") & struct.isNull(), sf.lit(UNFIT))
-    value = sf.struct(*(struct.getField(field.name).alias(field.name) for field in schema.fields))
+    else:
+        parsed_type, text = _parsed_type(config, name), f"{column}_json.typed"
+        if topic.envelope:
+            clean = parsed_json(f"to_json({CLEAN})", parsed_type)
+            text = f"CASE WHEN {CLEAN} IS NOT NULL THEN {clean}.typed ELSE {text} END"
+        parsed = sf.expr(text)
+        if topic.envelope and parsed_type != with_leaves(schema, lambda leaf: leaf):
+            parsed = _by_modes(spark, schema, config.debezium, text, is_claimed)
+            struct, by_modes = struct["value"], struct
+            unfit = sf.nullif(sf.coalesce(by_modes["unfit"], sf.lit(UNFIT)), sf.lit(""))
+            checked = without_mode_types(schema, config.debezium)
+    unfit = sf.when(sf.expr(f"{is_claimed} AND value IS NOT NULL"), unfit)
     columns = [parsed.alias(f"{column}_parsed")]
     if checked is not None and (texts := _texts(checked, integers=not is_text)):
         kinds, suspicious = leaves(checked), sf.lit(True)
@@ -216,24 +239,21 @@ def _struct(spark: SparkSession, config: Config, name: str, column: str) -> _Str
             if any(isinstance(kind, checked_types) for kind in kinds):
                 fails = text_struct.isNotNull() & _any_leaf(check, schema, texts, struct, text_struct)
                 unfit = sf.coalesce(unfit, sf.when(fails, sf.lit(reason)))
-    return _Struct(columns, sf.struct(unfit.alias("unfit"), sf.when(struct.isNotNull(), value).alias("value")))
+    return _Struct(columns, sf.struct(unfit.alias("unfit"), struct.alias("value")))
 
 
-def _by_modes(spark: SparkSession, schema: StructType, modes: DebeziumModes, is_claimed: str) -> Column | None:
+def _by_modes(spark: SparkSession, schema: StructType, modes: DebeziumModes, parsed: str, is_claimed: str) -> Column:
     """Returns a struct of the `value` by Debezium's modes and of the error `unfit`, which is empty where it fits.
 
-    None where no type in the schema depends on the modes.
+    Args:
+        spark: The session.
+        schema: The topic's schema.
+        modes: Debezium's modes.
+        parsed: SQL of the value as `json_type(schema, modes)`, null where it does not fit.
+        is_claimed: SQL that tells the topic's records.
     """
-    parsed_type = cast("StructType", json_type(schema, modes))
-    if parsed_type == with_leaves(schema, lambda leaf: leaf):
-        return None
-    with_unfit = StructType([*parsed_type.fields, StructField("_unfit", StringType())])
-    parsed = (
-        f"from_json(value_text, {literal(with_unfit.toDDL())}, "
-        "map('columnNameOfCorruptRecord', '_unfit', 'mode', 'PERMISSIVE'))"
-    )
     conversion = convert(schema, "w", modes)
-    unfit = f"IF(w._unfit IS NOT NULL, {literal(UNFIT)}, coalesce({', '.join([*conversion.problems, literal('')])}))"
+    unfit = f"IF(w IS NULL, {literal(UNFIT)}, coalesce({', '.join([*conversion.problems, literal('')])}))"
     struct = f"transform(array({parsed}), w -> named_struct('unfit', {unfit}, 'value', {conversion.value}))[0]"
     return try_eval(spark, sf.expr(struct), is_claimed)
 
