@@ -80,11 +80,15 @@ soak: setup
 	ZYNC_TEST_SOAK_SECONDS=600 $(BIN)/pytest -n 0 --timeout 1200 -s tests/kafka/test_soak.py
 	ZYNC_TEST_KILLS=30 $(BIN)/pytest -n 0 tests/crash/test_kill_sync.py tests/deliver/tables/test_kills.py
 
-# The store's harm at length, on two servers; `make test` has a short form of it.
+# The harm at length, on each server; `make test` has a short form of it.
 test-store: setup
 	ZYNC_TEST_STORE_SECONDS=600 ZYNC_TEST_STORE_KILLS=20 $(BIN)/pytest -n 0 --timeout 3600 -s tests/store
 	ZYNC_TEST_STORE_SERVER=versitygw ZYNC_TEST_STORE_SECONDS=300 ZYNC_TEST_STORE_KILLS=5 $(BIN)/pytest -n 0 \
 		--timeout 3600 -s tests/store/test_harm.py tests/store/test_kills.py tests/store/test_outage.py
+	for server in gs azure; do \
+		ZYNC_TEST_STORE_SERVER=$$server ZYNC_TEST_STORE_KILLS=5 $(BIN)/pytest -n 0 --timeout 3600 -s \
+			tests/store/test_kills.py || exit 1; \
+	done
 
 bench: setup
 	@sh scripts/postgres.sh

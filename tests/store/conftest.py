@@ -1,28 +1,21 @@
 """A store for the tests of a folder: a server that speaks S3, and the environment by which clients find it."""
 
-import os
 from collections.abc import Iterator
 
 import pytest
 
+from tests.store.choice import running_store
 from tests.store.refusing import Gate, refusing_s3
 from tests.store.s3 import running_s3
-from tests.store.versity import ROOT, NoGatewayError, Versity, running_versity
-
-SERVER = os.environ.get("ZYNC_TEST_STORE_SERVER", "")
-"""The server that most tests of this folder use; "versitygw" for the other one."""
+from tests.store.versity import NoGatewayError, Versity, running_versity
 
 
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The variables by which the usual clients find a running server with the bucket BUCKET: S3Mock, or SERVER."""
+    """The variables by which the usual clients find a running server: S3Mock, or another (`choice.SERVER`)."""
     folder = tmp_path_factory.mktemp("store") / "s3"
     folder.mkdir()
-    if SERVER == "versitygw":
-        with running_versity(folder) as server:
-            yield server.environment(ROOT)
-        return
-    with running_s3(folder) as variables:
+    with running_store(folder) as variables:
         yield variables
 
 

@@ -1,4 +1,4 @@
-"""A pipeline of processes on a lake in S3, for tests that do harm to its store or to them."""
+"""A pipeline of processes on a lake in a store, for tests that do harm to its store or to them."""
 
 import json
 import subprocess
@@ -8,12 +8,12 @@ from pathlib import Path
 from deltalake import DeltaTable
 
 from tests.conftest import BRISK, TopicMaker, produce, start
-from tests.store.s3 import BUCKET
+from tests.store.choice import LAKES
 from zync.kafka.dev_broker import free_port
 from zync.lake.table import open_table
 
 CONFIG = """\
-lake: s3://{bucket}/{name}
+lake: {lake}
 kafka: {{bootstrap.servers: "{broker}"}}
 topics: {{{topic}: {{id: "value:txn", as: arriving}}}}
 transactions: {{done: "count(*) = 2"}}
@@ -37,8 +37,8 @@ class Pipeline:
 
     def __init__(self, folder: Path, topic: TopicMaker, more: str = "") -> None:
         self.folder, self.broker, self.topic = folder, topic.broker, topic("orders", 2)
-        self.lake, self.sent = f"s3://{BUCKET}/{folder.name}", 0
-        values = {"bucket": BUCKET, "name": folder.name, "broker": self.broker, "topic": self.topic}
+        self.lake, self.sent = f"{LAKES}/{folder.name}", 0
+        values = {"lake": self.lake, "broker": self.broker, "topic": self.topic}
         (folder / "zync.yaml").write_text(CONFIG.format(**values, brisk=BRISK, more=more))
         columns = "value:txn::bigint AS id, value:n::int AS n"
         (folder / "changes.sql").write_text(f"SELECT seqno, {columns} FROM arriving")  # noqa: S608

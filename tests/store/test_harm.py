@@ -1,4 +1,4 @@
-"""`zync run` on a lake in S3 whose store fails in every way that a store can, and whose parts are killed meanwhile."""
+"""`zync run` on a lake in a store that fails in every way that a store can, and whose parts are killed meanwhile."""
 
 import os
 import random
@@ -14,8 +14,9 @@ import pytest
 from tests.cdc.test_bank_run import part
 from tests.conftest import TopicMaker, start, zync
 from tests.kafka.conftest import wait_until
+from tests.store.choice import proxy_of_store
 from tests.store.pipeline import Pipeline
-from tests.store.proxy import Answer, Broken, Request, running_proxy
+from tests.store.proxy import Answer, Broken, Request
 
 SECONDS = int(os.environ.get("ZYNC_TEST_STORE_SECONDS", "20"))
 """How long the harm goes on."""
@@ -68,9 +69,8 @@ def test_whatever_the_store_does_each_row_lands_once(
     topic: TopicMaker, environment: dict[str, str], tmp_path: Path
 ) -> None:
     pipeline, chance = Pipeline(tmp_path, topic), random.Random(SEED)
-    with running_proxy(environment["AWS_ENDPOINT_URL"]) as proxy:
+    with proxy_of_store(environment) as (proxy, variables):
         proxy.rule = harm = Harm(chance)
-        variables = {**os.environ, "AWS_ENDPOINT_URL": proxy.url}
         running = start("run", "--commit-every", "500ms", cwd=tmp_path, env=variables)
         try:
             pipeline.send()

@@ -1,4 +1,4 @@
-"""Parts of a pipeline on a lake in S3, killed at any moment again and again, lose and repeat nothing."""
+"""Parts of a pipeline on a lake in a store, killed at any moment again and again, lose and repeat nothing."""
 
 import os
 import random

@@ -11,6 +11,7 @@ import pytest
 
 from tests.conftest import BRISK, TopicMaker, zync
 from tests.kafka.conftest import get, wait_until
+from tests.store.choice import proxy_of_store
 from tests.store.pipeline import PARTS, Pipeline
 from tests.store.proxy import Outage, Request, running_proxy
 from tests.store.s3 import BUCKET
@@ -33,9 +34,8 @@ def test_while_the_store_is_away_each_process_says_so_and_then_goes_on(
     topic: TopicMaker, environment: dict[str, str], tmp_path: Path
 ) -> None:
     pipeline = Pipeline(tmp_path, topic, "storage: {timeout: 4s, retry_timeout: 4s}\n")
-    with running_proxy(environment["AWS_ENDPOINT_URL"]) as proxy:
+    with proxy_of_store(environment) as (proxy, variables):
         proxy.rule = outage = Outage()
-        variables = {**os.environ, "AWS_ENDPOINT_URL": proxy.url}
         processes = {part: pipeline.start(part, variables) for part in PARTS}
         try:
             pipeline.send()
