@@ -10,6 +10,8 @@ import threading
 import time
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from bench.harness import Result, log
 from bench.staged import Staged
 from zync.deliver.tables.delivery import Batch, sync_to_tables
@@ -20,10 +22,10 @@ from zync.spark.frames import read_parquet, spark_schema
 from zync.spark.session import session
 from zync.staging.table import STAGING_SCHEMA
 
-ROWS = 200_000
+ROWS, KEYS = 200_000, 500_000
+SMALL_ROWS, SMALL_KEYS = 1_000, 50_000
 WARM_UP, ROUNDS = 12, 5
 """Both go on getting faster for so many batches, as the JVM compiles them; a running delivery has had thousands."""
-KEYS = 500_000
 TYPE = "id INT, owner STRING, branch STRING, balance DECIMAL(12, 2), currency STRING, changed TIMESTAMP"
 RULE = """SELECT seqno, value:id::int AS id, value:owner::string AS owner, value:branch::string AS branch,
 value:balance::decimal(12, 2) AS balance, value:currency::string AS currency, value:changed::timestamp AS changed
@@ -31,13 +33,27 @@ FROM records"""
 
 
 def run(folder: Path) -> list[Result]:
-    """Seconds of all batches but the first ones, which fill the tables and warm the session."""
+    """Seconds of large and of small batches by those of a plain MERGE of the same rows."""
+    spark = session("local[2]")
+    results = []
+    for name, rows, keys, goal in (("large", ROWS, KEYS, 1.2), ("small", SMALL_ROWS, SMALL_KEYS, 1.0)):
+        (folder / name).mkdir()
+        seconds = _seconds(spark, folder / name, rows, keys)
+        taken = {how: sum(found[WARM_UP:]) for how, found in seconds.items()}
+        what = f"batches of {rows:,} rows into a table of up to {keys:,} by a plain MERGE of the same rows"
+        results.append(Result(what, taken["zync"] / taken["plain"], "×", goal, details=seconds))
+        results.append(Result(f"one batch of {rows:,} rows", taken["zync"] / ROUNDS, "s"))
+    spark.stop()
+    return results
+
+
+def _seconds(spark: SparkSession, folder: Path, row_count: int, keys: int) -> dict[str, list[float]]:
+    """Returns the seconds of each batch, of which the first ones fill the tables and warm the session."""
     (folder / "rows.sql").write_text(RULE)
     (folder / "zync.yaml").write_text(
         'topics: {in: {id: "value:txn"}}\noutputs: [{topic: rows, sql: rows.sql, key: [id]}]\n'
     )
-    config, staged = load(folder / "zync.yaml"), Staged(folder / "lake" / "staging", KEYS)
-    spark = session("local[2]")
+    config, staged = load(folder / "zync.yaml"), Staged(folder / "lake" / "staging", keys)
     plain_table = str(folder / "plain")
     seconds: dict[str, list[float]] = {"zync": [], "plain": []}
 
@@ -60,7 +76,7 @@ def run(folder: Path) -> list[Result]:
     ours = threading.Thread(target=lambda: sync_to_tables(spark, config, *tables, stop, batches.put))
     ours.start()
     for number in range(1, WARM_UP + ROUNDS + 1):
-        staged.sync(ROWS)
+        staged.sync(row_count)
         seconds["zync"].append(batches.get(timeout=300).seconds)
         started = time.monotonic()
         plain(number)
@@ -72,21 +88,10 @@ def run(folder: Path) -> list[Result]:
         spark.read.format("delta").load(path).selectExpr(f"sum(hash({', '.join(_columns())}))", "count(*)").collect()
         for path in (plain_table, str(folder / "lake" / "tables" / "rows"))
     ]
-    spark.stop()
     if same[0] != same[1]:
         msg = f"the two tables are not the same: {same}"
         raise RuntimeError(msg)
-    taken = {how: sum(found[WARM_UP:]) for how, found in seconds.items()}
-    return [
-        Result(
-            f"batches of {ROWS:,} rows into a table of up to {KEYS:,} by a plain MERGE of the same rows",
-            taken["zync"] / taken["plain"],
-            "×",
-            1.2,
-            details=seconds,
-        ),
-        Result("one such batch", taken["zync"] / ROUNDS, "s"),
-    ]
+    return seconds
 
 
 def _columns() -> list[str]:

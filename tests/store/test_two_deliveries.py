@@ -24,7 +24,7 @@ topics: {{records: {{id: "value:txn", as: arriving}}}}
 outputs:
   - {{topic: changes, sql: changes.sql}}
   - {{topic: accounts, sql: accounts.sql, key: [id]}}
-deliver: {{tables: {{}}}}
+deliver: {{tables: {{changes: {{cluster_by: [id]}}}}}}  # Spark writes it, and delta-rs the other
 spark:
   spark.driver.extraJavaOptions: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
   spark.hadoop.fs.s3a.connection.timeout: 300s  # a request that is held is not sent again
@@ -161,11 +161,14 @@ def by_spark(topic: str) -> Callable[[Request], bool]:
 
 
 @pytest.mark.timeout(900)
-def test_a_commit_that_was_held_for_long_overwrites_none(staging: StagingInS3, environment: dict[str, str]) -> None:
+@pytest.mark.parametrize("topic", ["changes", "accounts"])
+def test_a_commit_that_was_held_for_long_overwrites_none(
+    staging: StagingInS3, environment: dict[str, str], topic: str
+) -> None:
     """By Delta's own log store, the older delivery's entry replaced the newer one's, and its rows were lost."""
     staging.add()
     with running_proxy(environment["AWS_ENDPOINT_URL"]) as proxy:
-        proxy.rule = hold = Hold(log_entry("changes"))
+        proxy.rule = hold = Hold(log_entry(topic))
         with delivery(staging, proxy) as older:
             assert hold.wait(), _log(staging)
             staging.add()

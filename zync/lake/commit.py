@@ -12,7 +12,7 @@ error the table is opened anew, and the log is searched for the commit's nonce. 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
@@ -64,6 +64,7 @@ class Commit:
         name: What the commit is, for the message if its outcome is unknown.
         successor: Who finds out later whether it landed, for the same message.
         others: The number of actions that are no `txn` actions; None if it is not known.
+        metadata: Further fields of the commit's `commitInfo`.
     """
 
     table: DeltaTable
@@ -73,6 +74,7 @@ class Commit:
     name: str
     successor: str
     others: int | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
     def attempt(self, write: Callable[[CommitProperties], None]) -> Landed | Refused:
         """Attempts the commit once.
@@ -86,7 +88,8 @@ class Commit:
             CommitUnknownError: The commit failed, and the table cannot be read to see whether it landed.
         """
         version = self.table.version()
-        properties = commit_properties(dict(self.transactions), others=self.others, **{_NONCE: self.nonce})
+        fields = {**self.metadata, _NONCE: self.nonce}
+        properties = commit_properties(dict(self.transactions), others=self.others, **fields)
         try:
             write(properties)
         except (DeltaError, OSError, pa.ArrowException) as error:

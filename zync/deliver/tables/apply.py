@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from zync.debezium import toast
 from zync.debezium.unavailable import Placeholder
-from zync.deliver.tables import moves, pruning, truncations
+from zync.deliver.tables import moves, pruning, small, truncations
 from zync.deliver.tables.fence import check_planned, planned_from
 from zync.deliver.tables.others import advice
 from zync.deliver.tables.positions import assign_positions, bind_tombstones
@@ -74,7 +74,7 @@ def deliver(  # noqa: PLR0913 - each is a fact about the batch
     """
     staging_id = str(staging.metadata().id)
     table = open_table(target.location)
-    base_versions = check_planned(target, table, staging_id, after, upto)
+    planned = check_planned(target, table, staging_id, after, upto)
     files = data_files(staging, "sync", above=after, upto=upto)
     row_filter = f"kind = 'output' AND kafka.topic = {literal(target.topic)}"
     if any(file.lowest <= after or file.highest > upto for file in files):
@@ -92,11 +92,12 @@ def deliver(  # noqa: PLR0913 - each is a fact about the batch
         "options": options(FROM_JSON),
     }
     left_out_columns = toast.noted(table.metadata().configuration) if table else frozenset()
-    writer = Writer(spark, target, staging_id, upto, left_out_columns | arrivals.left_out)
+    by_delta_rs = {**planned} if small.is_small(files) else {}
+    writer = Writer(spark, target, staging_id, upto, left_out_columns | arrivals.left_out, by_delta_rs)
     is_new = table is None or not table.version()  # version 0: created, and not filled
-    with RowCache(spark) as row_cache, planned_from(spark, base_versions):
+    with RowCache(spark) as row_cache, planned_from(spark, planned):
         try:
-            dropped = writer.fit_columns() if table is not None else []
+            dropped = writer.fit_columns(table) if table is not None else []
             uses_positions = placeholder is not None and keyed
             stored_truncations = truncations.read_stored(target, arrivals.truncations) if uses_positions else []
             if arrivals.without_position and uses_positions:
@@ -211,9 +212,7 @@ class _Apply:
 
     def upsert(self) -> int:
         """Keeps a row for each key: the newest in the source's order."""
-        position, seqno = self.arrivals.first_place
-        since = f"place.position > {position} OR place.position = {position} AND place.seqno >= {seqno}"
-        bind_tombstones(self.spark, self.target, since)
+        bind_tombstones(self.spark, self.target, self.arrivals.first_place)
         arrived_truncations, count = self.arrivals.truncations, None
         if arrived_truncations or self.stored_truncations:
             rows = self.spark.table("arrived").where(
@@ -249,6 +248,9 @@ class _Apply:
             truncated = (
                 truncations.before(max(arrived_truncations), "t._position", "t._seqno") if arrived_truncations else ""
             )
+            is_plain = not (tracked or truncated or self.dropped)
+            if is_plain and self.writer.upsert_small(changes, _NEWER):
+                return (arrived_count or 0) if count is None else count
             slots = {"truncated": f"WHEN NOT MATCHED BY SOURCE AND {truncated} THEN DELETE" if truncated else ""}
             slots |= {"newer": _NEWER, "matched": matched}
             self.merge("upsert", changes, key_ends, list(columns), updates=updates, **slots)

@@ -24,7 +24,7 @@ _BASE = "zync.base."
 
 def check_planned(
     target: TableTarget, table: DeltaTable | None, staging_id: str, after: int, upto: int
-) -> dict[str, int]:
+) -> "dict[str, DeltaTable | None]":
     """Checks that the table and its tombstones are as the batch was planned; creates the tombstones if they lack.
 
     Args:
@@ -35,18 +35,18 @@ def check_planned(
         upto: The last sync of the batch.
 
     Returns:
-        The versions by location from which the batch's commits follow; -1 of a table that does not exist.
+        The tables by location, at the versions from which the batch's commits follow; None for one that does not exist.
 
     Raises:
         ConflictError: Another process delivered meanwhile.
     """
-    versions = {target.location: table.version() if table else -1}
+    tables = {target.location: table}
     _check_sync(target.location, table, staging_id, after)
     if target.deleted:
         tombstones = ensure_table(target.deleted, TOMBSTONES, "zync: what was deleted, and where in the source's order")
         _check_sync(target.deleted, tombstones, staging_id, upto)
-        versions[target.deleted] = tombstones.version()
-    return versions
+        tables[target.deleted] = tombstones
+    return tables
 
 
 def _check_sync(location: str, table: DeltaTable | None, staging_id: str, upto: int) -> None:
@@ -58,18 +58,26 @@ def _check_sync(location: str, table: DeltaTable | None, staging_id: str, upto: 
 
 
 @contextmanager
-def planned_from(spark: SparkSession, versions: Mapping[str, int]) -> Iterator[None]:
+def planned_from(spark: SparkSession, tables: "Mapping[str, DeltaTable | None]") -> Iterator[None]:
     """Makes Spark's commits fail, within the context, after a commit of another process to one of the tables.
 
     Args:
         spark: The session.
-        versions: The versions of the tables by location, after which only this process may commit.
+        tables: The tables by location, at the versions after which only this process may commit.
     """
-    settings = {f"{_BASE}{location}": version for location, version in versions.items() if not is_local(location)}
-    for key, version in settings.items():
-        spark.conf.set(key, str(version))
+    for location, table in tables.items():
+        follow(spark, location, table.version() if table else -1)
     try:
         yield
     finally:
-        for key in settings:
-            spark.conf.unset(key)
+        for location in filter(lambda location: not is_local(location), tables):
+            spark.conf.unset(f"{_BASE}{location}")
+
+
+def follow(spark: SparkSession, location: str, version: int) -> None:
+    """Lets Spark's commits to a table follow this version, which this process planned from, or committed without Spark.
+
+    On a local disk, where a lock keeps others away, there is nothing to do.
+    """
+    if not is_local(location):
+        spark.conf.set(f"{_BASE}{location}", str(version))

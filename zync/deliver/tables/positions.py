@@ -3,21 +3,31 @@
 from pyspark.sql import SparkSession
 
 from zync.deliver.tables.target import TableTarget
+from zync.lake.files import data_files
 from zync.lake.table import open_table
-from zync.spark.frames import from_rows, result_of
+from zync.spark.frames import from_rows, read_parquet, result_of
 from zync.sql import name, statement
 
 _TOMBSTONE = "key STRING, place STRUCT<position: BIGINT, seqno: BIGINT>"
 
 
-def bind_tombstones(spark: SparkSession, target: TableTarget, where: str = "true") -> None:
-    """Creates the view `tombstones` of the table's deleted keys that meet `where`; empty if nothing was deleted."""
-    location = str(target.deleted)
-    table = open_table(location)
-    tombstones = from_rows(spark, [], _TOMBSTONE)
-    if table and table.file_uris():
-        tombstones = spark.read.format("delta").load(location).where(where)
-    tombstones.createOrReplaceTempView("tombstones")
+def bind_tombstones(spark: SparkSession, target: TableTarget, since: tuple[int, int] | None = None) -> None:
+    """Creates the view `tombstones` of the table's deleted keys; empty if nothing was deleted.
+
+    Args:
+        spark: The session.
+        target: The table.
+        since: The position and seqno of the first deletion to read; None to read all.
+    """
+    table, where = open_table(str(target.deleted)), "true"
+    files = data_files(table, "place.position") if table else []
+    if table and since:
+        position, seqno = since
+        where = f"place.position > {position} OR place.position = {position} AND place.seqno >= {seqno}"
+        newer = {file.uri for file in data_files(table, "place.seqno", above=seqno - 1)}
+        files = [file for file in files if file.highest > position or (file.highest == position and file.uri in newer)]
+    rows = read_parquet(spark, [file.uri for file in files], _TOMBSTONE)
+    rows.where(where).createOrReplaceTempView("tombstones")
 
 
 def assign_positions(spark: SparkSession, target: TableTarget, types: dict[str, str], *, is_new: bool) -> None:

@@ -1,19 +1,23 @@
 """Commits to a delivered table: each stores its sync as Delta's `txn` and in the commit's `userMetadata`."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
+from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
 from zync.debezium import toast
+from zync.deliver.tables.fence import follow
 from zync.deliver.tables.schema_changes import changes
+from zync.deliver.tables.small import SmallBatch, has_flat_columns, is_plain, spark_schema_of
 from zync.deliver.tables.target import CLUSTERED_BY, CONFIGURED, TableTarget
-from zync.lake.delivered import APP
+from zync.lake.delivered import APP, DELETED
 from zync.lake.table import open_table
 from zync.rules.json_text import JSON_OPTIONS
 from zync.spark.frames import leaves
@@ -40,6 +44,8 @@ class Writer:
         staging: The table id of staging.
         upto: The last sync of the batch.
         left_out_columns: The columns that rows name as left out, which the table property toast.NOTED stores.
+        planned: Of a small batch the tables by location, at the versions that it was planned from, as long as Spark has
+            not written to them: delta-rs may write to these.
     """
 
     spark: SparkSession
@@ -47,6 +53,7 @@ class Writer:
     staging: str
     upto: int
     left_out_columns: frozenset[str] = frozenset()
+    planned: "dict[str, DeltaTable | None]" = field(default_factory=dict)
 
     @property
     def properties(self) -> dict[str, str]:
@@ -55,8 +62,8 @@ class Writer:
             {toast.NOTED: ", ".join(sorted(self.left_out_columns))} if self.left_out_columns else {}
         )
 
-    def fit_columns(self) -> list[str]:
-        """Adds the new columns of the rules to the table, and widens its types.
+    def fit_columns(self, table: DeltaTable) -> list[str]:
+        """Adds the new columns of the rules to `table`, and widens its types.
 
         A wider type rewrites the table in a commit of its own: Delta can widen types in place, but not all readers
         support that.
@@ -69,10 +76,10 @@ class Writer:
         """
         target = self.target
         self._update_properties()
-        rows = self.spark.read.format("delta").load(target.location)
-        wider, new_fields, dropped = changes(target, rows.schema)
+        wider, new_fields, dropped = changes(target, spark_schema_of(table))
         self._enable_features([*wider.values(), *(field.dataType for field in new_fields)])
         if wider:
+            rows = self.spark.read.format("delta").load(target.location)
             self._rewrite(
                 rows.withColumns(
                     {column: _widen(rows[name(column)], wider_type) for column, wider_type in wider.items()}
@@ -103,6 +110,7 @@ class Writer:
 
         The table keeps the properties that others set, and gets their constraints again.
         """
+        self.planned.pop(self.target.location, None)
         rows.createOrReplaceTempView("rewritten")
         table = open_table(self.target.location)
         current = table.metadata().configuration if table else {}
@@ -131,6 +139,7 @@ class Writer:
         return needed or exists
 
     def _alter(self, clause: str) -> None:
+        self.planned.pop(self.target.location, None)
         with self._tagged():
             self.spark.sql(f"ALTER TABLE delta.{name(self.target.location)} {clause}")
 
@@ -161,8 +170,34 @@ class Writer:
 
     def append(self, rows: DataFrame, location: str) -> None:
         """Appends rows to the table at `location`; Delta skips them if the table has the batch's `txn` already."""
+        table = self._plain(location, set(rows.columns))
+        if table and self._small.append(table, rows.toArrow()):
+            return
         options = {"txnAppId": APP + self.staging, "txnVersion": str(self.upto), "userMetadata": self._tag}
         rows.write.format("delta").options(**options).mode("append").save(location)
+
+    def upsert_small(self, changes: DataFrame, newer: str) -> bool:
+        """Merges a row for each key by delta-rs, if it is a small batch of a plain table; returns whether it did.
+
+        Args:
+            changes: The rows, with `_deleted`.
+            newer: SQL of whether a row of `changes` (`s`) is newer than that of the table (`t`).
+        """
+        table = self._plain(self.target.location, {*changes.columns} - {DELETED}, self.target.key)
+        return table is not None and self._small.upsert(table, changes.toArrow(), self.target.key, newer)
+
+    def _plain(self, location: str, columns: set[str], key: Sequence[str] = ()) -> DeltaTable | None:
+        """Returns the table at `location` if delta-rs may write rows with these columns to it."""
+        table = self.planned.get(location)
+        if table is None:
+            return None
+        schema = spark_schema_of(table)
+        fits = {*schema.names} == columns and is_plain(table)
+        return table if fits and (location == self.target.deleted or has_flat_columns(schema, key)) else None
+
+    @property
+    def _small(self) -> SmallBatch:
+        return SmallBatch(self.staging, self.upto, self._tag, partial(follow, self.spark))
 
     def merge(self, text: str) -> None:
         """Runs a MERGE statement; its commit stores the batch's sync as `txn`."""

@@ -1,0 +1,157 @@
+"""Small batches, which delta-rs writes, give the tables that Spark's MERGE and append give."""
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from tests.deliver.conftest import Row, Staging
+from tests.deliver.tables.conftest import Lake, account, history
+from zync.deliver.tables import small
+from zync.errors import ZyncError
+from zync.lake.commit import Commit
+
+TYPES = {
+    "customerID": "bigint",
+    "name": "string",
+    "größe": "double",
+    "amount": "decimal(38, 10)",
+    "day": "date",
+    "at": "timestamp",
+    "local": "timestamp_ntz",
+    "flag": "boolean",
+    "tiny": "tinyint",
+    "data": "binary",
+    "f": "float",
+}
+# What is between # is a number that a float would round.
+VALUES: dict[str, list[Any]] = {
+    "name": ["", "o'clock", 'a "b"', "\\", "größer", "x" * 5000, "\u0000", "🙂"],
+    "größe": [0.1, -0.0, 1e308, 5e-324],
+    "amount": ["#12345678901234567890.0123456789#", "#-0.0000000001#", 0],
+    "day": ["2026-02-28", "0001-01-01", "9999-12-31"],
+    "at": ["2026-03-29T01:30:00.000000Z", "1969-12-31T23:59:59.999999Z", "9999-12-31T23:59:59.000000Z"],
+    "local": ["2026-03-29T02:30:00.000000", "0001-01-01T00:00:00.000000"],
+    "flag": [True, False],
+    "tiny": [-128, 127],
+    "data": ["", "AP8="],
+    "f": [0.1, -3.5],
+}
+
+
+def engines(lake: Lake, topic: str) -> list[str]:
+    """What made the table's commits, the oldest first."""
+    history = DeltaTable(str(lake.folder / topic)).history()
+    return [str(commit.get("engineInfo", "")).partition(":")[0].partition("/")[0] for commit in reversed(history)]
+
+
+def batches(key: list[str]) -> Iterator[tuple[list[list[Row]], list[int]]]:
+    """Inserts, updates and deletions at random, and their positions, out of order."""
+    chance = random.Random(7)
+    for _ in range(8):
+        batch = []
+        for _ in range(30):
+            row = {"customerID": chance.choice([1, 2, 3, 4, 2**62, None])}
+            row |= {name: chance.choice([*values, None]) for name, values in VALUES.items()}
+            value = None if chance.random() < 0.2 else as_json(row)
+            batch.append([("accounts", as_json({name: row[name] for name in key}), value)])
+        yield batch, chance.sample(range(1, 1000), 30)
+
+
+def as_json(row: dict[str, Any]) -> str:
+    return json.dumps(row).replace('"#', "").replace('#"', "")
+
+
+@pytest.mark.parametrize("key", [["customerID"], ["name", "day"]])
+def test_tables_are_as_spark_makes_them(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, key: list[str]
+) -> None:
+    """Each type, nulls in keys, and rows that come late."""
+    columns = ", ".join(f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in TYPES.items())
+    rows = {}
+    for how, most in (("delta-rs", small.MAX_ROWS), ("Apache-Spark", 0)):
+        monkeypatch.setattr(small, "MAX_ROWS", most)
+        (tmp_path / how).mkdir()
+        lake = Lake(Staging(tmp_path / how, "localhost:1"), spark)
+        lake.config(accounts=f"SELECT seqno, {columns}", key=", ".join(key))
+        for batch, positions in batches(key):
+            lake.staging.sync(batch, positions=iter(positions))
+            lake.deliver()
+        found = DeltaTable(str(lake.folder / "accounts")).to_pyarrow_table()
+        rows[how] = sorted(found.to_pylist(), key=str)
+        read_by_spark = spark.read.format("delta").load(str(lake.folder / "accounts")).toArrow()
+        assert sorted(read_by_spark.select(found.column_names).to_pylist(), key=str) == rows[how]
+        assert {*engines(lake, "accounts")[2:]} == {how}
+        assert {*engines(lake, "_deleted/accounts")[1:]} == {how}
+    assert len(rows["delta-rs"]) > 3
+    assert rows["delta-rs"] == rows["Apache-Spark"]
+
+
+def test_rows_are_appended_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.staging.sync([[history(1, "1.00")]])
+    lake.deliver()
+    lake.staging.sync([[history(2, "2.00")], [history(3, "3.00")]])
+    lake.deliver()
+    assert engines(lake, "history")[2:] == ["delta-rs"]
+    lake.staging.sync([[history(number, "1.00")] for number in range(4, 10)])
+    monkeypatch.setattr(small, "MAX_ROWS", 3)
+    lake.deliver()
+    assert engines(lake, "history")[3:] == ["Apache-Spark"]
+    assert [row["id"] for row in lake.rows("history")] == [*range(1, 10)]
+
+
+def test_a_batch_is_planned_anew_after_a_commit_of_another_process(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.staging.sync([[account(1, "1"), history(1, "1.00")]])
+    lake.deliver()
+    attempt, attempts = Commit.attempt, list[str]()
+
+    def after_another(self: Commit, write: Any) -> Any:
+        if "/tables/" in self.table.table_uri:
+            attempts.append(self.table.table_uri)
+            if len(attempts) < 3:
+                DeltaTable(self.table.table_uri).alter.set_table_description(f"by another, {len(attempts)}")
+        return attempt(self, write)
+
+    monkeypatch.setattr(Commit, "attempt", after_another)
+    lake.staging.sync([[account(1, "2"), account(2, "2"), history(2, "1.00")]])
+    lake.deliver()
+    assert [(row["id"], int(row["balance"])) for row in lake.rows("accounts")] == [(1, 2), (2, 2)]
+    assert [row["id"] for row in lake.rows("history")] == [1, 2]
+
+
+def test_two_rows_of_a_key_are_refused_as_by_spark(lake: Lake) -> None:
+    lake.staging.sync([[account(1, "1")]])
+    lake.deliver()
+    lake.staging.sync([[("accounts", text, '{"id":1,"balance":2}')] for text in ('{"id":1}', '{"id": 1}')])
+    with pytest.raises(ZyncError, match="output accounts could not be delivered .*MULTIPLE_SOURCE_ROW"):
+        lake.deliver()
+
+
+@pytest.mark.parametrize("more", ["partition_by: [note]", "cluster_by: [note]"])
+def test_of_tables_with_more_to_them_spark_takes_care(lake: Lake, more: str) -> None:
+    lake.config(f"deliver: {{tables: {{accounts: {{{more}}}}}}}\n")
+    for number in range(3):
+        lake.staging.sync([[account(number, "1", "a")]])
+        lake.deliver()
+    assert {*engines(lake, "accounts")} == {"Apache-Spark"}
+    assert len(lake.rows("accounts")) == 3
+
+
+def test_what_delta_rs_refuses_spark_writes(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.staging.sync([[account(1, "1"), history(1, "1.00")]])
+    lake.deliver()
+
+    def refuse(*_: Any, **__: Any) -> NoReturn:
+        raise DeltaError
+
+    monkeypatch.setattr(small, "write_deltalake", refuse)
+    monkeypatch.setattr(DeltaTable, "merge", refuse)
+    lake.staging.sync([[account(1, "2"), history(2, "1.00")]])
+    lake.deliver()
+    assert engines(lake, "accounts")[-1] == engines(lake, "history")[-1] == "Apache-Spark"
+    assert [int(row["balance"]) for row in lake.rows("accounts")] == [2]
