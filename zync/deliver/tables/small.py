@@ -18,10 +18,8 @@ from deltalake.exceptions import DeltaError
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
-    DataType,
     DateType,
     DecimalType,
-    FractionalType,
     IntegralType,
     StringType,
     StructField,
@@ -47,10 +45,25 @@ _MAX_BYTES = 16 << 20
 
 Those may be written again with each batch, and what they replace stays until VACUUM: larger ones are left to Spark,
 which takes longer and so writes them less often."""
-_EXACT = (BinaryType, BooleanType, DateType, DecimalType, IntegralType, StringType, TimestampType, TimestampNTZType)
-"""Types of which two values are equal to Spark if and only if they are to delta-rs."""
+_KEY_TYPES = (BinaryType, BooleanType, DateType, IntegralType, StringType)
+"""Types by which delta-rs finds a row as Spark does. It leaves out files by their statistics, and so it must not be by
+decimals or timestamps, whose statistics are rounded."""
+_TYPES = (*_KEY_TYPES, TimestampType, TimestampNTZType)
+"""Types of other columns, beside decimals of few digits. Of more digits, delta-rs writes statistics as doubles, and of
+floating point numbers without NaN: Spark would then leave out files that a query needs."""
+_DECIMAL_DIGITS = 15
+"""The digits of a decimal that a double holds."""
 _FEATURES = {"appendOnly", "invariants", "timestampNtz"}
 """The features of Delta that a table may have. Of others, like change data or deletion vectors, Spark takes care."""
+_PROPERTIES = (
+    "delta.checkpointInterval",
+    "delta.dataSkipping",
+    "delta.deletedFileRetentionDuration",
+    "delta.enableExpiredLogCleanup",
+    "delta.feature.",
+    "delta.logRetentionDuration",
+)
+"""The beginnings of Delta's properties that a table may have. By others Spark does more, like writing a manifest."""
 _LEGACY_VERSION, _FEATURES_VERSION = 2, 7
 """Versions of Delta's protocol for writers: up to the first there are no others, at the second they are named."""
 
@@ -61,25 +74,30 @@ def is_small(files: Sequence[DataFile]) -> bool:
 
 
 def is_plain(table: DeltaTable) -> bool:
-    """Returns whether delta-rs writes to a table as Spark does: it has no partitions, and few features."""
+    """Returns whether delta-rs writes to a table as Spark does: no partitions, few features and properties of Delta."""
     protocol = table.protocol()
     if protocol.min_writer_version == _FEATURES_VERSION:
         has_few_features = {*(protocol.writer_features or ()), *(protocol.reader_features or ())} <= _FEATURES
     else:
         has_few_features = protocol.min_writer_version <= _LEGACY_VERSION
-    return has_few_features and not table.metadata().partition_columns
+    metadata = table.metadata()
+    properties = [name for name in metadata.configuration if name.startswith("delta.")]
+    has_few_properties = all(name.startswith(_PROPERTIES) for name in properties)
+    return has_few_features and has_few_properties and not metadata.partition_columns
 
 
 def has_flat_columns(schema: StructType, key: Sequence[str]) -> bool:
-    """Returns whether delta-rs has the types of a table's columns, and compares those of its key, as Spark does."""
+    """Returns whether delta-rs writes columns of these types, and finds rows by those of the key, as Spark does."""
     keys = {column.lower() for column in key}
     return all(_is_flat(field, is_key=field.name.lower() in keys) for field in schema.fields)
 
 
 def _is_flat(field: StructField, *, is_key: bool) -> bool:
-    types: tuple[type[DataType], ...] = _EXACT if is_key else (*_EXACT, FractionalType)
-    has_length = any("CHAR_VARCHAR" in name for name in field.metadata)
-    return isinstance(field.dataType, types) and not has_length
+    kind = field.dataType
+    if any("CHAR_VARCHAR" in name for name in field.metadata):
+        return False
+    has_few_digits = isinstance(kind, DecimalType) and kind.precision <= _DECIMAL_DIGITS
+    return isinstance(kind, _KEY_TYPES) if is_key else has_few_digits or isinstance(kind, _TYPES)
 
 
 @dataclass(frozen=True)
@@ -214,8 +232,8 @@ def _bytes_to_read(table: DeltaTable, changes: pa.Table, key: Sequence[str]) -> 
         if not actions.num_rows or f"min.{column}" not in actions.column_names or changes[column].null_count:
             continue
         low, high = actions[f"min.{column}"].combine_chunks(), actions[f"max.{column}"].combine_chunks()
-        ends = pc.min_max(changes[column])
-        outside = pc.or_(pc.less(high, ends["min"].cast(high.type)), pc.greater(low, ends["max"].cast(low.type)))
+        ends = pc.min_max(changes[column].cast(low.type))
+        outside = pc.or_(pc.less(high, ends["min"]), pc.greater(low, ends["max"]))
         may_match = pc.and_(may_match, pc.invert(pc.fill_null(outside, fill_value=False)))
     return int(pc.sum(actions["size_bytes"].filter(may_match)).as_py() or 0)
 
