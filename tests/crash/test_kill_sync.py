@@ -106,7 +106,7 @@ def test_a_sync_killed_at_any_moment_neither_loses_nor_repeats(folder: Path, end
         before = version(folder / "lake" / "staging")
         follow = start("sync", "raw", "staging", "--follow", cwd=folder)
         if number % 2:  # some time after its first commit: in any stage of the syncs that follow
-            until = time.monotonic() + 180
+            until = time.monotonic() + 90
             while version(folder / "lake" / "staging") <= max(before, 0) and time.monotonic() < until:
                 time.sleep(0.05)
             time.sleep(chance.uniform(0, 2))

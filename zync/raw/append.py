@@ -17,7 +17,7 @@ import pyarrow as pa
 from deltalake import ColumnProperties, CommitProperties, DeltaTable, WriterProperties, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from zync.errors import ZyncError
+from zync.errors import UsageError, ZyncError
 from zync.kafka.partition import Partition
 from zync.lake import storage
 from zync.lake.commit import Commit, Landed, Refused, change_files
@@ -180,19 +180,18 @@ class Appender:
         return self._table
 
     def _open(self) -> _Handle:
-        if self._is_lost():
-            raise lost_error(self.location, is_deleted=True)
-        existing_table(self.location, made_by(self.location))
+        try:
+            existing_table(self.location, made_by(self.location))
+        except UsageError as error:
+            if self._table_id:
+                raise lost_error(self.location, is_deleted=True) from error
+            raise
         table = _Handle(self.location)
         table_id = str(table.metadata().id)
         if self._table_id not in (None, table_id):
             raise lost_error(self.location, is_deleted=False)
         self._table_id = table_id
         return table
-
-    def _is_lost(self) -> bool:
-        """Returns whether raw, which this object has opened before, is not there any more."""
-        return self._table_id is not None and open_table(self.location) is None
 
     def _attempt(self, table: _Handle, batch: Batch, first: int, nonce: str) -> Landed | Refused:
         """Attempts the commit once, on the handle whose positions were compared. Keeps only a handle that worked."""
@@ -246,7 +245,7 @@ class Appender:
                     self._without_lock_until = time.monotonic() + _WITHOUT_LOCK_SECONDS
                 yield
         except OSError as error:
-            if self._is_lost():  # with the folder of its lock
+            if self._table_id and open_table(self.location) is None:  # it is gone with the folder of its lock
                 raise lost_error(self.location, is_deleted=True) from error
             msg = f"raw at {self.location} cannot be written: {first_line(error)}"
             raise ZyncError(msg) from error
