@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 
 from zync.errors import CommitRefusedError, ConflictError, ZyncError
 from zync.lake.commit import Commit, Refused
-from zync.lake.delivered import APP, delivered_sync
+from zync.lake.delivered import APP
 from zync.lake.files import DataFile, add_actions
 from zync.lake.paths import locate
 from zync.lake.store_errors import without_panics
@@ -117,7 +117,10 @@ class SmallBatch:
     on_commit: Callable[[str, int], None]
 
     def append(self, table: DeltaTable, rows: pa.Table) -> bool:
-        """Appends rows, unless the table has the batch.
+        """Appends rows.
+
+        A process that was killed in between may have stored a batch's tombstones before: they are there twice then,
+        and say the same.
 
         Args:
             table: The table, at the version that the batch was planned from.
@@ -130,8 +133,6 @@ class SmallBatch:
             ConflictError: Another process wrote to the table meanwhile.
             CommitUnknownError: Whether it was written is not known.
         """
-        if delivered_sync(table, self.staging) >= self.upto:  # by a process that was killed after that
-            return True
         schema = _schema(table)
         rows = rows.select(schema.names).cast(schema)
 
@@ -152,16 +153,14 @@ class SmallBatch:
             newer: SQL of whether a row of `changes` (`s`) is newer than that of the table (`t`).
 
         Returns:
-            False if much would have to be read, two rows have a key, or delta-rs does not take the rows; then nothing
-            was written.
+            False if much would have to be read, or delta-rs does not take the rows, as where two are of one key; then
+            nothing was written.
 
         Raises:
             ConflictError: Another process wrote to the table meanwhile.
             CommitUnknownError: Whether it was written is not known.
         """
         if _bytes_to_read(table, changes, key) > _MAX_BYTES:
-            return False
-        if changes.group_by([*key]).aggregate([]).num_rows < changes.num_rows:  # Spark says so
             return False
         schema = _schema(table)
         deleted = pa.field("_deleted", pa.bool_())
