@@ -43,6 +43,8 @@ KAFKA = ("org.apache.kafka:kafka_2.13:4.1.1", "org.apache.logging.log4j:log4j-sl
 
 STRICT_JSON = "zync.StrictJson"
 """The class that parses JSON (StrictJson.java)."""
+RULE_PARTS = "zync.RuleParts"
+"""The class that runs a rule on parts of the records in a single job (RuleParts.java)."""
 DIRECT_COMMITTER = "zync.DirectCommitter"
 """The class by which Spark writes files without renaming them (DirectCommitter.java)."""
 LOG_STORES = {"s3": "zync.ConditionalLogStore", "gs": "zync.GcsLogStore", "azure": "zync.AzureLogStore"}
@@ -140,12 +142,12 @@ def log_store(store: str) -> Path:
 
 
 def spark_classes() -> Path:
-    """Returns the path of the jar with `STRICT_JSON` and `DIRECT_COMMITTER`, compiled the first time, in a second.
+    """Returns the path of the jar with the classes that Spark uses, compiled the first time, in a second.
 
     Raises:
         ZyncError: It cannot be compiled.
     """
-    return _compiled((STRICT_JSON, DIRECT_COMMITTER), "spark-classes", (), list)
+    return _compiled((STRICT_JSON, RULE_PARTS, DIRECT_COMMITTER), "spark-classes", (), list)
 
 
 def _compiled(

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from tests.spark.conftest import Pipeline
-from zync.config.model import Lookup, Topic
+from zync.config.model import Limits, Lookup, Topic
 from zync.errors import DataError, UsageError
-from zync.rules import bisect
+from zync.rules import probe
 from zync.spark import sizing
 
 
@@ -58,13 +58,34 @@ def test_those_that_rules_fail_on_are_found_wherever_they_are_in_few_tries(
     )
     tries: list[int] = []
     monkeypatch.setattr(
-        bisect, "tune", lambda spark, given, size: tries.append(size.records) or sizing.tune(spark, given, size)
+        probe, "tune", lambda spark, given, size: tries.append(size.records) or sizing.tune(spark, given, size)
     )
     pipeline.sync()
     aside = {int(row["txn"]): row["rule"] for row in pipeline.of("quarantined")}
     assert aside == dict.fromkeys(by_second - by_first, "second.sql") | dict.fromkeys(by_first, "first.sql")
     assert [len(pipeline.values(rule)) for rule in ("first", "second")] == [count - len(aside)] * 2
-    assert len(tries) <= 80  # seven of 300, and two groups or three on the way to each
+    assert len(tries) <= 12  # for each rule all at once, nothing, and parts, until a task has not left any out
+
+
+def test_many_that_a_rule_fails_on_are_all_found(pipeline: Pipeline, txn: Any) -> None:
+    """Though a task leaves parts out after some failures, to be looked at by the next job."""
+    failing = {t for t in range(400) if t % 3}
+    pipeline.change(limits=Limits(max_quarantined=1.0))
+    pipeline.rules(out="SELECT seqno, sum(value:x::int) AS x FROM records GROUP BY seqno")
+    pipeline.load(*[("a", txn(t, 1, x="a" if t in failing else 1)) for t in range(400)])
+    pipeline.sync()
+    assert {int(row["txn"]) for row in pipeline.of("quarantined")} == failing
+    assert len(pipeline.values("out")) == 400 - len(failing)
+
+
+def test_those_that_a_rule_with_a_subquery_over_all_fails_on_are_found(pipeline: Pipeline, txn: Any) -> None:
+    """Which cannot run on parts of the records."""
+    pipeline.rules(out="SELECT seqno, 1 DIV value:x::int + (SELECT count(*) FROM b) * 0 AS x FROM a")
+    pipeline.load(*[(topic, txn(t, 2, x=t)) for t in range(30) for topic in ("a", "b")])
+    pipeline.sync()
+    (aside,) = pipeline.of("quarantined")
+    assert (aside["txn"], aside["rule"]) == ("0", "out.sql")
+    assert "Division by zero" in aside["reason"]
 
 
 IN_A_CLASS_OF_ITS_OWN = {

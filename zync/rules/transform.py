@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from zync.config.model import Config
 from zync.errors import UsageError
-from zync.rules.bisect import without
+from zync.rules.failures import without
 from zync.rules.left_out import ORDER
 from zync.rules.run import guarded_rules, output_rows, rule_texts, run_rules
 from zync.rules.schema import Made, columns_as_json

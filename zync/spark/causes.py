@@ -2,7 +2,7 @@
 
 The exceptions that an expression may raise on a value cannot be listed: Spark has errors with a condition and a
 SQLSTATE, errors with neither, and functions pass on any exception of Java. The errors of the environment can be listed:
-files, memory, network, executors, jars. This module lists those; for all other errors zync/rules/bisect.py looks for
+files, memory, network, executors, jars. This module lists those; for all other errors zync/rules/failures.py looks for
 the transaction that fails.
 """
 

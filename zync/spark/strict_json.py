@@ -1,12 +1,10 @@
 """The SQL function `zync_json`, which parses JSON in one pass and changes nothing in silence (zync/StrictJson.java)."""
 
-from typing import Any
-
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from zync import java
-from zync.spark.jvm import jvm_class
+from zync.spark.jvm import own_object
 from zync.sql import literal
 
 _NAME = "zync_json"
@@ -19,15 +17,7 @@ def register(spark: SparkSession) -> None:
         ZyncError: The jar cannot be made.
     """
     functions = spark._jsparkSession.sessionState().functionRegistry()  # noqa: SLF001
-    functions.createOrReplaceTempFunction(_NAME, _function(spark), "scala_udf")
-
-
-def _function(spark: SparkSession) -> Any:
-    """Returns an object of the class, from a jar of the application's or, where it has none, of zync's cache."""
-    utils = jvm_class(spark, "org.apache.spark.util.Utils")
-    if not utils.classIsLoadable(java.STRICT_JSON):
-        spark.sql(f"ADD JAR {literal(str(java.spark_classes()))}")
-    return utils.getContextOrSparkClassLoader().loadClass(f"{java.STRICT_JSON}$Function").newInstance()
+    functions.createOrReplaceTempFunction(_NAME, own_object(spark, f"{java.STRICT_JSON}$Function"), "scala_udf")
 
 
 def parsed_json(text: str, schema: StructType | None = None) -> str:

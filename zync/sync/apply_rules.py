@@ -11,7 +11,7 @@ from zync.debezium.completion import LAST_ROW, LATE_END
 from zync.debezium.envelope import BODY
 from zync.debezium.unavailable import CLEAN, LEFT_OUT, has_envelopes
 from zync.errors import UsageError, ZyncError
-from zync.rules.bisect import find_failures
+from zync.rules.failures import find_failures
 from zync.rules.json_text import JSON_OPTIONS
 from zync.rules.run import RaisedError, bind_lookups, check_plans
 from zync.rules.transform import transform
