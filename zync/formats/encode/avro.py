@@ -2,11 +2,26 @@
 
 import io
 import json
-from collections.abc import Callable
 from typing import Any
 
 import fastavro
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from zync.formats.encode.columns import (
+    EncodeColumn,
+    RowEncoder,
+    big_endian,
+    by_column,
+    integers,
+    little_endian,
+    unscaled,
+    varints,
+    with_length,
+    with_nulls_of,
+    zigzag,
+)
 from zync.formats.encode.values import (
     CONVERTERS,
     Convert,
@@ -36,8 +51,8 @@ _TYPES: dict[str, Any] = {
 }
 
 
-def avro(kind: Kind, name: str, within: str) -> tuple[str, Callable[[str], bytes]]:
-    """Returns the schema for a struct, and a function that encodes a row's JSON text.
+def avro(kind: Kind, name: str, within: str) -> tuple[str, RowEncoder]:
+    """Returns the schema for a struct, and the encoder of its rows.
 
     All fields may be null, which is their default: so rules may add and remove columns, and readers go on.
 
@@ -57,7 +72,46 @@ def avro(kind: Kind, name: str, within: str) -> tuple[str, Callable[[str], bytes
         fastavro.schemaless_writer(buffer, compiled, convert(parse_row(text)), disable_tuple_notation=True)
         return buffer.getvalue()
 
-    return json.dumps(schema), encode
+    return json.dumps(schema), RowEncoder(encode, by_column(kind, _encoding))
+
+
+def _encoding(_: str, kind: Kind) -> tuple[bytes, bytes, EncodeColumn] | None:
+    """Returns the encoding of a column: before it is the index of its type, or that of null, in `["null", type]`."""
+    encode = _COLUMNS.get(type_name(kind))
+    return encode and (b"\x02", b"\x00", encode)
+
+
+def _long(numbers: "np.ndarray[Any, np.dtype[np.int64]]") -> pa.Array:
+    return varints(zigzag(numbers))
+
+
+def _integer_column(values: pa.Array) -> pa.Array:
+    return with_nulls_of(values, _long(integers(values)))
+
+
+def _text_column(values: pa.Array) -> pa.Array:
+    return with_length(values, _long)
+
+
+def _boolean_column(values: pa.Array) -> pa.Array:
+    return pc.if_else(values, b"\x01", b"\x00")
+
+
+def _float_column(values: pa.Array) -> pa.Array:
+    return with_nulls_of(values, little_endian(values))
+
+
+def _decimal_column(values: pa.Array) -> pa.Array:
+    return with_nulls_of(values, with_length(big_endian(unscaled(values)), _long))
+
+
+_COLUMNS: dict[str, EncodeColumn] = {
+    "boolean": _boolean_column,
+    **dict.fromkeys(("byte", "short", "integer", "long", "date", "timestamp", "timestamp_ntz"), _integer_column),
+    **dict.fromkeys(("float", "double"), _float_column),
+    **dict.fromkeys(("string", "binary"), _text_column),
+    "decimal": _decimal_column,
+}
 
 
 def _type(kind: Kind, name: str, within: str) -> tuple[Any, Convert]:

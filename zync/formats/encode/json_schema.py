@@ -1,9 +1,9 @@
 """Encodes output rows as JSON with a schema: https://json-schema.org/draft-07. The text stays as it is in staging."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
+from zync.formats.encode.columns import RowEncoder
 from zync.formats.encode.values import Kind, fields, type_name, unsupported_type
 
 _NUMBER = {"anyOf": [{"type": ["null", "number"]}, {"enum": ["NaN", "Infinity", "-Infinity"]}]}
@@ -25,8 +25,8 @@ _TYPES: dict[str, dict[str, Any]] = {
 }
 
 
-def json_schema(kind: Kind, name: str, within: str) -> tuple[str, Callable[[str], bytes]]:
-    """Returns the schema for a struct, and a function that encodes a row's JSON text.
+def json_schema(kind: Kind, name: str, within: str) -> tuple[str, RowEncoder]:
+    """Returns the schema for a struct, and the encoder of its rows.
 
     Additional properties are not allowed: with such schemas a registry takes a new property for a compatible change.
 
@@ -39,7 +39,9 @@ def json_schema(kind: Kind, name: str, within: str) -> tuple[str, Callable[[str]
         UsageError: JSON Schema has no type for a column.
     """
     schema = {"$schema": "http://json-schema.org/draft-07/schema#", "title": name, **_type(kind, within)}
-    return json.dumps({**schema, "type": "object"}), str.encode
+    return json.dumps({**schema, "type": "object"}), RowEncoder(
+        str.encode, lambda texts, header: [header + text.encode() for text in texts]
+    )
 
 
 def _type(kind: Kind, within: str) -> dict[str, Any]:

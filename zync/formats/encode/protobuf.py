@@ -4,12 +4,29 @@ from collections.abc import Callable, Iterable, Sequence
 from decimal import Context, Decimal
 from typing import Any, NamedTuple
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
 from zync.errors import UsageError
 from zync.formats.decode.protobuf import pool_of
+from zync.formats.encode.columns import (
+    EncodeAll,
+    EncodeColumn,
+    RowEncoder,
+    big_endian,
+    by_column,
+    integers,
+    joined,
+    little_endian,
+    unscaled,
+    varints,
+    with_length,
+    with_nulls_of,
+)
 from zync.formats.encode.values import (
     CONVERTERS,
     Convert,
@@ -53,8 +70,14 @@ import "google/protobuf/timestamp.proto";
 import "google/type/date.proto";
 """
 
+_VARINT, _FIXED_64, _LENGTH, _FIXED_32 = 0, 1, 2, 5
+"""Wire types: https://protobuf.dev/programming-guides/encoding/#structure"""
+
 _EXACT = Context(prec=76)
 """A context for twice the digits of the longest decimal, so that scaling never rounds."""
+
+_FIRST = b"\0"
+"""The index of the schema's first message type."""
 
 Fill = Callable[[Message, Any], None]
 """Fills a message, or a field of it, from a JSON value."""
@@ -80,8 +103,8 @@ class _Single(NamedTuple):
     fill: Fill | None = None
 
 
-def protobuf(kind: Kind, name: str, within: str, earlier: Sequence[Schema] = ()) -> tuple[str, Callable[[str], bytes]]:
-    """Returns the schema for a struct, and a function that encodes a row's JSON text.
+def protobuf(kind: Kind, name: str, within: str, earlier: Sequence[Schema] = ()) -> tuple[str, RowEncoder]:
+    """Returns the schema for a struct, and the encoder of its rows.
 
     All fields may be absent, which means null. Protobuf has no difference between a null and an empty list or map.
 
@@ -102,14 +125,83 @@ def protobuf(kind: Kind, name: str, within: str, earlier: Sequence[Schema] = ())
     except UsageError as error:
         msg = f"{within} cannot be protobuf: {error}"
         raise UsageError(msg) from error
-    message_class = message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{message_name}"))
+    descriptor = pool.FindMessageTypeByName(f"{package}.{message_name}")
+    message_class = message_factory.GetMessageClass(descriptor)
 
     def encode(row: str) -> bytes:
         message = message_class()
         fill(message, parse_row(row))
-        return b"\0" + message.SerializeToString()  # 0 is the index of the schema's first message type
+        return _FIRST + message.SerializeToString()
 
-    return text, encode
+    return text, RowEncoder(encode, _by_column(kind, descriptor))
+
+
+def _by_column(kind: Kind, message: Descriptor) -> EncodeAll | None:
+    """Returns a function that encodes many rows of a struct, in order of the fields' numbers."""
+    numbers = {name: message.fields_by_name[name].number for name, _ in fields(kind)}
+    ordered = {"fields": [{"name": name, "type": of} for name, of in sorted(fields(kind), key=lambda f: numbers[f[0]])]}
+
+    def encoding(name: str, column_type: Kind) -> tuple[bytes, bytes, EncodeColumn] | None:
+        wire_type, encode = _columns(column_type)
+        return encode and (_tag(numbers[name], wire_type), b"", encode)
+
+    encode_all = by_column(ordered, encoding)
+    return encode_all and (lambda texts, header: encode_all(texts, header + _FIRST))
+
+
+def _tag(number: int, wire_type: int) -> bytes:
+    """Returns what is before a field's value."""
+    return bytes(varints(np.array([number << 3 | wire_type], np.uint64))[0].as_py())
+
+
+def _columns(kind: Kind) -> tuple[int, EncodeColumn | None]:
+    """Returns the wire type and the encoder of a column's values, which is None for types that are not scalars."""
+    kind_name = type_name(kind)
+    if kind_name in ("byte", "short", "integer", "long"):
+        return _VARINT, lambda values: with_nulls_of(values, _int64(integers(values)))
+    if kind_name in ("float", "double"):
+        wire_type = _FIXED_32 if kind_name == "float" else _FIXED_64
+        return wire_type, lambda values: with_nulls_of(values, little_endian(values))
+    if kind_name == "decimal":
+        precision, scale = digits(kind)
+        return _LENGTH, lambda values: _decimals(values, precision, scale)
+    return {
+        "boolean": (_VARINT, lambda values: pc.if_else(values, b"\x01", b"\x00")),
+        "string": (_LENGTH, lambda values: with_length(values, _int64)),
+        "binary": (_LENGTH, lambda values: with_length(values, _int64)),
+        "date": (_LENGTH, _dates),
+        "timestamp": (_LENGTH, _timestamps),
+    }.get(kind_name, (_LENGTH, None))
+
+
+def _int64(numbers: "np.ndarray[Any, np.dtype[np.int64]]") -> pa.Array:
+    return varints(numbers.view(np.uint64))
+
+
+def _field_of(number: int, numbers: "np.ndarray[Any, np.dtype[np.int64]]") -> list[Any]:
+    """Returns what to join for a field of numbers in a message of Google's, which leaves 0 out."""
+    values = pa.array(numbers, mask=numbers == 0)
+    return [pc.if_else(values.is_valid(), _tag(number, _VARINT), b""), with_nulls_of(values, _int64(numbers))]
+
+
+def _decimals(values: pa.Array, precision: int, scale: int) -> pa.Array:
+    constant = np.ones(len(values), np.int64)
+    content = with_length(big_endian(unscaled(values)), _int64)
+    parts = [_tag(1, _LENGTH), content, *_field_of(2, constant * precision), *_field_of(3, constant * scale)]
+    return with_nulls_of(values, with_length(joined(*parts), _int64))
+
+
+def _dates(values: pa.Array) -> pa.Array:
+    known = values.fill_null(0)
+    parts = (part(known).cast(pa.int64()).to_numpy(zero_copy_only=False) for part in (pc.year, pc.month, pc.day))
+    content = joined(b"", *(item for number, part in enumerate(parts, 1) for item in _field_of(number, part)))
+    return with_nulls_of(values, with_length(content, _int64))
+
+
+def _timestamps(values: pa.Array) -> pa.Array:
+    seconds, micros = np.divmod(integers(values), 1_000_000)
+    content = joined(b"", *_field_of(1, seconds), *_field_of(2, micros * 1_000))
+    return with_nulls_of(values, with_length(content, _int64))
 
 
 def _numbers(earlier: Iterable[Schema]) -> Numbers:
