@@ -1,0 +1,188 @@
+"""The whole path, from Kafka to a typed Delta table, beside one plain Spark stream; appended, and upserted by key.
+
+The plain one (bench/plain_stream.py) reads the same topic, takes the values apart by `from_json` with the same types,
+and appends them, or merges the newest row of each key. It keeps no raw, assembles no transactions, and does not see one
+that is torn apart. zync does, as three commands one after the other, or as `zync run`.
+
+Cold: a million records that are there before the processes start. Warm: a million more, which the processes find when
+they go on after they were stopped (SIGSTOP) while those were produced.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any, TextIO
+
+from deltalake import DeltaTable
+
+from bench.harness import ZYNC, Result, broker, child, log, produce, topic, values
+from bench.plain_stream import VALUE
+from zync.deliver.tables import snapshots
+from zync.lake.table import open_table
+from zync.staging.bookkeeping import read_cursor
+
+RECORDS = 999_936
+"""A million, and whole windows of `values`, so that no transaction goes on in the second million."""
+PARTITIONS = 4
+GOALS = {"append": 1.3, "upsert": 1.0}
+CORES = 2
+_PATIENCE = 1_200.0
+_CONFIG = """\
+lake: lake
+topics: {{{topic}: {{as: t, id: "value:txn::string", schema: "{schema}"}}}}
+transactions: {{done: "count(*) = max(value:n::int)"}}
+outputs: [{{topic: rows, sql: rows.sql{key}}}]
+deliver: {{tables: {{rows: {{apply: {way}}}}}}}
+"""
+
+
+def run(folder: Path) -> list[Result]:
+    """Returns for both ways zync's seconds by the plain stream's, cold and warm, rows/s and core, and peak memory."""
+    results: list[Result] = []
+    with broker() as servers:
+        for way, goal in GOALS.items():
+            commands = _commands(_begun(folder, servers, way, "commands"), servers)
+            zync = _running(_begun(folder, servers, way, "run"), servers, way, _ZyncRun)
+            plain = _running(_begun(folder, servers, way, "plain"), servers, way, _PlainStream)
+            details = {"commands": commands, "zync": zync, "plain": plain}
+            log(f"{way}: {json.dumps(details)}")
+            for how, ratio, ratio_goal in (
+                ("three commands, cold, by one plain stream, cold", commands["cold"] / plain["cold"], goal),
+                ("zync run, cold, by that", zync["cold"] / plain["cold"], goal),
+                ("zync run, warm, by the plain stream, warm", zync["warm"] / plain["warm"], goal),
+            ):
+                results.append(Result(f"{way} {RECORDS:,} records: {how}", ratio, "×", ratio_goal, details=details))
+            for who, found in (("zync run", zync), ("the plain stream", plain)):
+                rate = RECORDS / found["warm"] / CORES
+                results.append(Result(f"{way}: records/s and core of {who}, warm", rate, "/s"))
+                results.append(Result(f"{way}: peak memory of {who}, JVMs and Python", found["peak_mb"], "MB"))
+    return results
+
+
+def _begun(folder: Path, servers: str, way: str, name: str) -> Path:
+    """Returns a folder with a config, whose topic of that folder's name has the first records."""
+    place = folder / f"{way}-{name}"
+    place.mkdir()
+    topic(servers, place.name, PARTITIONS)
+    produce(servers, place.name, islice(values(2 * RECORDS), RECORDS), PARTITIONS)
+    key = ", key: [id]" if way == "upsert" else ""
+    (place / "zync.yaml").write_text(_CONFIG.format(topic=place.name, schema=VALUE, key=key, way=way))
+    (place / "rows.sql").write_text("SELECT seqno, value.row.* FROM t\n")
+    return place
+
+
+def _commands(place: Path, servers: str) -> dict[str, Any]:
+    """Returns the seconds of the three commands, each in a process of its own."""
+    seconds = {
+        command[0]: child(*ZYNC, *command, cwd=place).seconds
+        for command in (
+            ["sync-from", "kafka", "raw", "--until-caught-up", "--bootstrap-servers", servers],
+            ["sync", "raw", "staging"],
+            ["sync-to", "tables", "staging", "--until-caught-up"],
+        )
+    }
+    _check(place / "lake" / "tables" / "rows", place.name)
+    return {"cold": sum(seconds.values()), **seconds}
+
+
+def _running(place: Path, servers: str, way: str, start: Callable[..., "_Running"]) -> dict[str, Any]:
+    """Returns seconds, cold and warm, and the peak memory of the processes that `start` starts."""
+    started = time.monotonic()
+    with (place / "out.log").open("w") as out, start(place, servers, way, out) as running:
+        cold = running.wait_for(RECORDS) - started
+        running.signal(signal.SIGSTOP)
+        produce(servers, place.name, islice(values(2 * RECORDS), RECORDS, None), PARTITIONS)
+        resumed = time.monotonic()
+        running.signal(signal.SIGCONT)
+        warm = running.wait_for(2 * RECORDS) - resumed
+        peak = running.peak_mb()
+    _check(running.table, place.name)
+    return {"cold": cold, "warm": warm, "peak_mb": peak}
+
+
+class _Running:
+    """Processes, in a group of their own, that write `table` until this context ends."""
+
+    def __init__(self, command: list[str], place: Path, out: TextIO, table: Path) -> None:
+        self.place, self.table = place, table
+        self._process = subprocess.Popen(command, cwd=place, stdout=out, stderr=out, start_new_session=True)
+
+    def __enter__(self) -> "_Running":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.signal(signal.SIGINT)
+        try:
+            self._process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.signal(signal.SIGKILL)
+
+    def taken(self) -> int:
+        """Returns the number of records that the table has."""
+        raise NotImplementedError
+
+    def wait_for(self, records: int) -> float:
+        """Waits until the table has so many records, and returns the time (of `time.monotonic`)."""
+        until = time.monotonic() + _PATIENCE
+        while self.taken() < records:
+            if self._process.poll() is not None or time.monotonic() > until:
+                msg = f"it did not take {records:,} records: {(self.place / 'out.log').read_text()[-2000:]}"
+                raise RuntimeError(msg)
+            time.sleep(0.2)
+        return time.monotonic()
+
+    def signal(self, number: int) -> None:
+        """Sends a signal to all its processes."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
+
+    def peak_mb(self) -> float:
+        """Returns the sum of the processes' peak resident memory."""
+        peak = 0
+        for status in Path("/proc").glob("[0-9]*/status"):
+            with suppress(OSError):
+                if os.getpgid(int(status.parent.name)) == self._process.pid:
+                    lines = status.read_text().splitlines()
+                    peak += sum(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+        return peak / 1024
+
+
+class _ZyncRun(_Running):
+    def __init__(self, place: Path, servers: str, _way: str, out: TextIO) -> None:
+        command = [*ZYNC, "run", "--bootstrap-servers", servers]
+        super().__init__(command, place, out, place / "lake" / "tables" / "rows")
+
+    def taken(self) -> int:
+        staging = open_table(str(self.place / "lake" / "staging"))
+        snapshot = snapshots.newest(str(self.place / "lake" / "tables" / snapshots.NAME))
+        if staging is None or snapshot is None:
+            return 0
+        cursor = read_cursor(staging)
+        return cursor.seqno if snapshot.sync == cursor.sync else 0
+
+
+class _PlainStream(_Running):
+    def __init__(self, place: Path, servers: str, way: str, out: TextIO) -> None:
+        command = [sys.executable, "-m", "bench.plain_stream", servers, place.name, way, str(place)]
+        super().__init__(command, Path.cwd(), out, place / "table")
+        self._out = place / "out.log"
+
+    def taken(self) -> int:
+        counts = [line for line in self._out.read_text().splitlines() if line.isdigit()]
+        return int(counts[-1]) if counts else 0
+
+
+def _check(table: Path, name: str) -> None:
+    """Raises RuntimeError unless the table has as many rows as the records make."""
+    rows = DeltaTable(table).to_pyarrow_dataset().count_rows()
+    counts = {RECORDS, 2 * RECORDS} if name.startswith("append") else range(1, 100_001)
+    if rows not in counts:
+        msg = f"{name}: the table has {rows:,} rows"
+        raise RuntimeError(msg)
