@@ -108,17 +108,17 @@ def _running(place: Path, servers: str, way: str, start: Callable[..., "_Running
 
 
 class _Running:
-    """Processes, in a group of their own, that write `table` until this context ends."""
+    """A process, and those that come from it, that write `table` until this context ends."""
 
     def __init__(self, command: list[str], place: Path, out: TextIO, table: Path) -> None:
         self.place, self.table = place, table
-        self._process = subprocess.Popen(command, cwd=place, stdout=out, stderr=out, start_new_session=True)
+        self._process = subprocess.Popen(command, cwd=place, stdout=out, stderr=out)
 
     def __enter__(self) -> "_Running":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.signal(signal.SIGINT)
+        self._process.send_signal(signal.SIGINT)
         try:
             self._process.wait(60)
         except subprocess.TimeoutExpired:
@@ -140,18 +140,24 @@ class _Running:
 
     def signal(self, number: int) -> None:
         """Sends a signal to all its processes."""
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, number)
+        for pid in self.pids():
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def pids(self) -> list[int]:
+        """Returns the ids of the process, and of all that came from it."""
+        pids = [self._process.pid]
+        for pid in pids:
+            for children in Path(f"/proc/{pid}").glob("task/*/children"):
+                with suppress(OSError):
+                    pids += map(int, children.read_text().split())
+        return pids
 
     def peak_mb(self) -> float:
         """Returns the sum of the processes' peak resident memory."""
-        peak = 0
-        for status in Path("/proc").glob("[0-9]*/status"):
-            with suppress(OSError):
-                if os.getpgid(int(status.parent.name)) == self._process.pid:
-                    lines = status.read_text().splitlines()
-                    peak += sum(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
-        return peak / 1024
+        statuses = (Path(f"/proc/{pid}/status").read_text() for pid in self.pids())
+        lines = (line for status in statuses for line in status.splitlines() if line.startswith("VmHWM:"))
+        return sum(int(line.split()[1]) for line in lines) / 1024
 
 
 class _ZyncRun(_Running):
