@@ -90,7 +90,7 @@ def _failing_parts(
     ordered = co_partition(rows, "seqno", tasks).sortWithinPartitions("seqno")
     part = ClassicDataFrame(parts.rows(spark._jsparkSession, ordered._jdf.schema()), spark).coalesce(1)  # noqa: SLF001
     try:
-        plan = _rdd(probe.output_rows(part, 0))  # few records at a time: compiled, each part would take ten times as long
+        plan = _rdd(probe.output_rows(part, 0))  # interpreted: code made anew for each part takes ten times as long
         failed = parts.run(_rdd(ordered), plan, ordered.columns.index("seqno"), part_size)
     except spark_errors() + (RaisedError,) as error:
         probe.rule_error(error)
