@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from zync.ingest.outcome import Ingested
     from zync.kafka.partition import Partition
     from zync.raw.append import Appended
-from zync.metrics.base import _SECONDS, Metrics
+from zync.metrics.base import _SECONDS, PartMetrics
 
 _ROWS = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 
 
-class IngestMetrics(Metrics, Collector):
+class IngestMetrics(PartMetrics, Collector):
     """The metrics of `sync-from`."""
 
     def __init__(self, stuck_after: float = 60) -> None:
@@ -91,6 +91,8 @@ class IngestMetrics(Metrics, Collector):
             since = self._waiting.get(partition) if behind else None
             seconds.add_metric(labels, 0.0 if since is None else max(0.0, time.time() - since))
         yield from (offsets, seconds)
+        if self.store_is_away():  # to read raw would fail, and all other metrics with it, or take longer than a scrape
+            return
         stored = positions(existing_raw(self._location))
         yield GaugeMetricFamily("zync_ingest_gaps", "Gaps on record in raw.", len(stored.gaps))
         yield GaugeMetricFamily("zync_raw_head_seqno", "The largest seqno in raw.", stored.seqno - 1)

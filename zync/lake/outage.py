@@ -12,7 +12,7 @@ from zync.lake.delta_log import has_entry
 from zync.lake.paths import is_local
 from zync.lake.store_errors import meaning, outage, texts
 from zync.log import event
-from zync.metrics.base import Metrics
+from zync.metrics.base import PartMetrics
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ class StoreWatch:
 def watching(
     location: str,
     stop: threading.Event,
-    metrics: Metrics | None,
+    metrics: PartMetrics | None,
     text_of: Callable[[BaseException], str] = texts,
 ) -> Iterator[StoreWatch]:
     """Watches the object store of a table in this context, and reports at `/readyz` when it is away.

@@ -20,25 +20,19 @@ class Metrics:
 
     Args:
         stuck_after: The seconds without a turn after which the process counts as stuck.
-
-    Attributes:
-        store_is_away: Returns why the lake's object store keeps the process from working; None if it does not.
     """
 
     def __init__(self, stuck_after: float) -> None:
         self.registry = CollectorRegistry()
         self._stuck_after = stuck_after
         self._turned = time.monotonic()
-        self.store_is_away: Callable[[], str | None] = lambda: None
 
     def turn(self) -> None:
         """Records a turn of the process's loop."""
         self._turned = time.monotonic()
 
     def stuck(self) -> str | None:
-        """Returns why the process is stuck: its store is away, or its loop does not run. None if it is not."""
-        if away := self.store_is_away():
-            return f"stuck: {away}"
+        """Returns why the process is stuck, as its loop does not run. None if it is not."""
         since = time.monotonic() - self._turned
         return f"stuck: nothing was done for {since:.0f} s" if since > self._stuck_after else None
 
@@ -47,7 +41,28 @@ class Metrics:
         return None
 
 
-class StandbyMetrics(Metrics):
+class PartMetrics(Metrics):
+    """The metrics of a process that works on a lake.
+
+    Attributes:
+        store_is_away: Returns why the lake's object store keeps the process from working; None if it does not.
+    """
+
+    def __init__(self, stuck_after: float) -> None:
+        super().__init__(stuck_after)
+        self.store_is_away: Callable[[], str | None] = lambda: None
+        ready = Gauge("zync_ready", "Whether `/readyz` answers 200.", registry=self.registry)
+        ready.set_function(lambda: self.stuck() is None)
+        away = Gauge("zync_store_away", "Whether the lake's object store does not answer.", registry=self.registry)
+        away.set_function(lambda: self.store_is_away() is not None)
+
+    def stuck(self) -> str | None:
+        """Returns why the process is stuck: its store is away, or its loop does not run. None if it is not."""
+        away = self.store_is_away()
+        return f"stuck: {away}" if away else super().stuck()
+
+
+class StandbyMetrics(PartMetrics):
     """The metrics of a process that may wait as a standby until another ends."""
 
     def __init__(self, stuck_after: float) -> None:

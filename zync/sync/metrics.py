@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from zync.metrics.base import UNKNOWN, StandbyMetrics
+from zync.sync.outcome import SET_ASIDE_KINDS
+
 if TYPE_CHECKING:
     from zync.sync.outcome import Outcome
-from zync.metrics.base import UNKNOWN, StandbyMetrics
 
 _STAGE_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 
@@ -41,6 +43,8 @@ class SyncMetrics(StandbyMetrics):
             ("kind",),
             registry=registry,
         )
+        for kind in SET_ASIDE_KINDS:  # from 0: Prometheus' increase() counts nothing of a series' first sample
+            self._set_aside.labels(kind)
         for gauge in (self._in_flight, self._expired, self._cursor, self._head):
             gauge.set(UNKNOWN)
         self._has_synced = False

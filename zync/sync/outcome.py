@@ -5,6 +5,9 @@ from datetime import datetime
 
 from zync.text import amount
 
+SET_ASIDE_KINDS = ("late", "duplicate", "quarantined", "discarded", "ignored")
+"""The kinds of `Outcome.set_aside`."""
+
 
 @dataclass(frozen=True)
 class Outcome:
