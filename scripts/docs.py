@@ -3,6 +3,7 @@
 `--check` writes nothing, names the pages that are stale, and exits 1 if there are any.
 """
 
+import json
 import re
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
+import yaml
 from prometheus_client import CollectorRegistry
 
 # All that this file knows of zync's modules.
@@ -32,6 +34,7 @@ from zync.sync.metrics import SyncMetrics
 
 CHECKOUT = Path(__file__).parents[1]
 REFERENCE = CHECKOUT / "docs" / "reference"
+CHART = CHECKOUT / "deploy" / "chart"
 
 
 def pages() -> dict[Path, str]:
@@ -39,7 +42,8 @@ def pages() -> dict[Path, str]:
     made = {"cli": cli_page(), "config": config_page(), "metrics": metrics_page(), "errors": errors_page()}
     made["postgresql-types"] = postgresql_types_page()
     notice = "<!-- Written by scripts/docs.py from the code: a change here is lost. -->\n\n"
-    return {REFERENCE / f"{name}.md": notice + text.rstrip() + "\n" for name, text in made.items()}
+    reference = {REFERENCE / f"{name}.md": notice + text.rstrip() + "\n" for name, text in made.items()}
+    return {**reference, CHART / "README.md": chart_page()}
 
 
 def stale() -> list[Path]:
@@ -474,6 +478,47 @@ def _sees(text: str) -> str:
 
 def _exact(text: str) -> str:
     return "" if text in _NO_VALUE else "no" if text.startswith("~") else "yes"
+
+
+# ------------------------------------------------------------------------------------------------------- the chart
+
+CHART_VALUES = "## Values\n\n<!-- Written by scripts/docs.py from values.yaml: a change below is lost. -->\n\n"
+
+
+def chart_page() -> str:
+    """The chart's README: what is written by hand, and then a table of values.yaml for each of its sections."""
+    text = (CHART / "values.yaml").read_text(encoding="utf-8")
+    lines = text.splitlines()
+    prose = (CHART / "README.md").read_text(encoding="utf-8").partition(CHART_VALUES)[0]
+    rows = _values_below(yaml.compose(text, yaml.SafeLoader), "", lines)
+    return prose + CHART_VALUES + table(("value", "default", "meaning"), rows)
+
+
+def _values_below(node: yaml.MappingNode, path: str, lines: list[str]) -> Iterator[tuple[str, ...]]:
+    """A row for each value with a comment above it; the values of a section have comments of their own."""
+    for key, value in node.value:
+        name, comment = f"{path}{key.value}", _comment_above(key.start_mark.line, lines)
+        has_values = isinstance(value, yaml.MappingNode) and any(
+            inner.start_mark.line > key.start_mark.line and _comment_above(inner.start_mark.line, lines)
+            for inner, _ in value.value
+        )
+        if has_values:
+            yield from _values_below(value, f"{name}.", lines)
+        elif comment:
+            default = yaml.SafeLoader("").construct_object(value, deep=True)
+            yield code(name), code(json.dumps(default)), comment
+        else:
+            msg = f"deploy/chart/values.yaml says nothing of {name}: write a comment above it"
+            raise SystemExit(msg)
+
+
+def _comment_above(number: int, lines: list[str]) -> str:
+    """The text of the comment that ends in the line above the one of that number, counted from 0."""
+    comment: list[str] = []
+    while number and lines[number - 1].lstrip().startswith("# "):
+        number -= 1
+        comment.insert(0, lines[number].lstrip().removeprefix("# "))
+    return " ".join(comment)
 
 
 def main(arguments: list[str]) -> int:
