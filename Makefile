@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo unit test test-cdc test-store fuzz soak lint docs postgres bench lock clean
+.PHONY: setup demo unit test helm test-deploy test-cdc test-store fuzz soak lint docs postgres bench lock clean
 
 setup: $(VENV)/.ready $(VENV)/.archive
 
@@ -58,8 +58,16 @@ unit: $(VENV)/.installed
 
 test:
 	@$(MAKE) --no-print-directory unit
-	@$(MAKE) --no-print-directory --jobs 3 lint postgres setup
+	@$(MAKE) --no-print-directory --jobs 3 lint postgres helm setup
 	$(BIN)/pytest --deselect tests/unit
+
+# Helm, for the tests of the chart: Go builds it once, into the cache folder, where it is not on the path.
+helm: $(VENV)/.installed
+	@$(BIN)/python -m tests.deploy.helm
+
+# The chart and the alerts alone.
+test-deploy: helm
+	$(BIN)/pytest -n 0 tests/deploy
 
 # The bank and any changes on a real PostgreSQL and a real Debezium, at length; `make test` has short forms of them.
 test-cdc: setup

@@ -49,15 +49,24 @@ class GoProgram:
     oldest_go: tuple[int, int]
     flags: tuple[str, ...] = ()
 
+    @property
+    def name(self) -> str:
+        """The program's name."""
+        return self.package.rpartition("/")[2]
+
+    @property
+    def path(self) -> Path:
+        """The path of the program, once it is built."""
+        return java.cache_folder() / self.name / f"{self.name}-{self.version}"
+
     def build(self) -> Path:
         """Returns the path of the program, and builds it the first time.
 
         Raises:
             NotBuiltError: It cannot be built.
         """
-        name = self.package.rpartition("/")[2]
-        folder = java.cache_folder() / name
-        program = folder / f"{name}-{self.version}"
+        name, program = self.name, self.path
+        folder = program.parent
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder / ".lock", _BUILD_SECONDS):
             if not program.exists():
@@ -65,7 +74,7 @@ class GoProgram:
                     try:
                         self._build(Path(scratch)).rename(program)
                     except (OSError, subprocess.SubprocessError) as error:
-                        said = getattr(error, "stderr", None) or str(error)
+                        said = error.stderr if isinstance(error, subprocess.CalledProcessError) else str(error)
                         msg = f"{name} cannot be built: {said.strip().splitlines()[-1:]}"
                         raise NotBuiltError(msg) from error
         return program
@@ -99,7 +108,7 @@ class GoProgram:
             msg = f"{self.module} {self.version} has the hash {found}, and not {self.sum}"
             raise OSError(msg)
         run("install", *self.flags, f"{self.module}/{self.package}@{self.version}")
-        return scratch / self.package.rpartition("/")[2]
+        return scratch / self.name
 
 
 def _installed_go(oldest: tuple[int, int]) -> str | None:

@@ -56,6 +56,9 @@ ELSEWHERE = {
     "zync demo": "test_tutorial.py",
     "zync check --data raw": "tests/cli",
     "zync doctor": "tests/unit/test_doctor.py and tests/kafka/test_doctor.py",
+    "helm": "tests/deploy, which has no cluster and only renders the chart",
+    "kubectl": "as above",
+    "curl -s localhost:9464/readyz": "tests/unit/test_metrics_server.py",
 }
 """How commands begin that run in tests with other arguments than the pages have, and where."""
 
