@@ -64,7 +64,8 @@ def test_every_container_runs_a_command_that_zync_has(values: Path) -> None:
     containers = [container for pod in pods(helm.manifests(values)) for container in pod["containers"]]
     assert containers
     for container in containers:
-        parse(" ".join(["zync", *container["args"]]))
+        line = " ".join(["zync", *container["args"]])
+        parse(line.replace("--log-format json", ""))  # to parse that one makes this process log so
 
 
 @by_name
