@@ -41,6 +41,17 @@ class TableLostError(ZyncError):
     exit_code = 4
 
 
+class FormatError(ZyncError):
+    """A newer zync made a table, or changed its format, and this one does not know that format.
+
+    No row of the table was read, and nothing was written to it. Install the version that the message names, or a newer
+    one, and run the command again.
+    """
+
+    code = "ZYNC-TABLE-FORMAT"
+    exit_code = 2
+
+
 class OwnedError(ZyncError):
     """Another process writes to the table, or maintains it, and one at a time may.
 

@@ -30,6 +30,7 @@ CODES = {
     "CommitUnknownError": "ZYNC-COMMIT-UNKNOWN",
     "ConflictError": "ZYNC-TABLE-CONFLICT",
     "DataError": "ZYNC-DATA",
+    "FormatError": "ZYNC-TABLE-FORMAT",
     "GapError": "ZYNC-GAP",
     "NameTakenError": "ZYNC-CATALOG-NAME",
     "OwnedError": "ZYNC-OWNED",

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from zync.errors import CommitRefusedError, TableLostError, UsageError, ZyncError
+from zync.errors import CommitRefusedError, FormatError, TableLostError, UsageError, ZyncError
 from zync.lake.outage import StoreWatch
 from zync.lake.store_errors import outage, texts
 
@@ -72,7 +72,7 @@ def test_the_cause_tells_and_a_lost_table_is_not_waited_for(monkeypatch: pytest.
     monkeypatch.setattr(store, "_pause", 0.0)
     assert store.outlast(caused(CommitRefusedError("raw cannot be written"), PASSING[0]))
     assert asked
-    for error in (UsageError("wrong"), TableLostError("gone")):
+    for error in (UsageError("wrong"), TableLostError("gone"), FormatError("newer")):
         assert not store.outlast(caused(error, PASSING[0]))
     assert not store.outlast(caused(ZyncError("no permission"), LASTING[0]))
     assert not StoreWatch("/lake/raw", stop, texts).outlast(caused(ZyncError("away"), PASSING[0]))

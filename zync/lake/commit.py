@@ -22,7 +22,8 @@ from deltalake.transaction import AddAction, RemoveAction
 from zync.errors import CommitRefusedError, CommitUnknownError, UsageError, ZyncError
 from zync.lake.delta_log import commit_infos
 from zync.lake.paths import locate
-from zync.lake.table import NO_HOOKS, commit_properties, first_line, open_table
+from zync.lake.table import NO_HOOKS, commit_properties, first_line, open_any_format
+from zync.lake.table_format import check_format
 
 _NONCE = "nonce"
 """The field of `commitInfo` that holds a commit's nonce."""
@@ -86,6 +87,7 @@ class Commit:
         Raises:
             CommitRefusedError: The commit did not land, and the table is as it was.
             CommitUnknownError: The commit failed, and the table cannot be read to see whether it landed.
+            FormatError: The commit did not land, because a newer zync changed the table's format.
         """
         version = self.table.version()
         fields = {**self.metadata, _NONCE: self.nonce}
@@ -99,7 +101,7 @@ class Commit:
     def _resolve(self, error: Exception, version: int) -> Landed | Refused:
         """Finds out what became of a failed attempt at the version after `version`."""
         try:
-            newest = open_table(locate(self.table.table_uri, ""))
+            newest = open_any_format(locate(self.table.table_uri, ""))
             new_versions = newest.version() - version if newest else 0
             infos = commit_infos(newest, version) if newest and new_versions > 0 else []
         except UsageError:  # the location has something else by now
@@ -117,6 +119,7 @@ class Commit:
         if not new_versions:
             msg = f"{self.failure}: {first_line(error)}"
             raise CommitRefusedError(msg) from error
+        check_format(newest)
         return Refused(newest, error)
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from zync.errors import DataError, GapError, OwnedError, TableLostError, UsageError
+from zync.errors import DataError, FormatError, GapError, OwnedError, TableLostError, UsageError
 from zync.lake import storage
 from zync.lake.delta_log import has_entry
 from zync.lake.paths import is_local
@@ -22,7 +22,7 @@ _MAX_IN_VAIN = 5
 """Failures in a row of work for whose sake a store was waited for that answers: it refuses only what the work asks."""
 _ASK_SECONDS = 10.0
 _LATE_SECONDS = 5.0
-_LASTING = (DataError, GapError, OwnedError, TableLostError, UsageError)
+_LASTING = (DataError, FormatError, GapError, OwnedError, TableLostError, UsageError)
 """Errors that waiting does not mend, even where an error of the store caused them."""
 
 

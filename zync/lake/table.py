@@ -18,6 +18,7 @@ from zync.lake.delta_log import ACTIONS, STORE_CHECKPOINT_EVERY, TRANSACTIONS, c
 from zync.lake.paths import is_local, locate
 from zync.lake.probe import prove
 from zync.lake.store_errors import meaning
+from zync.lake.table_format import check_format, format_properties
 
 _CAUSE = re.compile(r"\s*\n\s*(?:\x1b\[\d+m)*↳(?:\x1b\[\d+m)*\s*")
 """What delta-rs puts before each cause: a line of its own, with a red arrow."""
@@ -43,9 +44,18 @@ def open_table(location: str) -> DeltaTable | None:
         The table; None if the location is empty.
 
     Raises:
+        FormatError: This zync does not know the table's format.
         UsageError: The location has something else, or Delta does not support its path.
         ZyncError: The table cannot be read, its log is damaged, or its store refuses or does not answer.
     """
+    table = open_any_format(location)
+    if table is not None:
+        check_format(table)
+    return table
+
+
+def open_any_format(location: str) -> DeltaTable | None:
+    """Opens a table as `open_table` does, whatever its format, to see what is in its log."""
     if is_local(location):
         path = Path(location)
         if match := _UNSUPPORTED_IN_PATHS.search(location):
@@ -103,6 +113,7 @@ def refresh(table: DeltaTable) -> None:
     removed the entry, or somebody the table.
 
     Raises:
+        FormatError: A newer zync changed the table's format.
         TableLostError: The table was deleted or replaced since the handle was opened.
         ZyncError: The table cannot be read.
     """
@@ -115,7 +126,7 @@ def refresh(table: DeltaTable) -> None:
             raise lost_error(location, is_deleted=newest is None)
         _entry_times.pop((str(table.metadata().id), current), None)
     if has_next or not is_same:
-        table.update_incremental()
+        _update(table)
 
 
 def poll(table: DeltaTable) -> None:
@@ -132,7 +143,12 @@ def poll(table: DeltaTable) -> None:
     with _readable(location):
         has_next = has_entry(location, table.version() + 1)
     if has_next:
-        table.update_incremental()
+        _update(table)
+
+
+def _update(table: DeltaTable) -> None:
+    table.update_incremental()
+    check_format(table)
 
 
 def poll_seconds(location: str) -> float:
@@ -229,7 +245,9 @@ def ensure_table(location: str, schema: pa.Schema, description: str, **propertie
             mode="error",
             storage_options=storage.delta_options(location),
             description=description,
+            raise_if_key_not_exists=False,  # delta-rs knows only the properties of Delta
             configuration={
+                **format_properties(),
                 "delta.checkpointInterval": str(checkpoint_every(location)),
                 "delta.deletedFileRetentionDuration": f"interval {REMEMBERED.days} days",
                 **{f"delta.{key}": value for key, value in properties.items()},

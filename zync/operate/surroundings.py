@@ -7,7 +7,7 @@ from typing import Any
 
 from zync.config.model import Config, Topic
 from zync.config.topics import compile_regex
-from zync.errors import ZyncError
+from zync.errors import FormatError, ZyncError
 from zync.kafka.admin import Brokers, RefusedError
 from zync.lake.files import data_files, dataset
 from zync.lake.paths import locate
@@ -126,6 +126,8 @@ def _sample_records(config: Config) -> Mapping[str, list[dict[str, Any]]]:
             rows = dataset(table, [file], RAW_SCHEMA).head(_SAMPLE_RECORDS, columns=["kafka", "key", "value"])
             for row in rows.to_pylist():
                 samples.setdefault(row["kafka"]["topic"], []).append(row)
+    except FormatError:
+        raise
     except (ZyncError, OSError):  # `zync verify` reports files that cannot be read
         return {}
     return samples

@@ -34,6 +34,7 @@ from zync.lake.table import (
     refresh,
     remember_entry,
 )
+from zync.lake.table_format import check_format
 from zync.lake.types import TIMESTAMP
 from zync.raw.batch import Batch
 from zync.raw.table import (
@@ -187,6 +188,7 @@ class Appender:
                 raise lost_error(self.location, is_deleted=True) from error
             raise
         table = _Handle(self.location)
+        check_format(table)
         table_id = str(table.metadata().id)
         if self._table_id not in (None, table_id):
             raise lost_error(self.location, is_deleted=False)
