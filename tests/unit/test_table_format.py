@@ -10,6 +10,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from tests.conftest import zync
+from tests.other_versions import UNKNOWN, upgrade
 from zync.deliver.tables.snapshots import ensure_snapshots
 from zync.errors import FormatError
 from zync.kafka.partition import Partition
@@ -23,14 +24,7 @@ from zync.raw.table import ensure_raw
 from zync.staging.commit import add_rows, commit_files
 from zync.staging.table import STAGING_SCHEMA, ensure_staging
 
-UNKNOWN = max(FORMATS) + 1
 REFUSED = rf"has format {UNKNOWN}, and zync {version('zync')} knows .*1: install zync 99.1.0 or newer$"
-
-
-def upgrade(location: Path | str) -> None:
-    """Does what a newer zync does that changes the table's format."""
-    properties = {"zync.format": str(UNKNOWN), "zync.format_since": "99.1.0"}
-    DeltaTable(str(location)).alter.set_table_properties(properties, raise_if_not_exists=False)
 
 
 def as_by_an_older_zync(location: Path) -> None:
