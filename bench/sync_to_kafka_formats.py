@@ -35,6 +35,13 @@ def run(folder: Path) -> list[Result]:
             log(", ".join(f"{value} {found[-1]:,.0f}/s" for value, found in rates.items()))
     rate = {value: median(found) for value, found in rates.items()}
     return [
-        Result(f"sync-to kafka's rate in {value} by that in JSON", rate[value] / rate["json"], "×", details=rates)
+        Result(
+            f"sync-to kafka's rate in {value} by that in JSON",
+            rate[value] / rate["json"],
+            "×",
+            0.5,
+            more=True,
+            details=rates,
+        )
         for value in FORMATS[1:]
     ]
