@@ -33,6 +33,14 @@ print(json.dumps([word in seen, f"not {word[1:]}" in seen, known == {word}]))
 """
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may give a process another host's name")
+def test_spark_starts_where_the_hosts_name_has_no_address() -> None:
+    """As in a container without a network."""
+    code = "from zync.spark.session import session; print(session(brief=True).range(3).count())"
+    command = ["unshare", "--uts", "sh", "-c", 'hostname nowhere && exec "$0" -c "$1"', sys.executable, code]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() == ["3"]
+
+
 def test_secrets_are_in_no_command_line() -> None:
     """Which others on the host see; other properties are in the JVM's, as spark-submit has it."""
     environment = {**os.environ, "WORD": "zhush-hush"}

@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -168,6 +169,8 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool, lake:
         # A StackOverflowError in a task, for example of a regex over a long text, would end the JVM and this process.
         settings.setdefault("spark.executor.killOnFatalError.depth", "0")
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the default is the first python3 in PATH
+        if not _is_resolved(socket.gethostname()):  # in a container without a network: Spark would not start
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         has_collector = _COLLECTOR.search(user_options)
         defaults = java.QUICK if brief else _LONG_RUNNING_OPTIONS
         chosen = [option for option in defaults if not (has_collector and _COLLECTOR.match(option))]
@@ -234,6 +237,15 @@ def check_log_store(spark: SparkSession, location: str) -> None:
         f"`python -m zync.java log-store{'' if store == 's3' else f' {store}'}` names"
     )
     raise UsageError(msg)
+
+
+def _is_resolved(host: str) -> bool:
+    """Returns whether a host's name has an address."""
+    try:
+        socket.getaddrinfo(host, None)
+    except OSError:
+        return False
+    return True
 
 
 def _umask() -> int:
