@@ -243,25 +243,31 @@ def _spark_jar(name: str) -> Path:
 def main(arguments: list[str]) -> None:
     """Fetches the jars that every session needs; with `fetch s3`, `gs` or `azure` those for a lake there, too.
 
-    With `log-store` it prints the path of the jar that a Spark application of one's own needs for a lake in S3, or in
-    the store that is named.
+    `fetch kafka` fetches the Kafka of `zync broker` and `zync demo` as well. With `log-store` it prints the path of the
+    jar that a Spark application of one's own needs for a lake in S3, or in the store that is named.
     """
-    words = ([], *(["fetch", store] for store in STORES), ["log-store"], *(["log-store", store] for store in STORES))
+    fetched = (*STORES, "kafka")
+    words = ([], *(["fetch", name] for name in fetched), ["log-store"], *(["log-store", store] for store in STORES))
     if arguments not in words:
-        text = f"usage: python -m zync.java [fetch STORE | log-store [STORE]], with a STORE of {', '.join(STORES)}"
+        text = (
+            f"usage: python -m zync.java [fetch NAME | log-store [STORE]], with a NAME of {', '.join(fetched)}, and a "
+            f"STORE of {', '.join(STORES)}"
+        )
         print(text, file=sys.stderr)  # noqa: T201 - a script
         sys.exit(UsageError.exit_code)
-    store = arguments[1] if arguments[1:] else "s3"
+    name = arguments[1] if arguments[1:] else "s3"
     try:
         if arguments[:1] == ["log-store"]:
-            print(log_store(store))  # noqa: T201 - a script
+            print(log_store(name))  # noqa: T201 - a script
             return
         fetch(DELTA)
         fetch(AVRO)
         spark_classes()
-        if arguments:
-            fetch_store(store)
-            log_store(store)
+        if name == "kafka":
+            fetch(KAFKA, transitive=True)
+        elif arguments:
+            fetch_store(name)
+            log_store(name)
     except ZyncError as error:
         print(f"zync: {error}", file=sys.stderr)  # noqa: T201 - a script
         sys.exit(error.exit_code)
