@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo unit test helm test-deploy test-cdc test-store fuzz soak lint docs postgres bench lock clean
+.PHONY: setup demo unit test helm test-deploy test-image test-cdc test-store fuzz soak lint docs postgres bench lock \
+	image clean
 
 setup: $(VENV)/.ready $(VENV)/.archive
 
@@ -97,15 +98,32 @@ test-store: setup
 		--timeout 3600 -s tests/store/test_harm.py tests/store/test_kills.py
 	ZYNC_TEST_STORE_SERVER=azure ZYNC_TEST_STORE_KILLS=5 $(BIN)/pytest -n 0 --timeout 3600 -s tests/store/test_kills.py
 
+# Builds the image and runs it: needs Debian, root and ten minutes.
+test-image: setup
+	@sh scripts/image.sh
+	@sh scripts/postgres.sh
+	ZYNC_TEST_IMAGE=1 $(BIN)/pytest -n 0 --timeout 3600 -s tests/deploy/test_image.py
+
 bench: setup
 	@sh scripts/postgres.sh
 	$(BIN)/python -m bench
 
-# Pins with hashes, and without the hosts they came from.
+# Pins with hashes, and without the hosts they came from: of a checkout, of the image, and of what builds the image.
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-annotate --no-header
 lock: setup
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-		--no-annotate --no-header --extra dev --extra docs pyproject.toml -o requirements.lock
+	$(COMPILE) --extra dev --extra docs pyproject.toml -o requirements.lock
+	$(COMPILE) --extra glue --extra iceberg --extra protobuf --constraints requirements.lock pyproject.toml \
+		-o deploy/image/requirements.lock
+	$(COMPILE) --constraints requirements.lock deploy/image/tools.in -o deploy/image/tools.lock
+
+# The image, by whatever builds one here: `make image ENGINE="podman"`.
+ENGINE ?= docker
+image:
+	$(ENGINE) build -f deploy/image/Containerfile -t zync \
+		--build-arg VERSION=$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml) \
+		--build-arg REVISION=$$(git rev-parse HEAD) .
 
 clean:
 	rm -rf $(VENV) .zync site .mypy_cache .ruff_cache .pytest_cache
