@@ -33,10 +33,15 @@ NOT_RUN = {
     "cd zync-demo": "test_tutorial.py checks that the demo leaves this folder",
     "pip install .": "test_wheel.py installs it, somewhere else",
     "python -m zync.demo.class_archive": "make setup runs it",
+    "make image": "tests/deploy/test_image.py builds it, by buildah",
+    "cd deploy": "of the next",
+    "docker compose up": "tests/deploy/test_image.py has the same services from packages",
 }
 """Commands in blocks that are not run as they are, and why."""
 
 ELSEWHERE = {
+    "docker run": "tests/deploy/test_image.py, by runc",
+    "docker compose exec zync": "tests/cli and tests/deliver",
     "zync sync-from kafka raw": "tests/kafka",
     "zync sync raw staging": "TABLE, below",
     "zync load raw": "TABLE, below",
