@@ -89,6 +89,19 @@ def test_a_row_that_does_not_fit_is_left_to_what_names_it(row: str) -> None:
 
 
 @pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize(("kind", "value"), [("integer", 1 << 31), ("short", -(1 << 15) - 1), ("byte", 128)])
+def test_an_integer_beyond_its_type_is_left_to_it_as_well(format_: str, kind: str, value: int) -> None:
+    _, encoder = FORMATS[format_](struct(c=kind), "shop.Value", "topic shop")
+    assert encoder.encoded([f'{{"c":{value}}}'], HEADER) is None
+
+
+def test_so_is_a_decimal_with_more_digits_than_its_type() -> None:
+    _, encoder = avro(struct(c="decimal(4,2)"), "shop.Value", "topic shop")
+    assert encoder.encoded(['{"c":1.25}', '{"c":1.255}'], HEADER) is None
+    assert encoder.encoded(['{"c":100.25}'], HEADER) is None
+
+
+@pytest.mark.parametrize("format_", FORMATS)
 def test_a_float_beyond_its_type_is_not_infinite(format_: str) -> None:
     _, encoder = FORMATS[format_](struct(c="float"), "shop.Value", "topic shop")
     assert encoder.encoded(['{"c":1E39}'], HEADER) is None

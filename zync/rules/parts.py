@@ -42,7 +42,7 @@ def run_parts(probe: RuleProbe, rows: DataFrame, sizes: dict[int, int]) -> Itera
         UnfitError: The rule's plan broadcasts or shuffles the records, or a subquery reads them.
         DataError: The rule fails on transactions together, and on none of them alone.
     """
-    candidates, has_failures = list(sizes), False
+    all_rows, candidates, has_failures = rows, list(sizes), False
     while candidates:
         part_size = -(-len(candidates) // _MAX_PARTS)
         parts = _failing_parts(probe, rows, {seqno: sizes[seqno] for seqno in candidates}, part_size)
@@ -60,7 +60,7 @@ def run_parts(probe: RuleProbe, rows: DataFrame, sizes: dict[int, int]) -> Itera
         yield None
         if candidates:
             rows = _of(rows, candidates)
-    if not has_failures and (error := probe.error(rows, sum(sizes.values()))):
+    if not has_failures and (error := probe.error(all_rows, sum(sizes.values()))):
         msg = (
             f"rule {probe.rule.name} fails on transactions of seqno {min(sizes):,} to {max(sizes):,} together, and not "
             f"on one by itself ({error}). It is to make the rows of each of that one's records: which others come in a "

@@ -48,9 +48,9 @@ _LONG_DIGITS = 18
 """The most digits of a decimal whose unscaled value fits into 64 bits."""
 _ARROW: dict[str, tuple[Any, pa.DataType]] = {
     "boolean": (bool, pa.bool_()),
-    "byte": (int, pa.int64()),
-    "short": (int, pa.int64()),
-    "integer": (int, pa.int64()),
+    "byte": (int, pa.int8()),
+    "short": (int, pa.int16()),
+    "integer": (int, pa.int32()),
     "long": (int, pa.int64()),
     "float": (float | str, pa.float32()),
     "double": (float | str, pa.float64()),
@@ -116,7 +116,7 @@ def _column(values: list[Any], kind: Kind) -> pa.Array:
     if json_type == float | str:
         doubles = _array([value if value is None else float(value) for value in values], pa.float64())
         numbers = doubles.cast(arrow_type)
-        if not pc.equal(pc.is_inf(doubles), pc.is_inf(numbers)).fill_null(True).to_numpy(zero_copy_only=False).all():  # noqa: FBT003
+        if pc.any(pc.xor(pc.is_inf(doubles), pc.is_inf(numbers))).as_py():
             raise OverflowError
         return numbers
     if json_type is str:
