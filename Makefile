@@ -24,7 +24,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	@touch $@
 
 # Java is looked for first: to install the packages takes minutes.
-$(VENV)/.ready: $(VENV)/.java $(VENV)/.installed
+$(VENV)/.ready: $(VENV)/.java $(VENV)/.installed $(wildcard zync/*.java)
 	@$(BIN)/python -m zync.java
 	@touch $@
 
