@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
@@ -107,7 +108,7 @@ def _running(place: Path, servers: str, way: str, start: Callable[..., "_Running
     return {"cold": cold, "warm": warm, "peak_mb": peak}
 
 
-class _Running:
+class _Running(ABC):
     """A process, and those that come from it, that write `table` until this context ends."""
 
     def __init__(self, command: list[str], place: Path, out: TextIO, table: Path) -> None:
@@ -124,9 +125,9 @@ class _Running:
         except subprocess.TimeoutExpired:
             self.signal(signal.SIGKILL)
 
+    @abstractmethod
     def taken(self) -> int:
         """Returns the number of records that the table has."""
-        raise NotImplementedError
 
     def wait_for(self, records: int) -> float:
         """Waits until the table has so many records, and returns the time (of `time.monotonic`)."""

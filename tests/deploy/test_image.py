@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from tests.cdc.conftest import running_postgres
 from tests.conftest import TopicMaker, produce
 from tests.deploy.image import CHECKOUT, USER, Image
 from tests.deploy.test_compose import DEPLOY, SERVICES
@@ -68,16 +69,8 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def database() -> Iterator[Postgres]:
-    """A PostgreSQL, in a folder that its user may read."""
-    folder = Path(tempfile.mkdtemp(prefix="zync-postgres-"))
-    folder.chmod(0o755)
-    database = Postgres(folder)
-    database.start()
-    try:
+    with running_postgres() as database:
         yield database
-    finally:
-        database.stop()
-        shutil.rmtree(folder)
 
 
 def test_it_says_what_it_is_and_shows_the_help_by_default(image: Image) -> None:
