@@ -127,7 +127,7 @@ def test_the_bank_of_compose_lands_in_it(
     command = [word.replace("9464", str(free_port())) for word in SERVICES["zync"]["command"]]
     try:
         with image.container(*command, network=True, project=project, lake=lake) as container:
-            transfers = ("-c", "4", "-R", "50", "-T", "30", "-f", str(DEPLOY / "compose/transfer.sql"))
+            transfers = ("-c", "4", "-R", "50", "-T", "30", "-f", str(CHECKOUT / "demo/bank/transfer.sql"))
             assert database.pgbench(*transfers).wait() == 0
             ((truth,),) = database.sql("SELECT sum(abalance) FROM pgbench_accounts")
             ((transferred,),) = database.sql("SELECT count(*) FROM pgbench_history")

@@ -23,6 +23,7 @@ from zync.demo.postgres import Debezium, Postgres
 from zync.demo.simulated import SimulatedBank
 from zync.errors import ZyncError
 from zync.kafka.dev_broker import DevKafka
+from zync.resources import data_folder
 from zync.text import amount
 
 SUMS = {"accounts": "abalance", "tellers": "tbalance", "branches": "bbalance", "history": "delta"}
@@ -32,20 +33,7 @@ _SNAPSHOT_SECONDS = 180
 """Seconds without a new snapshot after which the demo fails: two Sparks have to start, maybe on a slow machine."""
 _LOG_LINES = 10
 _ACCOUNTS = 2000
-_TPC_B = r"""
-\set aid random(1, {accounts})
-\set bid random(1, 1)
-\set tid random(1, 10)
-\set delta random(-5000, 5000)
-BEGIN;
-UPDATE pgbench_accounts SET abalance = abalance + :delta WHERE aid = :aid;
-SELECT abalance FROM pgbench_accounts WHERE aid = :aid;
-UPDATE pgbench_tellers SET tbalance = tbalance + :delta WHERE tid = :tid;
-UPDATE pgbench_branches SET bbalance = bbalance + :delta WHERE bid = :bid;
-INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) VALUES (:tid, :bid, :aid, :delta, CURRENT_TIMESTAMP);
-END;
-"""
-"""The script of `pgbench --show-script=tpcb-like` for a branch with few accounts, for a short first snapshot."""
+"""As in demo/bank/transfer.sql, the transaction that pgbench repeats."""
 _LOOKS_PER_LINE = 5
 """While the snapshot stays the same, a line is printed after so many looks."""
 Say = Callable[[str], None]
@@ -89,15 +77,18 @@ class PostgresBank:
         self.postgres.start()
         self.postgres.pgbench("-i", "-q").wait()
         self.postgres.sql(f"CREATE TABLE pulse (x int); DELETE FROM pgbench_accounts WHERE aid > {_ACCOUNTS}")
-        (self.scratch / "transfer.sql").write_text(_TPC_B.format(accounts=_ACCOUNTS))
+        shutil.copyfile(data_folder("demo") / "bank" / "transfer.sql", self._script)  # where PostgreSQL's user may read
         self.debezium.start()
         self.debezium.wait_until_streamed()
         self.transfer()
 
     def transfer(self) -> None:
         """Starts four clients that make transfers."""
-        script = str(self.scratch / "transfer.sql")
-        self.load = self.postgres.pgbench("-c", "4", "-R", str(self.rate), "-T", "3600", "-f", script)
+        self.load = self.postgres.pgbench("-c", "4", "-R", str(self.rate), "-T", "3600", "-f", str(self._script))
+
+    @property
+    def _script(self) -> Path:
+        return self.scratch / "transfer.sql"
 
     def end(self) -> None:
         """Stops the clients, and waits until Debezium has sent all their transfers."""

@@ -1,3 +1,4 @@
+-- pgbench --show-script=tpcb-like for a branch with few accounts (zync/demo/bank.py), for a short first snapshot.
 \set aid random(1, 2000)
 \set bid random(1, 1)
 \set tid random(1, 10)
