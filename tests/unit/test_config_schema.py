@@ -114,7 +114,8 @@ CONFIGS = {
     "glue": 'deliver: {tables: {catalog: {type: glue, region: eu-central-1, endpoint: "http://localhost:5000"}}}',
     "a topic called catalog": "deliver: {tables: {catalog: {apply: history}}}",
     "share": "limits: {max_quarantined: 5%}",
-    "count": "limits: {max_quarantined: 100}",
+    "count": "limits: {max_quarantined: 100, records_per_sync: auto}",
+    "records": "limits: {records_per_sync: 1000}",
 }
 """Configs that together have every key; each is short, as each is read hundreds of times."""
 
@@ -238,6 +239,8 @@ def test_the_schema_says_what_zync_says(folder: Path, name: str) -> None:
         "transactions: {done: 'true', preset: debezium, topic: a.transaction}",
         "limits: {max_quarantined: 0.05}",
         "limits: {max_quarantined: 101%}",
+        "limits: {records_per_sync: 0}",
+        "limits: {records_per_sync: all}",
         "outputs: [{topic: o, sql: rule.sql, python: 'rule.py:f'}]",
         "outputs: {topic: o, sql: rule.sql}",
         "deliver: {kafka: true}",

@@ -59,10 +59,8 @@ class ConsoleOutput(Output):
 
     def followed(self, outcome: "Outcome") -> None:
         """Prints the outcome of one of the syncs of `sync --follow`; with JSON logs as one of their lines."""
-        from zync.sync.outcome import describe
-
         if logs_as_json():
-            self.progress(describe(outcome), event="sync", **vars(outcome))
+            self.synced_partly(outcome)
         else:
             self.synced(outcome)
 

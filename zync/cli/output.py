@@ -103,6 +103,12 @@ class Output(ABC):
         values = {key: value for key, value in asdict(progress).items() if value is not None}
         self.progress(str(progress), event="progress", **values)
 
+    def synced_partly(self, outcome: "Outcome") -> None:
+        """Prints the outcome of one of the syncs that a large backlog takes."""
+        from zync.sync.outcome import describe
+
+        self.progress(describe(outcome), event="sync", **vars(outcome))
+
     def error(self, message: str, traceback: str = "", code: str = ZyncError.code) -> None:
         """Prints an error as a line, or its traceback.
 

@@ -150,7 +150,9 @@ def sync(
             msg = "there is nothing to watch in one sync: give --follow too"
             raise typer.BadParameter(msg, param_hint="--metrics")
         with out.showing_progress() as report:
-            outcome = sync_once(settings, *locations, master=master, report=report, standby=standby)
+            outcome = sync_once(
+                settings, *locations, master=master, report=report, on_sync=out.synced_partly, standby=standby
+            )
         out.synced(outcome)
         return
     stop = stop_on_signals()

@@ -449,14 +449,17 @@ class Deliver:
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a sync may set aside before it stops instead.
+    """How much a sync may set aside before it stops instead, and how much it takes at once.
 
     Attributes:
         max_quarantined: Transactions, and records by themselves, that one sync may quarantine; or, as `5%`, a share of
             those that it settles. Where there are more, the sync stops and commits nothing.
+        records_per_sync: New records that one sync reads at most. The next sync follows at once, and the output is the
+            same as that of a single one. `auto`: 2,000,000, or fewer where they are large.
     """
 
     max_quarantined: float | int = 100
+    records_per_sync: int | Literal["auto"] = "auto"
 
     def quarantined(self, settled: int) -> int:
         """Returns how many transactions a sync may quarantine.
@@ -484,7 +487,7 @@ class Config:
         lookups: Tables that rules may join, by the name of their view.
         outputs: The rules.
         deliver: Where whole transactions go from staging.
-        limits: How much a sync may set aside.
+        limits: How much a sync may set aside, and how much it takes at once.
         spark: Spark properties.
         path: The file that was read; None for a config made in Python.
         elsewhere: Each value read from the environment or a file, and how the file names it.
@@ -612,7 +615,7 @@ class Config:
 
     def without_limit(self) -> "Config":
         """Returns this config without a limit of quarantine, for syncs that repeat earlier syncs in other cuts."""
-        return replace(self, limits=Limits(max_quarantined=1.0))
+        return replace(self, limits=replace(self.limits, max_quarantined=1.0))
 
     def with_kafka(self, **properties: str | None) -> "Config":
         """Returns this config with some librdkafka properties set (`_` for `.`); None leaves a property unchanged."""

@@ -15,6 +15,7 @@ from zync.lake.files import data_files, dataset
 from zync.lake.probe import prove
 from zync.operate import surroundings
 from zync.operate.explain import explain
+from zync.raw.table import existing_raw, next_seqno
 from zync.spark.session import delete_at_end, session
 from zync.staging.table import STAGING_SCHEMA, existing_staging
 from zync.sync.syncer import Syncer
@@ -82,7 +83,7 @@ def compare_cuts(spark: SparkSession, config: Config, raw: str) -> Difference | 
         delete_at_end(spark, scratch)
         whole, parts = f"{scratch}/whole", f"{scratch}/parts"
         config = config.without_limit()
-        Syncer(config, raw, whole, spark).sync()
+        Syncer(config, raw, whole, spark).sync(upto=next_seqno(existing_raw(raw)) - 1)
         syncer = Syncer(config, raw, parts, spark)
         for seqno in _cut_seqnos(whole):
             syncer.sync(upto=seqno)

@@ -16,12 +16,10 @@ from zync.lake.table import open_table
 from zync.raw.decisions import decisions
 from zync.raw.table import existing_raw, first_seqno, next_seqno
 from zync.staging.table import STAGING_SCHEMA
+from zync.sync.backlog import sync_end
 from zync.sync.outcome import Outcome
 from zync.sync.syncer import Syncer
 from zync.transactions.summary import REVISITING
-
-_STEP = 2_000_000
-"""Records of raw that each sync of a replay reads; the first also passes over those that were trimmed."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,7 @@ def replay(
         # The limit is for a single sync, and a replay's syncs are larger than the original ones.
         syncer = Syncer(config.without_limit(), raw, into, spark)
         while head < last:
-            step_end = max(head + _STEP, trimmed)
+            step_end = sync_end(raw_table, head, config.limits.records_per_sync)
             outcome = syncer.sync(upto=min(step_end, next(cut for cut in cuts if cut > head), last))
             on_sync(outcome)
             syncs, transactions = syncs + 1, transactions + outcome.transactions

@@ -204,6 +204,9 @@ def check_parts(config: Config, reader: Reader, node: yaml.Node | None) -> Confi
     if not 0 <= limit < math.inf or (isinstance(limit, float) and limit > 1):
         text = "limits.max_quarantined must be 0 or more, or a share of at most 100%"
         raise reader.fail(find(node, "limits", "max_quarantined"), text)
+    if config.limits.records_per_sync != "auto" and config.limits.records_per_sync < 1:
+        text = "limits.records_per_sync must be auto, or 1 or more"
+        raise reader.fail(find(node, "limits", "records_per_sync"), text)
     if not 0 <= config.transactions.remember <= _MAX_INT64:
         text = f"transactions.remember must be 0 or more, and {_MAX_INT64} at most"
         raise reader.fail(find(node, "transactions", "remember"), text)

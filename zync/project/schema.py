@@ -137,6 +137,7 @@ FIELD_CHECKS: dict[tuple[type, str], _Schema] = {
     (KafkaDelivery, "progress_topic"): _KAFKA_TOPIC,
     (KafkaDelivery, "transaction_topic"): _KAFKA_TOPIC,
     (Limits, "max_quarantined"): {"minimum": 0},
+    (Limits, "records_per_sync"): {"minimum": 1},
     (RegistryAccess, "url"): {"type": "string", **_pattern("https?://[^@]*")},
     (RegistryAccess, "timeout"): {"not": {"pattern": r"^\s*[0.]+\s*[a-z]"}},
     (Storage, "endpoint"): {"type": "string", **_pattern("https?://[^@]*")},
@@ -283,7 +284,9 @@ def _value(kind: Any, definitions: dict[str, _Schema]) -> _Schema:
         return {"$ref": f"#/$defs/{kind.__name__}"}
     origin, args = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
+        words = [word for arg in args if get_origin(arg) is Literal for word in get_args(arg)]
         value = _value(next(arg for arg in args if arg is not NoneType), definitions)
+        value = {"anyOf": [{"enum": words}, value]} if words else value
         return _or_null(value) if NoneType in args else value
     if origin is dict:
         return {"type": "object", "additionalProperties": _value(args[1], definitions)}

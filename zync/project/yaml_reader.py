@@ -3,6 +3,7 @@
 import difflib
 import os
 import re
+from collections.abc import Collection
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -54,7 +55,9 @@ class Reader:
         if origin in (Union, UnionType):
             if node.tag == f"{_CORE}null" and NoneType in args:
                 return None
-            return self.value(next(arg for arg in args if arg is not NoneType), node, key_path)
+            words = [word for arg in args if get_origin(arg) is Literal for word in get_args(arg)]
+            kind = next(arg for arg in args if arg is not NoneType)
+            return self.scalar(kind, node, key_path, words) if words else self.value(kind, node, key_path)
         if origin is dict:
             return {key: self.value(args[1], item, f"{key_path}.{key}") for key, _, item in self.items(node, key_path)}
         if origin is tuple:
@@ -142,17 +145,18 @@ class Reader:
                 return yaml.MappingNode(node.tag, others, node.start_mark, node.end_mark), item
         return None
 
-    def scalar(self, kind: Any, node: yaml.Node, key_path: str) -> Any:
-        """Converts a scalar node to a value of the type `kind`."""
+    def scalar(self, kind: Any, node: yaml.Node, key_path: str, words: Collection[str] = ()) -> Any:
+        """Converts a scalar node to a value of the type `kind`; `words` are values that stand for themselves."""
         if not isinstance(node, yaml.ScalarNode):
             raise self.fail(node, f"{key_path} must be a single value")
         if node.tag == f"{_CORE}null":
             raise self.fail(node, f"{key_path} has no value: write one, or take the key out ('' is an empty text)")
         text, source = self.text(self.environment(node, key_path), node, key_path), repr(node.value)
-        if get_origin(kind) is Literal:
-            if text not in get_args(kind):
-                raise self.fail(node, f"{key_path} must be one of {', '.join(get_args(kind))}, not {source}")
+        is_word = get_origin(kind) is Literal
+        if text in (get_args(kind) if is_word else words):
             return text
+        if is_word:
+            raise self.fail(node, f"{key_path} must be one of {', '.join(get_args(kind))}, not {source}")
         try:
             if kind is timedelta:
                 return duration(text)
@@ -166,6 +170,7 @@ class Reader:
             raise self.fail(node, f"{key_path} must be true or false, not {source}") from None
         except ValueError as error:
             number = f"{source} is not a whole number" + " or a share like 5%" * (kind is float)
+            number += "".join(f", or {word}" for word in words)
             error_text = str(error).replace(repr(text), source) if kind is timedelta else number
             raise self.fail(node, f"{key_path}: {error_text}") from None
         return self.base / text if kind is Path else text

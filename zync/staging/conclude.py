@@ -59,10 +59,6 @@ def conclude(  # noqa: PLR0913 - each is a result of an earlier stage
     cursor_seqno = pc.min(pending_seqnos).as_py() - 1 if len(pending_seqnos) else head
     cursor_row = {**cursor, "kind": "cursor", "seqno": cursor_seqno, "sync": number, "head": head}
     cursor_row["full"] = number if full else before.cursor.full
-    driver_rows = [
-        *({**row, "sync": number} for row in rewritten.to_pylist()),
-        cursor_row,
-    ]
     new_cursor = Cursor(
         seqno=cursor_seqno,
         head=head,
@@ -75,10 +71,28 @@ def conclude(  # noqa: PLR0913 - each is a result of an earlier stage
         columns=cursor["state"],
     )
     settled = advanced.settled.filter(pc.greater(advanced.settled["seqno"], head - remember))
-    driver_rows = [{column: _map_as_pairs(value) for column, value in row.items()} for row in driver_rows]
     return Concluded(
-        Bookkeeping(new_cursor, settled, in_flight), pa.Table.from_pylist(driver_rows, schema=STAGING_SCHEMA)
+        Bookkeeping(new_cursor, settled, in_flight),
+        pa.concat_tables([_as_staging(rewritten, number), _one_row(cursor_row)]),
     )
+
+
+def _as_staging(in_flight: pa.Table, number: int) -> pa.Table:
+    """Returns the rows of transactions in flight as rows of sync `number` in staging, without a Python object each."""
+    columns = {name: in_flight[name] for name in in_flight.column_names}
+    columns["sync"] = pa.repeat(pa.scalar(number, pa.int64()), in_flight.num_rows)
+    return pa.table(
+        [
+            columns[field.name].cast(field.type) if field.name in columns else pa.nulls(in_flight.num_rows, field.type)
+            for field in STAGING_SCHEMA
+        ],
+        schema=STAGING_SCHEMA,
+    )
+
+
+def _one_row(row: dict[str, Any]) -> pa.Table:
+    values = {column: _map_as_pairs(value) for column, value in row.items()}
+    return pa.Table.from_pylist([values], schema=STAGING_SCHEMA)
 
 
 def _map_as_pairs(value: Any) -> Any:

@@ -21,6 +21,7 @@ class Progress:
 
     Attributes:
         records: The number of its new records.
+        behind: The number of records that are left for the next syncs.
         stage: The stage that runs, `start` while Spark starts.
         number: The stage's place among all, from 1 on; 0 for `start`.
         stages: The number of stages.
@@ -31,6 +32,7 @@ class Progress:
     """
 
     records: int
+    behind: int = 0
     stage: str = "start"
     number: int = 0
     stages: int = 0
@@ -40,7 +42,8 @@ class Progress:
     left: float | None = None
 
     def __str__(self) -> str:
-        what = f"sync of {amount(self.records, 'record')}"
+        behind = f" ({self.behind:,} more in the next syncs)" if self.behind else ""
+        what = f"sync of {amount(self.records, 'record')}{behind}"
         if not self.number:
             return f"{what}: Spark starts"
         tasks = f", {self.done:,} of {amount(self.tasks, 'task')}" if self.tasks else ""
@@ -58,12 +61,13 @@ class Watch:
     Args:
         spark: The sync's session.
         records: The number of its new records.
+        behind: The number of records that are left for the next syncs.
         stages: The number of its stages.
         report: What shows it; None: nothing does.
     """
 
-    def __init__(self, spark: SparkSession, records: int, stages: int, report: Report | None) -> None:
-        self._spark, self._records, self._stages = spark, records, stages
+    def __init__(self, spark: SparkSession, records: int, behind: int, stages: int, report: Report | None) -> None:
+        self._spark, self._records, self._behind, self._stages = spark, records, behind, stages
         self._report = None if Sizing(records).is_small else report
         self._stage, self._number = "start", 0
         self._step: frozenset[int] = frozenset()
@@ -102,4 +106,4 @@ class Watch:
         done, tasks = sum(info.numCompletedTasks for info in infos), sum(info.numTasks for info in infos)
         left = (now - self._step_began) * (tasks - done) / done if done else None
         began = now - self._began
-        return Progress(self._records, self._stage, self._number, self._stages, done, tasks, began, left)
+        return Progress(self._records, self._behind, self._stage, self._number, self._stages, done, tasks, began, left)

@@ -28,6 +28,7 @@ from zync.staging.commit import reclaim
 from zync.staging.set_aside import SetAside, read_set_aside
 from zync.staging.table import ensure_staging, open_staging
 from zync.sync.apply_rules import apply_rules
+from zync.sync.backlog import sync_end
 from zync.sync.commit import Committed, commit
 from zync.sync.context import Sync
 from zync.sync.judge import judge
@@ -95,10 +96,11 @@ class Syncer:
         return self._raw_table.version() if self._raw_table else None
 
     def sync(self, upto: int | None = None) -> Outcome:
-        """Runs a sync: all new records of raw go to staging in a single commit. Without new records nothing is written.
+        """Runs a sync: new records of raw go to staging in a single commit. Without new records nothing is written.
 
         Args:
-            upto: The largest seqno to read; None: the newest in raw.
+            upto: The largest seqno to read; None: the newest in raw, or as far as `limits.records_per_sync` allows. How
+                many records are left then is in the outcome, as `behind`.
 
         Raises:
             UsageError: Staging was made from another raw, or the config does not fit the data.
@@ -108,8 +110,10 @@ class Syncer:
         cursor = bookkeeping.cursor
         if self.config.transactions.order == "commit":
             self.config.transactions.check_partitions(Counter(partition.topic for partition in positions(raw).next))
-        head = next_seqno(raw) - 1 if upto is None else max(upto, cursor.head)
-        if cursor.raw_id not in (None, str(raw.metadata().id)) or cursor.head > head:
+        if upto is None:
+            upto = sync_end(raw, cursor.head, self.config.limits.records_per_sync)
+        head = max(upto, cursor.head)
+        if cursor.raw_id not in (None, str(raw.metadata().id)) or cursor.head > next_seqno(raw) - 1:
             msg = f"staging at {self.staging} was made from another raw than {self.raw}: give another staging"
             raise UsageError(msg)
         if head == cursor.head and not (bookkeeping.in_flight.num_rows and cursor.judged_otherwise(self.config)):
@@ -123,14 +127,15 @@ class Syncer:
                 self.spark, row_cache, self.config, self.done, self.decoder, raw, staging, bookkeeping, head, ranges
             )
             self.bookkeeping = self._staging_table = None  # until it has succeeded: after a failure both are read anew
-            with Watch(self.spark, head - cursor.head, len(STAGES), self._report) as watch:
+            behind = next_seqno(raw) - 1 - head
+            with Watch(self.spark, head - cursor.head, behind, len(STAGES), self._report) as watch:
                 committed, seconds = _run_stages(sync, watch)
         # If another commit came in between, the version differs and the next sync reads staging anew.
         self.bookkeeping, self._staging_version = committed.bookkeeping, staging.version() + 1
         self.clock = committed.applied.summary.ingested or self.clock
         checkpoint(staging)
         self._staging_table = staging
-        return _outcome(committed, seconds)
+        return _outcome(committed, seconds, behind)
 
     def _newest_tables(self) -> tuple[DeltaTable, DeltaTable | None]:
         """Returns raw and staging at their newest versions; the handles of the last sync, if there are any."""
@@ -193,7 +198,7 @@ def _in_flight_counts(bookkeeping: Bookkeeping) -> dict[str, Any]:
     }
 
 
-def _outcome(committed: Committed, seconds: dict[str, float]) -> Outcome:
+def _outcome(committed: Committed, seconds: dict[str, float], behind: int) -> Outcome:
     applied, cursor = committed.applied, committed.bookkeeping.cursor
     summary = applied.summary
     discarded = len(summary.discarded)
@@ -214,6 +219,8 @@ def _outcome(committed: Committed, seconds: dict[str, float]) -> Outcome:
         **_in_flight_counts(committed.bookkeeping),
         set_aside={kind: count for kind, count in set_aside.items() if count},
         seconds=seconds,
+        syncs=1,
+        behind=behind,
     )
 
 
@@ -224,9 +231,12 @@ def sync_once(
     master: str | None = None,
     *,
     report: Report | None = None,
+    on_sync: Callable[[Outcome], None] | None = None,
     standby: bool = False,
 ) -> Outcome:
-    """Runs a sync in a Spark session of its own, as `zync sync` does.
+    """Syncs all new records in a Spark session of its own, as `zync sync` does.
+
+    A large backlog takes several syncs (`limits.records_per_sync`), whose outcomes are added up.
 
     Args:
         config: The config.
@@ -234,6 +244,7 @@ def sync_once(
         staging: The location of staging, which is created if it does not exist.
         master: Spark's master URL; None: the config's, else this machine.
         report: Is told how far a large sync is; None: nothing is.
+        on_sync: Called with the outcome of each sync, if it takes several.
         standby: Whether to wait while another sync works on this staging.
 
     Raises:
@@ -249,9 +260,15 @@ def sync_once(
         backlog = _backlog(raw, staging, report)
         spark = session(master, config.spark, brief=backlog.is_small, lake=staging)
         syncer = Syncer(config, raw, staging, spark, report)
-        outcome = syncer.sync()
+        outcome = total = syncer.sync()
+        last = outcome.head + outcome.behind  # what comes in the meantime is for the next `zync sync`
+        while outcome.head < last:
+            if on_sync:
+                on_sync(outcome)
+            outcome = syncer.sync()
+            total = total.followed_by(outcome)
         syncer.release_overdue()
-        return outcome
+        return total
 
 
 def _backlog(raw: str, staging: str, report: Report | None) -> Sizing:
@@ -319,7 +336,7 @@ def follow(  # noqa: PLR0913 - a public function: the caller chooses each
                 version = syncer.newest_raw_version()
                 store.heard()
                 outcome = syncer.sync() if version != synced_version else None
-                synced_version = version
+                synced_version = None if outcome and outcome.behind else version
                 if metrics:
                     metrics.turn()
                 if outcome:
