@@ -1,10 +1,12 @@
 """The data files of a Delta table, selected by the log's statistics, and their rows as an Arrow dataset."""
 
-from collections.abc import Collection, Iterable
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
@@ -81,6 +83,30 @@ def data_files(table: DeltaTable, column: str, above: int = -(2**63), upto: int 
         )
     ]
     return sorted((f for f in files if f.highest > above and f.lowest <= upto), key=lambda f: (f.lowest, f.uri))
+
+
+def end_within(files: Sequence[DataFile], weights: Sequence[int], limit: int, *, above: int, upto: int) -> int:
+    """Returns how far to read so that no more is read than `limit`: the largest such end, but at least `above` + 1.
+
+    A file's rows count as spread evenly over the values of the column.
+
+    Args:
+        files: The files that may have rows with `above` < column <= `upto`, from `data_files`.
+        weights: What each file weighs: its bytes, or its rows.
+        limit: The most that may be read.
+        above: The value of the column that was read before.
+        upto: The largest value to read.
+    """
+    lowest = np.array([max(file.lowest, above + 1) for file in files], float)
+    highest = np.array([file.highest for file in files], float)
+    spans = np.array([file.highest - file.lowest + 1 for file in files], float)
+
+    def weight(end: int) -> int:
+        shares = np.clip(np.minimum(highest, end) - lowest + 1, 0, None) / spans
+        return int(shares @ np.array(weights, float))
+
+    fitting = bisect_right(range(above + 1, upto + 1), limit, key=weight)
+    return min(above + max(fitting, 1), upto)
 
 
 def folder_files(location: str) -> FileSystem:

@@ -27,6 +27,10 @@ So few are also read by the driver in less time than Spark takes to plan it."""
 RECORDS_PER_TASK = 250_000
 """About 200 MB in Spark's memory format, which a task can sort in memory."""
 
+MOST_FILE_BYTES = 512 * 1024 * 1024
+"""Up to so many bytes of compressed files Spark works on at once. In its memory JSON takes five to twenty times as
+much, and what does not fit goes to the disk."""
+
 BROADCAST_TRANSACTIONS = 500_000
 """Positions and turns (two numbers each) of up to this many transactions fit into every task's memory."""
 

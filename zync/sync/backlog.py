@@ -5,17 +5,17 @@ from typing import Literal
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from zync.lake.files import add_actions, data_files
+from zync.lake.files import add_actions, data_files, end_within
 from zync.raw.table import first_seqno, next_seqno
+from zync.spark.sizing import MOST_FILE_BYTES
 
 RECORDS = 2_000_000
 """Records of a sync by `auto`: about 0.6 GB of the driver's Python where each of them is a transaction by itself."""
 
-FILE_BYTES = 512 * 1024 * 1024
-"""Bytes of raw's files for a sync by `auto`. They are compressed: in Spark, JSON takes five to twenty times as much."""
 
-
-def sync_end(raw: DeltaTable, head: int, limit: int | Literal["auto"] = "auto", file_bytes: int = FILE_BYTES) -> int:
+def sync_end(
+    raw: DeltaTable, head: int, limit: int | Literal["auto"] = "auto", file_bytes: int = MOST_FILE_BYTES
+) -> int:
     """Returns the largest seqno that the next sync reads.
 
     Args:
@@ -32,11 +32,5 @@ def sync_end(raw: DeltaTable, head: int, limit: int | Literal["auto"] = "auto", 
     end = min(newest, start + RECORDS)
     if (pc.sum(add_actions(raw)["size_bytes"]).as_py() or 0) <= file_bytes:
         return end
-    num_bytes = 0.0
-    for file in data_files(raw, "seqno", above=start, upto=end):
-        first, last = max(file.lowest, start + 1), min(file.highest, end)
-        bytes_per_record = file.size / (file.highest - file.lowest + 1)
-        if num_bytes + bytes_per_record * (last - first + 1) > file_bytes:
-            return max(start + 1, first - 1 + int((file_bytes - num_bytes) / bytes_per_record))
-        num_bytes += bytes_per_record * (last - first + 1)
-    return end
+    files = data_files(raw, "seqno", above=start, upto=end)
+    return end_within(files, [file.size for file in files], file_bytes, above=start, upto=end)

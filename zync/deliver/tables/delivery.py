@@ -1,7 +1,8 @@
 """`zync sync-to tables staging`: delivers output topics into typed Delta tables, and takes snapshots of all tables.
 
-A batch is all syncs that staging has and the tables do not. Each table with rows in the batch gets a commit, which
-stores the batch's last sync as Delta's `txn`; then a snapshot names the versions of all tables. After a kill between
+A batch is the syncs that staging has and the tables do not, or the first of them if these are many. Each table with
+rows in the batch gets a commit, which stores the batch's last sync as Delta's `txn`; then a snapshot names the versions
+of all tables. After a kill between
 these commits some tables are ahead; the next batch first brings the others to the same sync, so that each snapshot is
 of a single sync.
 """
@@ -9,6 +10,7 @@ of a single sync.
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -27,14 +29,14 @@ from zync.deliver.tables.schema_changes import as_made
 from zync.deliver.tables.snapshots import Snapshot
 from zync.deliver.tables.target import TableState, TableTarget, check_table, table_targets
 from zync.errors import ConflictError, UsageError
-from zync.lake.files import data_files
+from zync.lake.files import data_files, end_within
 from zync.lake.lock import Ownership, Wait, owned
 from zync.lake.outage import StoreWatch, watching
 from zync.lake.table import open_table, poll, poll_seconds, refresh
 from zync.rules.plan import rules_over_nothing
 from zync.spark.errors import texts_with_java
 from zync.spark.session import check_log_store
-from zync.spark.sizing import Sizing, tune
+from zync.spark.sizing import MOST_FILE_BYTES, Sizing, tune
 from zync.staging.outputs import columns_by_sync
 from zync.staging.table import SYNC, existing_staging, open_staging
 from zync.transactions.done import understand
@@ -47,6 +49,8 @@ log = logging.getLogger(__name__)
 _AGAIN_SECONDS = 1.0
 _CONFLICTS = 10
 """Conflicts in a row after which the delivery ends, as the other writer goes on."""
+MOST_ROWS = 4_000_000
+"""Rows of staging that are delivered to a table by one commit, unless a single sync has more."""
 _LOOK_AFTER_SECONDS = 60.0
 """How often an idle delivery checks what others did to the tables."""
 
@@ -306,7 +310,10 @@ def _deliver_batch(  # noqa: PLR0913
     previous: Snapshot | None,
     newest_sync: int,
 ) -> tuple[Snapshot, Batch]:
-    """Brings all tables to the sync of the table that is ahead, or else to `newest_sync`, and takes a snapshot."""
+    """Brings all tables to the sync of the table that is ahead, or else as far as a batch goes, and takes a snapshot.
+
+    A table that is new may lack much more than a batch: it gets several commits.
+    """
     started, staging_id = time.monotonic(), str(staging.metadata().id)
     snapshot_versions = previous.versions if previous else {}
     snapshots_table = snapshots.ensure_snapshots(f"{folder}/{snapshots.NAME}")
@@ -314,23 +321,26 @@ def _deliver_batch(  # noqa: PLR0913
     delivered_syncs = {topic: state.sync if state else 0 for topic, state in states.items()}
     after = previous.sync if previous else 0
     ahead = max(delivered_syncs.values())
-    upto = ahead if ahead > after else newest_sync
+    upto = ahead if ahead > after else _batch_end(staging, after, newest_sync)
     if upto > newest_sync:
         msg = f"another process delivered sync {upto:,}, and {staging.table_uri} was read through sync {newest_sync:,}"
         raise ConflictError(msg)
-    row_count = sum(file.rows for file in data_files(staging, "sync", above=after, upto=upto))
-    tune(spark, config.spark, Sizing(row_count))
     after_by_topic = {
         topic: max(sync, after) if topic in snapshot_versions else sync for topic, sync in delivered_syncs.items()
     }
     columns = columns_by_sync(staging, min(after_by_topic.values()) + 1, upto)
     unavailable = placeholder(config) if config.transactions.preset == "debezium" else None
-    rows = {}
+    rows = Counter[str]()
     for target in tables:
         table_after = after_by_topic[target.topic]
         if table_after < upto:
-            table_columns = {sync: outputs for sync, outputs in columns.items() if sync > table_after}
-            rows[target.topic] = deliver(spark, as_made(target, table_columns), staging, table_after, upto, unavailable)
+            made = as_made(target, {sync: outputs for sync, outputs in columns.items() if sync > table_after})
+        while table_after < upto:
+            end = _batch_end(staging, table_after, upto)
+            row_count = sum(file.rows for file in data_files(staging, "sync", above=table_after, upto=end))
+            tune(spark, config.spark, Sizing(row_count))
+            rows[target.topic] += deliver(spark, made, staging, table_after, end, unavailable)
+            table_after = end
     # Checks again, as others may have written meanwhile; by now each table has a version, 0 at least.
     states = {
         target.topic: check_table(target, staging_id, snapshot_versions.get(target.topic, 0)) for target in tables
@@ -341,3 +351,13 @@ def _deliver_batch(  # noqa: PLR0913
     snapshots.take(snapshots_table, snapshot)
     seconds = round(time.monotonic() - started, 3)
     return snapshot, Batch(after, upto, {topic: count for topic, count in rows.items() if count}, seconds)
+
+
+def _batch_end(staging: DeltaTable, after: int, upto: int) -> int:
+    """Returns the last sync of those after `after` whose rows are delivered by one commit."""
+    files = data_files(staging, "sync", above=after, upto=upto)
+    rows, sizes = [file.rows for file in files], [file.size for file in files]
+    return min(
+        end_within(files, weights, limit, above=after, upto=upto)
+        for weights, limit in ((rows, MOST_ROWS), (sizes, MOST_FILE_BYTES))
+    )

@@ -1,0 +1,68 @@
+"""Many syncs are delivered in several batches, and a table that lacks many of them by several commits."""
+
+import pytest
+
+from tests.deliver.tables.conftest import Lake, assert_together, transfers, version_of
+from zync.deliver.tables import delivery
+from zync.deliver.tables.delivery import Batch
+from zync.operate.maintain import maintain
+
+SYNCS = 12
+ROWS = 4
+"""Rows of staging of a sync of one transfer: two of outputs, and two of bookkeeping."""
+
+
+@pytest.fixture(autouse=True)
+def _few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "MOST_ROWS", 5 * ROWS)
+
+
+def syncs(lake: Lake, count: int = SYNCS, first: int = 0) -> None:
+    for transfer in transfers(count, first):
+        lake.staging.sync([transfer])
+
+
+def batches(lake: Lake) -> list[Batch]:
+    made: list[Batch] = []
+    lake.deliver(on_batch=made.append)
+    return made
+
+
+def test_many_syncs_are_delivered_in_several_batches(lake: Lake) -> None:
+    syncs(lake)
+    made = batches(lake)
+    assert len(made) > 1
+    assert [batch.after for batch in made] == [0, *(batch.sync for batch in made[:-1])]
+    assert made[-1].sync == SYNCS
+    assert [snapshot.sync for snapshot in lake.versions()] == [batch.sync for batch in made]
+    assert sum(batch.rows["history"] for batch in made) == len(lake.rows("history")) == SYNCS
+    assert_together(lake)
+
+
+def test_a_sync_that_has_more_rows_than_a_batch_is_one(lake: Lake) -> None:
+    lake.staging.sync(transfers(40, 0))
+    syncs(lake, 1, 40)
+    made = batches(lake)
+    assert (made[0].sync, made[-1].sync) == (1, 2)
+    assert len(lake.rows("history")) == 41
+    assert_together(lake)
+
+
+def test_syncs_that_share_a_file_are_delivered_in_several_batches_too(lake: Lake) -> None:
+    syncs(lake)
+    maintain(lake.staging.path, compact=True, vacuum=False)
+    assert len(batches(lake)) > 1
+    assert [row["id"] for row in lake.rows("history")] == list(range(SYNCS))
+    assert_together(lake)
+
+
+def test_a_new_table_gets_what_came_before_by_several_commits(lake: Lake) -> None:
+    for number, (balance, change) in enumerate(transfers(SYNCS, 0)):
+        lake.staging.sync([[balance, change, ("later", f'{{"id":{number}}}', f'{{"id":{number},"balance":1}}')]])
+    lake.deliver()
+    known = len(lake.versions())
+    lake.config("  - {topic: later, sql: accounts.sql, key: [id]}\n")
+    lake.deliver()
+    assert len(lake.versions()) == known + 1, "the others stay where they are"
+    assert [row["id"] for row in lake.rows("later")] == list(range(SYNCS))
+    assert version_of(lake, "later") > 2
