@@ -97,3 +97,15 @@ def test_of_records_read_again_only_those_wanted_are_decoded(
     decoded, read = plan.split("LeftSemi")
     assert "tryeval" in decoded
     assert "tryeval" not in read
+
+
+@pytest.mark.usefixtures("large")
+def test_ids_that_are_remembered_are_read_from_staging(pipeline: Pipeline, txn: Any) -> None:
+    pipeline.change(transactions=Transactions(done=COUNTED, remember=4))
+    pipeline.load(*(("a", txn(number, 1, x=number)) for number in range(1, 5)))
+    pipeline.sync()
+    pipeline.load(("a", txn(4, 1, x=40)), ("a", txn(2, 1, x=20)), ("a", txn(1, 1, x=10)), ("a", txn(5, 1, x=5)))
+    outcome = pipeline.sync()
+    assert outcome.set_aside == {"late": 2}
+    assert outcome.transactions == 2, "5, and 1, which is forgotten"
+    assert [value["x"] for value in pipeline.values()] == [1, 2, 3, 4, 10, 5]

@@ -5,12 +5,19 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
+from pyspark.sql.functions import max as max_of
 
-from zync.spark.frames import from_rows, small_side
+from zync.lake.files import data_files
+from zync.spark.frames import from_rows, read_parquet, small_side
 from zync.spark.sizing import Sizing
+from zync.sql import literal
+from zync.staging.bookkeeping import SETTLED_KINDS
 from zync.staging.held import awaits_turn, end_seqnos
 from zync.sync.context import Sync
 from zync.sync.read import Read
+
+MOST_SENT = 250_000
+"""Settled transactions that are sent to Spark, where its JVM holds them; more are read by Spark from staging."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +53,32 @@ def recall(read: Read) -> Recalled:
     if sync.in_commit_order:
         is_waiting = awaits_turn(in_flight)
         waiting, in_flight = in_flight.filter(is_waiting), in_flight.filter(pc.invert(is_waiting))
-        settled = pa.concat_tables([settled, pa.table({"txn": waiting["txn"], "seqno": end_seqnos(waiting)})])
+        as_settled = pa.table({"txn": waiting["txn"], "seqno": end_seqnos(waiting)})
+    else:
+        as_settled = settled.slice(0, 0)
+    if settled.num_rows > MOST_SENT and not sizing.is_small:
+        rows = _stored(sync).unionByName(from_rows(sync.spark, as_settled, "txn string, seqno bigint"))
+        newest_rows = rows.groupBy("txn").agg(max_of("seqno").alias("settled_at"))
+        return Recalled(sync, records, read.reread_in_flight, read.other_in_flight, in_flight, newest_rows, sizing)
+    settled = pa.concat_tables([settled, as_settled])
     if sizing.is_small and (settled.num_rows or in_flight.num_rows):
         records = sync.row_cache.keep(records)
         ids = records.where("NOT alone").select("txn").toArrow()["txn"]
         settled = settled.filter(pc.is_in(settled["txn"], ids))
         in_flight = in_flight.filter(pc.is_in(in_flight["txn"], ids))
     newest = settled.group_by("txn").aggregate([("seqno", "max")]).rename_columns({"seqno_max": "settled_at"})
-    settled_rows = from_rows(sync.spark, newest.select(["txn", "settled_at"]), "txn string, settled_at bigint")
+    newest_rows = from_rows(sync.spark, newest.select(["txn", "settled_at"]), "txn string, settled_at bigint")
     if Sizing(newest.num_rows).is_small:
-        settled_rows = small_side(settled_rows, single_task=sizing.is_single_task)
-    return Recalled(sync, records, read.reread_in_flight, read.other_in_flight, in_flight, settled_rows, sizing)
+        newest_rows = small_side(newest_rows, single_task=sizing.is_single_task)
+    return Recalled(sync, records, read.reread_in_flight, read.other_in_flight, in_flight, newest_rows, sizing)
+
+
+def _stored(sync: Sync) -> DataFrame:
+    """Returns the rows (txn, seqno) of `Bookkeeping.settled`, as Spark reads them from staging."""
+    above = sync.bookkeeping.cursor.head - sync.config.transactions.remember
+    files = [file.uri for file in data_files(sync.staging, "seqno", above=above)]
+    rows = read_parquet(sync.spark, files, "kind string, txn string, seqno bigint, state string")
+    kinds = ", ".join(map(literal, SETTLED_KINDS))
+    return rows.where(f"kind IN ({kinds}) AND txn IS NOT NULL AND state IS NULL AND seqno > {above}").select(
+        "txn", "seqno"
+    )
