@@ -114,7 +114,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 lock: setup
 	$(BIN)/python -m pip install --quiet uv
 	$(COMPILE) --extra dev --extra docs pyproject.toml -o requirements.lock
-	$(COMPILE) --extra glue --extra iceberg --extra protobuf --constraints requirements.lock pyproject.toml \
+	$(COMPILE) --extra glue --extra iceberg --extra protobuf --extra traces --constraints requirements.lock pyproject.toml \
 		-o deploy/image/requirements.lock
 	$(COMPILE) --constraints requirements.lock deploy/image/tools.in -o deploy/image/tools.lock
 

@@ -34,7 +34,7 @@ def test_the_image_has_the_versions_of_a_checkout_and_all_dependencies() -> None
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
     wanted = [
         *project["dependencies"],
-        *(one for name in ("glue", "iceberg", "protobuf") for one in project["optional-dependencies"][name]),
+        *(one for name in ("glue", "iceberg", "protobuf", "traces") for one in project["optional-dependencies"][name]),
     ]
     names = {pin.split("==")[0] for pin in own}
     assert {re.split(r"[\[<>=]", one)[0].lower() for one in wanted} <= names

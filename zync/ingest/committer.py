@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from zync.kafka.admin import AwayError, Brokers
 from zync.kafka.partition import made_anew
+from zync.observe.traces import span
 from zync.raw.append import Appended, Appender
 from zync.raw.batch import Batch
 
@@ -21,7 +22,8 @@ class Committer:
     """
 
     def __init__(self, location: str, brokers: Brokers) -> None:
-        self._appender, self._brokers = Appender(location), brokers
+        self._location, self._brokers = location, brokers
+        self._appender = Appender(location)
         self.batch = Batch()
         self._closing = threading.Event()
         self._thread = ThreadPoolExecutor(1, "append")
@@ -74,7 +76,17 @@ class Committer:
         ]
         batch.drop(recreated)
         started = time.monotonic()
-        appended = self._appender.append(batch)
+        with span("sync_from.commit", raw=self._location) as current:
+            appended = self._appender.append(batch)
+            current.set(
+                records=appended.rows,
+                bytes=appended.num_bytes,
+                first_seqno=appended.first_seqno,
+                last_seqno=None if not appended.rows else (appended.first_seqno or 0) + appended.rows - 1,
+                version=appended.version,
+                retries=appended.retries,
+                refused=len(appended.refused),
+            )
         appended.seconds = time.monotonic() - started
         appended.refused.update(dict.fromkeys(recreated))
         return appended

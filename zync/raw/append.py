@@ -72,6 +72,7 @@ class Appended:
     Attributes:
         first_seqno: The seqno of the first row, or raw's next seqno if only positions were committed; None if nothing
             was committed.
+        version: Raw's version after the commit; None if nothing was committed.
         committed: By partition, the position that the commit stored.
         refused: By partition that was not committed, raw's position; None if raw has none, or if the topic was made
             anew.
@@ -82,6 +83,7 @@ class Appended:
     rows: int = 0
     num_bytes: int = 0
     first_seqno: int | None = None
+    version: int | None = None
     committed: dict[Partition, int] = field(default_factory=dict)
     refused: dict[Partition, int | None] = field(default_factory=dict)
     retries: int = 0
@@ -168,6 +170,7 @@ class Appender:
                 appended.retries += 1
                 continue
             appended.rows, appended.num_bytes, appended.first_seqno = batch.num_rows, batch.num_bytes, first
+            appended.version = outcome.table.version()
             appended.committed = {partition: part.next for partition, part in batch.slices.items()}
             self._checkpoint(outcome.table)
             return appended

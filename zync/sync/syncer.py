@@ -18,6 +18,7 @@ from zync.errors import UsageError, ZyncError
 from zync.lake.lock import Wait, owned
 from zync.lake.outage import watching
 from zync.lake.table import checkpoint, of_kind, open_table, poll, poll_seconds, refresh
+from zync.observe.traces import span
 from zync.raw.table import RAW_SCHEMA, existing_raw, next_seqno, positions, trimmed
 from zync.spark.errors import texts_with_java
 from zync.spark.frames import RowCache
@@ -122,7 +123,7 @@ class Syncer:
             check_start(raw, staging, cursor)
         staging = ensure_staging(self.staging, staging)
         ranges = trimmed(raw, cursor.head, head)
-        with RowCache(self.spark) as row_cache:
+        with span("sync", raw=self.raw, staging=self.staging) as current, RowCache(self.spark) as row_cache:
             sync = Sync(
                 self.spark, row_cache, self.config, self.done, self.decoder, raw, staging, bookkeeping, head, ranges
             )
@@ -130,12 +131,26 @@ class Syncer:
             behind = next_seqno(raw) - 1 - head
             with Watch(self.spark, head - cursor.head, behind, len(STAGES), self._report) as watch:
                 committed, seconds = _run_stages(sync, watch)
+            outcome = _outcome(committed, seconds, behind)
+            current.set(
+                sync=outcome.sync,
+                version=staging.version() + 1,
+                cursor=outcome.cursor,
+                head=outcome.head,
+                behind=outcome.behind,
+                records=outcome.records,
+                transactions=outcome.transactions,
+                rows=sum(outcome.outputs.values()),
+                topics=list(outcome.outputs),
+                in_flight=outcome.in_flight,
+                set_aside=sum(outcome.set_aside.values()),
+            )
         # If another commit came in between, the version differs and the next sync reads staging anew.
         self.bookkeeping, self._staging_version = committed.bookkeeping, staging.version() + 1
         self.clock = committed.applied.summary.ingested or self.clock
         checkpoint(staging)
         self._staging_table = staging
-        return _outcome(committed, seconds, behind)
+        return outcome
 
     def _newest_tables(self) -> tuple[DeltaTable, DeltaTable | None]:
         """Returns raw and staging at their newest versions; the handles of the last sync, if there are any."""
@@ -182,7 +197,8 @@ def _run_stages(sync: Sync, watch: Watch) -> tuple[Committed, dict[str, float]]:
     for stage in STAGES:
         started = time.monotonic()
         watch.begin(stage.__name__)
-        state = stage(state)
+        with span(f"sync.{stage.__name__}"):
+            state = stage(state)
         seconds[stage.__name__] = round(time.monotonic() - started, 3)
     return state, seconds
 

@@ -32,6 +32,7 @@ from zync.kafka.garbage import not_collecting
 from zync.lake.lock import Ownership, Wait, owned, taken_over
 from zync.lake.outage import StoreWatch, watching
 from zync.lake.table import poll, poll_seconds, refresh
+from zync.observe.traces import span
 from zync.staging.bookkeeping import read_cursor
 from zync.staging.outputs import staged, with_tombstones
 from zync.staging.table import SYNC, existing_staging, open_staging
@@ -329,7 +330,7 @@ class _Run:
             group = next(groups, None)
             while group and not self.stop.is_set():
                 self.owned.check()
-                group = self.send(group, sender, groups)
+                group = self.send(group, sender, groups, table.version())
                 self.measure(self.progress.sync, newest)
                 if group and time.monotonic() - self.topics_checked_at > _CHECK_TOPICS_SECONDS:
                     self.check_topics(sender)
@@ -387,10 +388,21 @@ class _Run:
             sender.send([self.progress_topic.record(self.progress)])
             sender.commit(lambda: None)
 
-    def send(self, group: "_Group", sender: Sender, groups: Iterator["_Group"]) -> "_Group | None":
+    def send(self, group: "_Group", sender: Sender, groups: Iterator["_Group"], version: int) -> "_Group | None":
         """Sends and commits a Kafka transaction; returns the next group, which is made while Kafka commits."""
-        sender.send(group.messages)
-        next_group, seconds = sender.commit(lambda: next(groups, None))
+        with span(
+            "sync_to.kafka",
+            staging=self.delivery.staging,
+            version=version,
+            delivery=self.progress_topic.name,
+            sync=group.progress.sync,
+            seqno=group.progress.seqno,
+            transactions=group.transactions,
+            rows=sum(group.rows.values()),
+            topics=list(group.rows),
+        ):
+            sender.send(group.messages)
+            next_group, seconds = sender.commit(lambda: next(groups, None))
         self.set_progress(group.progress)
         self.failed_attempts = 0
         self.store.worked()

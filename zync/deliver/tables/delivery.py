@@ -33,6 +33,7 @@ from zync.lake.files import data_files, end_within
 from zync.lake.lock import Ownership, Wait, owned
 from zync.lake.outage import StoreWatch, watching
 from zync.lake.table import open_table, poll, poll_seconds, refresh
+from zync.observe.traces import span
 from zync.rules.plan import rules_over_nothing
 from zync.spark.errors import texts_with_java
 from zync.spark.session import check_log_store
@@ -222,9 +223,11 @@ class _Delivery:
             ConflictError: That has happened too often.
         """
         try:
-            self.newest, batch = _deliver_batch(
-                self.spark, self.config, table, list(targets.values()), self.folder, self.newest, newest_sync
-            )
+            with span("sync_to.tables", staging=self.staging, version=table.version(), tables=self.folder) as current:
+                self.newest, batch = _deliver_batch(
+                    self.spark, self.config, table, list(targets.values()), self.folder, self.newest, newest_sync
+                )
+                current.set(after=batch.after, sync=batch.sync, rows=sum(batch.rows.values()), topics=list(batch.rows))
         except ConflictError as error:  # others may compact tables, which takes less time than these attempts
             self.conflicts += 1
             if self.conflicts == _CONFLICTS:
@@ -333,14 +336,17 @@ def _deliver_batch(  # noqa: PLR0913
     rows = Counter[str]()
     for target in tables:
         table_after = after_by_topic[target.topic]
-        if table_after < upto:
-            made = as_made(target, {sync: outputs for sync, outputs in columns.items() if sync > table_after})
-        while table_after < upto:
-            end = _batch_end(staging, table_after, upto)
-            row_count = sum(file.rows for file in data_files(staging, "sync", above=table_after, upto=end))
-            tune(spark, config.spark, Sizing(row_count))
-            rows[target.topic] += deliver(spark, made, staging, table_after, end, unavailable)
-            table_after = end
+        if table_after >= upto:
+            continue
+        made = as_made(target, {sync: outputs for sync, outputs in columns.items() if sync > table_after})
+        with span("sync_to.table", topic=target.topic, table=target.location) as current:
+            while table_after < upto:
+                end = _batch_end(staging, table_after, upto)
+                row_count = sum(file.rows for file in data_files(staging, "sync", above=table_after, upto=end))
+                tune(spark, config.spark, Sizing(row_count))
+                rows[target.topic] += deliver(spark, made, staging, table_after, end, unavailable)
+                table_after = end
+            current.set(rows=rows[target.topic])
     # Checks again, as others may have written meanwhile; by now each table has a version, 0 at least.
     states = {
         target.topic: check_table(target, staging_id, snapshot_versions.get(target.topic, 0)) for target in tables
