@@ -114,8 +114,8 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 lock: setup
 	$(BIN)/python -m pip install --quiet uv
 	$(COMPILE) --extra dev --extra docs pyproject.toml -o requirements.lock
-	$(COMPILE) --extra glue --extra iceberg --extra protobuf --extra traces --constraints requirements.lock pyproject.toml \
-		-o deploy/image/requirements.lock
+	$(COMPILE) --extra glue --extra iceberg --extra lineage --extra protobuf --extra traces \
+		--constraints requirements.lock pyproject.toml -o deploy/image/requirements.lock
 	$(COMPILE) --constraints requirements.lock deploy/image/tools.in -o deploy/image/tools.lock
 
 # The image, by whatever builds one here: `make image ENGINE="podman"`.

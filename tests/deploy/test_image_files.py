@@ -32,9 +32,10 @@ def test_the_image_has_the_versions_of_a_checkout_and_all_dependencies() -> None
     assert len(own) > 40
     assert {name.split(" ")[0] for name in own} <= {name.split(" ")[0] for name in all_}
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
+    extras = ("glue", "iceberg", "lineage", "protobuf", "traces")
     wanted = [
         *project["dependencies"],
-        *(one for name in ("glue", "iceberg", "protobuf", "traces") for one in project["optional-dependencies"][name]),
+        *(one for name in extras for one in project["optional-dependencies"][name]),
     ]
     names = {pin.split("==")[0] for pin in own}
     assert {re.split(r"[\[<>=]", one)[0].lower() for one in wanted} <= names

@@ -1,6 +1,7 @@
-"""A real HTTP server that takes spans as a collector of OpenTelemetry does."""
+"""A real HTTP server that takes spans as a collector of OpenTelemetry does, and run events as OpenLineage's does."""
 
 import gzip
+import json
 import os
 import subprocess
 import sys
@@ -10,13 +11,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
+import jsonschema
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from referencing import Registry, Resource
+
+SCHEMAS = Path(__file__).parents[1] / "data" / "openlineage"
 
 
 @dataclass
@@ -29,6 +35,7 @@ class Receiver:
 
     port: int = 0
     requests: list[ExportTraceServiceRequest] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
     asked: int = 0
     hanging: bool = False
     ended: threading.Event = field(default_factory=threading.Event)
@@ -37,6 +44,11 @@ class Receiver:
     def traces(self) -> dict[str, str]:
         """The environment of a process whose traces go here."""
         return {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://localhost:{self.port}"}
+
+    @property
+    def lineage(self) -> dict[str, str]:
+        """The environment of a process whose lineage goes here."""
+        return {"OPENLINEAGE_URL": f"http://localhost:{self.port}"}
 
     @property
     def spans(self) -> list[Span]:
@@ -80,6 +92,8 @@ def receiving(*, hanging: bool = False) -> Iterator[Receiver]:
             if self.path == "/v1/traces":
                 received.requests.append(ExportTraceServiceRequest.FromString(body))
                 answer = ExportTraceServiceResponse().SerializeToString()
+            elif self.path == "/api/v1/lineage":
+                received.events.append(json.loads(body))
             self.send_response(200)
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
@@ -100,10 +114,30 @@ def receiving(*, hanging: bool = False) -> Iterator[Receiver]:
         server.server_close()
 
 
+def assert_valid(event: dict[str, Any]) -> None:
+    """An event fits OpenLineage's schema of run events, and each facet its own schema, which it names."""
+    schemas = [json.loads(path.read_text()) for path in SCHEMAS.glob("*.json")]
+    registry = Registry().with_resources([(schema["$id"], Resource.from_contents(schema)) for schema in schemas])
+
+    def check(value: Any, uri: str) -> None:
+        checker = jsonschema.Draft202012Validator.FORMAT_CHECKER
+        jsonschema.Draft202012Validator({"$ref": uri}, registry=registry, format_checker=checker).validate(value)
+
+    check(event, event["schemaURL"])
+    owners = [event["run"], event["job"], *event["inputs"], *event["outputs"]]
+    facets = [
+        facet for owner in owners for kind in ("facets", "outputFacets") for facet in owner.get(kind, {}).values()
+    ]
+    for facet in facets:
+        check(facet, facet["_schemaURL"])
+
+
 PRELUDE = """
 import atexit, logging, sys, time
 from zync.cli.options import debug_option
 from zync.errors import UsageError
+from zync.observe.datasets import Dataset, table
+from zync.observe.lineage import run_of
 from zync.observe.traces import span
 
 def tell():

@@ -1,1 +1,1 @@
-"""Tells other systems what a process does: spans to OpenTelemetry. Off by default."""
+"""Tells other systems what a process does: spans to OpenTelemetry, run events to OpenLineage. Off by default."""

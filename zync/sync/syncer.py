@@ -18,8 +18,11 @@ from zync.errors import UsageError, ZyncError
 from zync.lake.lock import Wait, owned
 from zync.lake.outage import watching
 from zync.lake.table import checkpoint, of_kind, open_table, poll, poll_seconds, refresh
+from zync.observe import datasets
+from zync.observe.datasets import Dataset
+from zync.observe.lineage import Run, run_of
 from zync.observe.traces import span
-from zync.raw.table import RAW_SCHEMA, existing_raw, next_seqno, positions, trimmed
+from zync.raw.table import DECISIONS, RAW_SCHEMA, existing_raw, next_seqno, positions, trimmed
 from zync.spark.errors import texts_with_java
 from zync.spark.frames import RowCache
 from zync.spark.session import session
@@ -27,7 +30,7 @@ from zync.spark.sizing import Sizing
 from zync.staging.bookkeeping import Bookkeeping, read_bookkeeping, read_cursor
 from zync.staging.commit import reclaim
 from zync.staging.set_aside import SetAside, read_set_aside
-from zync.staging.table import ensure_staging, open_staging
+from zync.staging.table import STAGING_SCHEMA, ensure_staging, open_staging
 from zync.sync.apply_rules import apply_rules
 from zync.sync.backlog import sync_end
 from zync.sync.commit import Committed, commit
@@ -55,6 +58,7 @@ class Syncer:
     Attributes:
         bookkeeping: Staging's bookkeeping after the last sync; None: it has to be read.
         clock: When the newest record of the last sync was ingested into raw, in microseconds.
+        lineage: Is told of each sync that does work; that of a new Syncer tells nobody.
 
     Example:
         >>> syncer = zync.Syncer(config, "lake/raw", "lake/staging", spark)
@@ -83,6 +87,7 @@ class Syncer:
         self.decoder = Decoder(spark, config, self.done)
         self.bookkeeping: Bookkeeping | None = None
         self.clock = 0
+        self.lineage = Run()
         self._staging_version = -1
         self._raw_table: DeltaTable | None = None
         self._staging_table: DeltaTable | None = None
@@ -123,6 +128,7 @@ class Syncer:
             check_start(raw, staging, cursor)
         staging = ensure_staging(self.staging, staging)
         ranges = trimmed(raw, cursor.head, head)
+        self.lineage.begin(lambda: self._reads_and_writes(raw))
         with span("sync", raw=self.raw, staging=self.staging) as current, RowCache(self.spark) as row_cache:
             sync = Sync(
                 self.spark, row_cache, self.config, self.done, self.decoder, raw, staging, bookkeeping, head, ranges
@@ -150,7 +156,18 @@ class Syncer:
         self.clock = committed.applied.summary.ingested or self.clock
         checkpoint(staging)
         self._staging_table = staging
+        self.lineage.wrote({self._staging_dataset: sum(outcome.outputs.values())})
         return outcome
+
+    @property
+    def _staging_dataset(self) -> Dataset:
+        return datasets.table(self.staging, datasets.columns_of(STAGING_SCHEMA))
+
+    def _reads_and_writes(self, raw: DeltaTable) -> tuple[list[Dataset], list[Dataset]]:
+        """Returns what a sync reads and what it writes: raw, the topics that raw is of, and staging."""
+        names = {partition.topic for partition in positions(raw).next} - {DECISIONS.topic}
+        sources = datasets.topics(self.config.kafka.get("bootstrap.servers"), sorted(names))
+        return [datasets.table(self.raw, datasets.columns_of(RAW_SCHEMA)), *sources], [self._staging_dataset]
 
     def _newest_tables(self) -> tuple[DeltaTable, DeltaTable | None]:
         """Returns raw and staging at their newest versions; the handles of the last sync, if there are any."""
@@ -272,10 +289,11 @@ def sync_once(
         (1, 1)
     """
     existing_raw(raw)
-    with owned(staging, what="sync", wait=Wait(standby)):
+    with owned(staging, what="sync", wait=Wait(standby)), run_of("sync", staging, is_endless=False) as run:
         backlog = _backlog(raw, staging, report)
         spark = session(master, config.spark, brief=backlog.is_small, lake=staging)
         syncer = Syncer(config, raw, staging, spark, report)
+        syncer.lineage = run
         outcome = total = syncer.sync()
         last = outcome.head + outcome.behind  # what comes in the meantime is for the next `zync sync`
         while outcome.head < last:
@@ -337,7 +355,11 @@ def follow(  # noqa: PLR0913 - a public function: the caller chooses each
     """
     warm = Syncer(config, raw, staging, session(master, config.spark, lake=staging), report) if standby else None
     wait = Wait(standby, stop, metrics.wait_for if metrics else lambda _owner: None)
-    with owned(staging, what="sync", wait=wait) as ownership, watching(raw, stop, metrics, texts_with_java) as store:
+    with (
+        owned(staging, what="sync", wait=wait) as ownership,
+        watching(raw, stop, metrics, texts_with_java) as store,
+        run_of("sync", staging, is_endless=True) as run,
+    ):
         if not ownership.is_held:
             return
         if metrics:  # in parallel with Spark's start, which takes longer
@@ -345,6 +367,7 @@ def follow(  # noqa: PLR0913 - a public function: the caller chooses each
         if report and not warm:
             _backlog(raw, staging, report)
         syncer = warm or Syncer(config, raw, staging, session(master, config.spark, lake=staging), report)
+        syncer.lineage = run
         synced_version, after_outage = None, False
         while not stop.is_set():
             ownership.check()

@@ -32,10 +32,13 @@ from zync.kafka.garbage import not_collecting
 from zync.lake.lock import Ownership, Wait, owned, taken_over
 from zync.lake.outage import StoreWatch, watching
 from zync.lake.table import poll, poll_seconds, refresh
+from zync.observe import datasets
+from zync.observe.datasets import Dataset
+from zync.observe.lineage import Run, run_of
 from zync.observe.traces import span
 from zync.staging.bookkeeping import read_cursor
 from zync.staging.outputs import staged, with_tombstones
-from zync.staging.table import SYNC, existing_staging, open_staging
+from zync.staging.table import STAGING_SCHEMA, SYNC, existing_staging, open_staging
 
 if TYPE_CHECKING:
     from zync.deliver.metrics import KafkaDeliveryMetrics
@@ -153,12 +156,18 @@ class _Run:
         self.reported_commits, self.reported_at, self.sending_since, self.warned_at = 0, 0.0, 0.0, float("-inf")
         self.topics_checked_at = 0.0
         self.progress, self.owned = Progress(""), Ownership()
+        self.lineage = Run()
         self.store: StoreWatch
         self.progress_topic: ProgressTopic  # set when staging exists, from which the delivery has its default name
 
     def run(self) -> Delivered:
         started = time.monotonic()
-        with watching(self.delivery.staging, self.stop, self.metrics) as store:
+        with (
+            watching(self.delivery.staging, self.stop, self.metrics) as store,
+            run_of(
+                "sync-to kafka", self.delivery.staging, is_endless=not self.delivery.until_caught_up
+            ) as self.lineage,
+        ):
             self.store = store
             table = self.open_table()
             if table is not None:
@@ -390,6 +399,7 @@ class _Run:
 
     def send(self, group: "_Group", sender: Sender, groups: Iterator["_Group"], version: int) -> "_Group | None":
         """Sends and commits a Kafka transaction; returns the next group, which is made while Kafka commits."""
+        self.lineage.begin(lambda: self.reads_and_writes(group))
         with span(
             "sync_to.kafka",
             staging=self.delivery.staging,
@@ -410,12 +420,21 @@ class _Run:
         for topic, count in group.rows.items():
             self.done.rows[topic] = self.done.rows.get(topic, 0) + count
         self.done.commits += 1
+        self.lineage.wrote(dict(zip(self.targets(group), group.rows.values(), strict=False)))
         self.done.busy = time.monotonic() - self.sending_since
         if self.metrics:
             self.metrics.transactions(group.transactions)
             self.metrics.committed(group.rows, seconds)
         self.report()
         return next_group
+
+    def reads_and_writes(self, group: "_Group") -> tuple[list[Dataset], list[Dataset]]:
+        """Returns what a Kafka transaction is made of, staging, and the topics that it goes to."""
+        return [datasets.table(self.delivery.staging, datasets.columns_of(STAGING_SCHEMA))], self.targets(group)
+
+    def targets(self, group: "_Group") -> list[Dataset]:
+        """Returns the topics of a Kafka transaction's rows, in the order of `rows`."""
+        return datasets.topics(self.delivery.kafka.get("bootstrap.servers"), group.rows)
 
     def report(self, *, at_once: bool = False) -> None:
         """Calls `on_commit` if there were commits since its last call: at once, or at most every `_REPORT_SECONDS`."""

@@ -33,13 +33,16 @@ from zync.lake.files import data_files, end_within
 from zync.lake.lock import Ownership, Wait, owned
 from zync.lake.outage import StoreWatch, watching
 from zync.lake.table import open_table, poll, poll_seconds, refresh
+from zync.observe import datasets
+from zync.observe.datasets import Dataset
+from zync.observe.lineage import Run, run_of
 from zync.observe.traces import span
 from zync.rules.plan import rules_over_nothing
 from zync.spark.errors import texts_with_java
 from zync.spark.session import check_log_store
 from zync.spark.sizing import MOST_FILE_BYTES, Sizing, tune
 from zync.staging.outputs import columns_by_sync
-from zync.staging.table import SYNC, existing_staging, open_staging
+from zync.staging.table import STAGING_SCHEMA, SYNC, existing_staging, open_staging
 from zync.transactions.done import understand
 
 if TYPE_CHECKING:
@@ -121,10 +124,13 @@ def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses eac
     with (
         owned(folder, what="sync-to tables", wait=wait) as ownership,
         watching(staging, stop, metrics, texts_with_java) as store,
+        run_of("sync-to tables", staging, is_endless=not until_caught_up) as lineage,
     ):
         if not ownership.is_held:
             return None
-        delivery = _Delivery(spark, config, staging, folder, stop, on_batch, metrics, until_caught_up, ownership)
+        delivery = _Delivery(
+            spark, config, staging, folder, stop, on_batch, metrics, until_caught_up, ownership, lineage
+        )
         while True:
             try:
                 delivery.run(store)
@@ -157,6 +163,7 @@ class _Delivery:
     metrics: "DeliveryMetrics | None"
     until_caught_up: bool
     ownership: Ownership
+    lineage: Run
     newest: Snapshot | None = None
     has_begun: bool = False
     conflicts: int = 0
@@ -222,6 +229,9 @@ class _Delivery:
         Raises:
             ConflictError: That has happened too often.
         """
+        outputs = {topic: _dataset(target) for topic, target in targets.items()}
+        source = datasets.table(self.staging, datasets.columns_of(STAGING_SCHEMA))
+        self.lineage.begin(lambda: ([source], outputs.values()))
         try:
             with span("sync_to.tables", staging=self.staging, version=table.version(), tables=self.folder) as current:
                 self.newest, batch = _deliver_batch(
@@ -240,8 +250,14 @@ class _Delivery:
         self.conflicts = 0
         if self.metrics:
             self.metrics.committed(batch.rows, batch.seconds)
+        self.lineage.wrote({outputs[topic]: rows for topic, rows in batch.rows.items()})
         self.on_batch(batch)
         return True
+
+
+def _dataset(target: TableTarget) -> Dataset:
+    columns = tuple((column.name, column.dataType.simpleString()) for column in target.columns)
+    return datasets.table(target.location, columns)
 
 
 def _targets(spark: SparkSession, config: Config, folder: str) -> dict[str, TableTarget]:
