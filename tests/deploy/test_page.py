@@ -9,7 +9,7 @@ from tests.docs.pages import blocks
 from zync.project.load import load
 
 PAGE = "docs/how-to/kubernetes.md"
-VALUES = {block.title: block.text for block in blocks("yaml") if block.page == PAGE}
+VALUES = {block.title: block.text for block in blocks("yaml") if block.page == PAGE and block.title}
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def values(tmp_path: Path) -> list[str]:
 
 @pytest.mark.usefixtures("_helm")
 def test_the_values_of_the_page_make_a_release_with_the_names_that_it_uses(tmp_path: Path, values: list[str]) -> None:
-    assert set(VALUES) == {"image.yaml", "values.yaml", "watched.yaml"}
+    assert set(VALUES) == {"image.yaml", "values.yaml", "watched.yaml", "observed.yaml"}
     documents = helm.manifests(tmp_path / "values.yaml", *values)
     names = {(one["kind"], one["metadata"]["name"]) for one in documents}
     wanted = {("StatefulSet", "shop-zync-sync-from"), ("Deployment", "shop-zync-sync"), ("PodMonitor", "shop-zync")}

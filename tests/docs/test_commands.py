@@ -32,6 +32,10 @@ NOT_RUN = {
     "make demo DEMO=postgres": "as above; tests/cdc has a real PostgreSQL and Debezium",
     "cd zync-demo": "test_tutorial.py checks that the demo leaves this folder",
     "pip install .": "test_wheel.py installs it, somewhere else",
+    "pip install 'zync[traces]'": "the environment of the tests has it",
+    "pip install 'zync[lineage]'": "as above",
+    "export OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4318": "tests/observe sets it for each process",
+    "export OPENLINEAGE_URL=http://marquez:5000": "as above",
     "python -m zync.demo.class_archive": "make setup runs it",
     "make image": "tests/deploy/test_image.py builds it, by buildah",
     "cd deploy": "of the next",
@@ -63,6 +67,7 @@ ELSEWHERE = {
     "zync doctor": "tests/unit/test_doctor.py and tests/kafka/test_doctor.py",
     "helm": "tests/deploy, which has no cluster and only renders the chart",
     "kubectl": "as above",
+    "curl --fail --request PUT": "tests/deploy/test_elastic.py, which has no Elasticsearch",
     "curl -s localhost:9464/readyz": "tests/unit/test_metrics_server.py",
 }
 """How commands begin that run in tests with other arguments than the pages have, and where."""
