@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo unit test helm test-deploy test-image test-cdc test-store fuzz soak lint docs postgres bench lock \
-	image clean
+.PHONY: setup demo unit test helm test-deploy test-terraform test-image test-cdc test-store fuzz soak lint docs \
+	postgres bench lock image clean
 
 setup: $(VENV)/.ready $(VENV)/.archive
 
@@ -69,6 +69,11 @@ helm: $(VENV)/.installed
 # The chart and the alerts alone.
 test-deploy: helm
 	$(BIN)/pytest -n 0 tests/deploy
+
+# The modules of deploy/terraform, by OpenTofu: Go builds it once, in seven minutes of a core, into the cache folder.
+test-terraform: helm
+	@$(BIN)/python -m tests.deploy.tofu
+	$(BIN)/pytest -n 0 tests/deploy/test_terraform.py tests/deploy/test_terraform_files.py
 
 # The bank and any changes on a real PostgreSQL and a real Debezium, at length; `make test` has short forms of them.
 test-cdc: setup

@@ -35,6 +35,7 @@ from zync.sync.metrics import SyncMetrics
 CHECKOUT = Path(__file__).parents[1]
 REFERENCE = CHECKOUT / "docs" / "reference"
 CHART = CHECKOUT / "deploy" / "chart"
+TERRAFORM = CHECKOUT / "deploy" / "terraform"
 
 
 def pages() -> dict[Path, str]:
@@ -43,7 +44,7 @@ def pages() -> dict[Path, str]:
     made["postgresql-types"] = postgresql_types_page()
     notice = "<!-- Written by scripts/docs.py from the code: a change here is lost. -->\n\n"
     reference = {REFERENCE / f"{name}.md": notice + text.rstrip() + "\n" for name, text in made.items()}
-    return {**reference, CHART / "README.md": chart_page()}
+    return {**reference, CHART / "README.md": chart_page(), TERRAFORM / "README.md": terraform_page()}
 
 
 def stale() -> list[Path]:
@@ -519,6 +520,42 @@ def _comment_above(number: int, lines: list[str]) -> str:
         number -= 1
         comment.insert(0, lines[number].lstrip().removeprefix("# "))
     return " ".join(comment)
+
+
+# ------------------------------------------------------------------------------------------- modules of Terraform
+
+CLOUDS = ("eks", "gke", "aks")
+TERRAFORM_VARIABLES = "## Variables\n\n<!-- Written by scripts/docs.py from the modules: a change below is lost. -->\n"
+
+
+def terraform_page() -> str:
+    """The modules' README: what is written by hand, and then tables of their variables and outputs."""
+    prose = (TERRAFORM / "README.md").read_text(encoding="utf-8").partition(TERRAFORM_VARIABLES)[0]
+    variables = {cloud: _declarations(cloud, "variable") for cloud in CLOUDS}
+    shared = [
+        name for name, row in variables["eks"].items() if all(variables[cloud].get(name) == row for cloud in CLOUDS)
+    ]
+    head = ("variable", "default", "meaning")
+    sections = [f"{TERRAFORM_VARIABLES}\nOf all three:\n\n{table(head, (variables['eks'][name] for name in shared))}"]
+    for cloud in CLOUDS:
+        own = (row for name, row in variables[cloud].items() if name not in shared)
+        outputs = ((name, meaning) for name, _, meaning in _declarations(cloud, "output").values())
+        sections.append(f"\n### {cloud}\n\n{table(head, own)}\n{table(('output', 'meaning'), outputs)}")
+    return prose + "".join(sections)
+
+
+def _declarations(cloud: str, kind: str) -> dict[str, tuple[str, str, str]]:
+    """A row for each variable or output of a cloud's module, by its name: name, default and description."""
+    text = (TERRAFORM / "modules" / cloud / f"{kind}s.tf").read_text(encoding="utf-8")
+    rows = {}
+    for name, body in re.findall(rf'^{kind} "(\w+)" {{\n(.*?)^}}', text, re.MULTILINE | re.DOTALL):
+        given = dict(re.findall(r"^  (\w+) += (.+)$", body, re.MULTILINE))
+        if "description" not in given:
+            msg = f"{kind} {name} of deploy/terraform/modules/{cloud} has no description"
+            raise SystemExit(msg)
+        default = code(given["default"]) if "default" in given else "required"
+        rows[name] = (code(name), default, json.loads(given["description"]))
+    return rows
 
 
 def main(arguments: list[str]) -> int:

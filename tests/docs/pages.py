@@ -18,7 +18,7 @@ from zync.cli import app
 CHECKOUT = Path(__file__).parents[2]
 DOCS = CHECKOUT / "docs"
 GENERATED = {DOCS / "reference" / f"{name}.md" for name in ("cli", "config", "errors", "metrics", "postgresql-types")}
-GENERATED.add(CHECKOUT / "deploy" / "chart" / "README.md")
+GENERATED |= {CHECKOUT / "deploy" / name / "README.md" for name in ("chart", "terraform")}
 """Pages that scripts/docs.py writes; test_generated.py is about them."""
 BIN = Path(sys.executable).parent
 

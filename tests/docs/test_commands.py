@@ -68,6 +68,7 @@ ELSEWHERE = {
     "helm": "tests/deploy, which has no cluster and only renders the chart",
     "kubectl": "as above",
     "curl --fail --request PUT": "tests/deploy/test_elastic.py, which has no Elasticsearch",
+    "tofu": "tests/deploy/test_terraform.py, which has no cloud and applies to mocks",
     "curl -s localhost:9464/readyz": "tests/unit/test_metrics_server.py",
 }
 """How commands begin that run in tests with other arguments than the pages have, and where."""
@@ -102,7 +103,7 @@ def elsewhere(command: str) -> bool:
 
 
 def test_blocks_have_languages_that_a_test_knows() -> None:
-    known = {"console", "csv", "json", "properties", "python", "sh", "sql", "text", "yaml"}
+    known = {"console", "csv", "hcl", "json", "properties", "python", "sh", "sql", "text", "yaml"}
     assert {block.language for block in BLOCKS} <= known
     assert [one.name for one in PAGES if re.search(r"(?m)^(?: {4}|\t)\S", one.prose)] == ["docs/reference/python.md"]
 

@@ -31,7 +31,9 @@ def set_variables(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "secret")
 
 
-CONFIGS = [block for block in blocks("yaml") if block.page != "docs/how-to/kubernetes.md"]
+CONFIGS = [
+    block for block in blocks("yaml") if block.page not in {"docs/how-to/kubernetes.md", "docs/how-to/terraform.md"}
+]
 """Blocks of the config; those of the chart's values are tested in tests/deploy."""
 
 
