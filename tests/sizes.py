@@ -3,13 +3,11 @@
 import pytest
 
 from zync.spark import sizing
-from zync.sync import recall
 from zync.transactions import gather
 
 
 def as_large(patch: pytest.MonkeyPatch) -> None:
-    """Makes every sync a large one: several tasks, compiled code, and what staging knows read by Spark."""
+    """Makes every sync a large one: several tasks, compiled code, and earlier records read by Spark."""
     patch.setattr(sizing, "SMALL", 0)
     patch.setattr(sizing, "TINY", 0)
     patch.setattr(gather, "RECENT", 0)
-    patch.setattr(recall, "MOST_SENT", 0)

@@ -194,7 +194,7 @@ def test_staging_is_what_one_pass_over_raw_says(
                 monkeypatch.setattr(sizing, "SMALL", 0 if size == "large" else len(given_))
                 monkeypatch.setattr(sizing, "SINGLE_TASK", len(given_) if size == "one task" else 0)
                 monkeypatch.setattr(sizing, "TINY", 0 if size == "large" else len(given_))
-                monkeypatch.setattr(recall, "MOST_SENT", 0)  # of a large sync only
+                monkeypatch.setattr(recall, "MOST_SENT", 0 if reread else 1000)  # of a large sync only
                 load(str(folder / "raw"), [str(write(folder / "in.jsonl", given_[start:end]))])
                 if restart:
                     syncer = Syncer(conf, str(folder / "raw"), str(folder / "staging"), spark)

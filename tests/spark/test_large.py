@@ -12,7 +12,7 @@ from tests.spark.conftest import COUNTED, Pipeline
 from zync.config.model import Transactions
 from zync.spark.errors import message_of, spark_errors
 from zync.staging import commit
-from zync.sync import apply_rules
+from zync.sync import apply_rules, recall
 from zync.sync import judge as judging
 from zync.transactions import gather as gathering
 
@@ -100,7 +100,10 @@ def test_of_records_read_again_only_those_wanted_are_decoded(
 
 
 @pytest.mark.usefixtures("large")
-def test_ids_that_are_remembered_are_read_from_staging(pipeline: Pipeline, txn: Any) -> None:
+def test_ids_that_are_remembered_are_read_from_staging(
+    pipeline: Pipeline, txn: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recall, "MOST_SENT", 0)
     pipeline.change(transactions=Transactions(done=COUNTED, remember=4))
     pipeline.load(*(("a", txn(number, 1, x=number)) for number in range(1, 5)))
     pipeline.sync()

@@ -17,7 +17,9 @@ from zync.sync.context import Sync
 from zync.sync.read import Read
 
 MOST_SENT = 250_000
-"""Settled transactions that are sent to Spark, where its JVM holds them; more are read by Spark from staging."""
+"""Settled transactions, or ones in flight, that are sent to Spark, whose JVM holds them. If there are more of the
+first, Spark reads them from staging; if there are more of the other, those are sent that the new records may belong
+to."""
 
 
 @dataclass(frozen=True)
@@ -50,27 +52,37 @@ def recall(read: Read) -> Recalled:
     """
     sync, records, sizing = read.sync, read.records, read.sizing
     settled, in_flight = sync.bookkeeping.settled, read.other_in_flight
+    as_settled = settled.slice(0, 0)
     if sync.in_commit_order:
         is_waiting = awaits_turn(in_flight)
         waiting, in_flight = in_flight.filter(is_waiting), in_flight.filter(pc.invert(is_waiting))
         as_settled = pa.table({"txn": waiting["txn"], "seqno": end_seqnos(waiting)})
+    if sizing.is_small and (settled.num_rows or as_settled.num_rows or in_flight.num_rows):
+        records = sync.row_cache.keep(records)
+        ids = _ids(records).toArrow()["txn"]
+        settled = settled.filter(pc.is_in(settled["txn"], ids))
+    elif in_flight.num_rows + as_settled.num_rows > MOST_SENT:
+        ids = _ids(records).distinct().toArrow()["txn"]  # by decoding them once more
     else:
-        as_settled = settled.slice(0, 0)
+        ids = None
+    if ids is not None:
+        in_flight = in_flight.filter(pc.is_in(in_flight["txn"], ids))
+        as_settled = as_settled.filter(pc.is_in(as_settled["txn"], ids))
     if settled.num_rows > MOST_SENT and not sizing.is_small:
         rows = _stored(sync).unionByName(from_rows(sync.spark, as_settled, "txn string, seqno bigint"))
         newest_rows = rows.groupBy("txn").agg(max_of("seqno").alias("settled_at"))
-        return Recalled(sync, records, read.reread_in_flight, read.other_in_flight, in_flight, newest_rows, sizing)
-    settled = pa.concat_tables([settled, as_settled])
-    if sizing.is_small and (settled.num_rows or in_flight.num_rows):
-        records = sync.row_cache.keep(records)
-        ids = records.where("NOT alone").select("txn").toArrow()["txn"]
-        settled = settled.filter(pc.is_in(settled["txn"], ids))
-        in_flight = in_flight.filter(pc.is_in(in_flight["txn"], ids))
-    newest = settled.group_by("txn").aggregate([("seqno", "max")]).rename_columns({"seqno_max": "settled_at"})
-    newest_rows = from_rows(sync.spark, newest.select(["txn", "settled_at"]), "txn string, settled_at bigint")
-    if Sizing(newest.num_rows).is_small:
-        newest_rows = small_side(newest_rows, single_task=sizing.is_single_task)
+    else:
+        newest = pa.concat_tables([settled, as_settled]).group_by("txn").aggregate([("seqno", "max")])
+        newest = newest.rename_columns({"seqno_max": "settled_at"}).select(["txn", "settled_at"])
+        newest_rows = from_rows(sync.spark, newest, "txn string, settled_at bigint")
+        if Sizing(newest.num_rows).is_small:
+            newest_rows = small_side(newest_rows, single_task=sizing.is_single_task)
     return Recalled(sync, records, read.reread_in_flight, read.other_in_flight, in_flight, newest_rows, sizing)
+
+
+def _ids(records: DataFrame) -> DataFrame:
+    """Returns the ids of the transactions of records, as a column `txn`."""
+    return records.where("NOT alone").select("txn")
 
 
 def _stored(sync: Sync) -> DataFrame:
