@@ -36,6 +36,7 @@ from zync.sync.backlog import sync_end
 from zync.sync.commit import Committed, commit
 from zync.sync.context import Sync
 from zync.sync.judge import judge
+from zync.sync.memory import MemoryCheck
 from zync.sync.outcome import Outcome
 from zync.sync.overdue import overdue, release
 from zync.sync.progress import Progress, Report, Watch
@@ -88,6 +89,7 @@ class Syncer:
         self.bookkeeping: Bookkeeping | None = None
         self.clock = 0
         self.lineage = Run()
+        self._check_memory = MemoryCheck()
         self._staging_version = -1
         self._raw_table: DeltaTable | None = None
         self._staging_table: DeltaTable | None = None
@@ -126,6 +128,7 @@ class Syncer:
             return Outcome(cursor.sync, cursor.seqno, cursor.head, **_in_flight_counts(bookkeeping))
         if staging is not None:
             check_start(raw, staging, cursor)
+        self._check_memory(bookkeeping, head - cursor.head)
         staging = ensure_staging(self.staging, staging)
         ranges = trimmed(raw, cursor.head, head)
         self.lineage.begin(lambda: self._reads_and_writes(raw))
