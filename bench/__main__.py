@@ -28,6 +28,7 @@ NAMES = (
     "decode",
     "formats",
     "large",
+    "scale",
     "maintain",
     "follow",
     "store",
