@@ -11,7 +11,7 @@ from zync.text import amount, byte_size
 
 log = logging.getLogger(__name__)
 
-BYTES_OF_RECORD, BYTES_OF_REMEMBERED, BYTES_OF_IN_FLIGHT = 250, 200, 600
+BYTES_OF_RECORD, BYTES_OF_REMEMBERED, BYTES_OF_IN_FLIGHT = 260, 200, 600
 """For a new record that is a transaction, for one that is remembered, and for one in flight (`bench scale`)."""
 
 
