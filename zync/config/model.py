@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from zync.config.catalog import Catalog
+from zync.config.rule_modules import read_modules
 from zync.config.secrets import masked
 from zync.config.storage import Storage
 from zync.errors import UsageError
@@ -298,7 +299,8 @@ class OutputRule:
     Attributes:
         topic: Name of the output topic. Several rules may feed one topic.
         sql: File with the SELECT.
-        python: A function of a DataFrame that returns one, as `FILE:FUNCTION`, like `etl/rule.py:orders`.
+        python: A function of a DataFrame that returns one, as `FILE:FUNCTION`, like `etl/rule.py:orders`. It may import
+            modules and packages beside the file.
         key: Columns that make the key of an output row.
         null_keys: What a row with a null in a column of its key is: a mistake, for which its transaction is set aside
             (`quarantine`), or a row like others (`allow`).
@@ -324,6 +326,17 @@ class OutputRule:
     def text(self) -> str:
         """The file's text; read once, so that the digest is of the rule that runs, also if the file is saved later."""
         return self.file.read_text(encoding="utf-8-sig")
+
+    @cached_property
+    def modules(self) -> dict[str, bytes]:
+        """The modules beside a Python rule that it imports, by their path in its folder; read once, as `text` is."""
+        return read_modules(self.text, self.file.parent) if self.python else {}
+
+    @cached_property
+    def modules_digest(self) -> str:
+        """A digest of `modules`; empty if there are none."""
+        contents = {path: hashlib.sha256(content).hexdigest() for path, content in self.modules.items()}
+        return _digest(contents) if contents else ""
 
 
 @dataclass(frozen=True)
@@ -549,6 +562,7 @@ class Config:
         rules = [
             [rule.topic, list(rule.key), rule.python and rule.name, rule.text]
             + ([rule.null_keys] if rule.null_keys != "quarantine" else [])
+            + ([rule.modules_digest] if rule.modules else [])
             for rule in self.outputs
         ]
         # Configs without modes keep the digest that they had before there were any.

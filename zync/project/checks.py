@@ -14,10 +14,12 @@ from zync.config.model import (
     DebeziumConnector,
     DebeziumModes,
     Lookup,
+    OutputRule,
     Part,
     RegistryAccess,
     Transactions,
 )
+from zync.config.rule_modules import installed_twin, module_names
 from zync.config.storage import Storage
 from zync.config.table_properties import APPEND_ONLY, property_error
 from zync.config.topics import compile_regex
@@ -298,6 +300,23 @@ def check_rules(config: Config, reader: Reader, node: yaml.Node | None) -> None:
             raise reader.fail(output_node, f"the output to {rule.topic!r} needs one of sql and python")
         if error_text := _text_error(rule.file):
             raise reader.fail(output_node, f"the rule {rule.file} of output {rule.topic!r} {error_text}")
+        if error_text := _modules_error(rule):
+            raise reader.fail(output_node, f"the rule {rule.name} of output {rule.topic!r} imports {error_text}")
+
+
+def _modules_error(rule: OutputRule) -> str | None:
+    """Returns what is wrong with the modules beside a rule, as the end of a sentence; None if nothing is."""
+    try:
+        modules = rule.modules
+    except OSError as error:
+        return f"{error.filename}, which cannot be read: {error.strerror}"
+    for name in module_names(modules):
+        if twin := installed_twin(name, modules):
+            return (
+                f"{name}, which is beside it and also in {twin}: which of the two is imported would differ from "
+                "process to process. Give the one beside it another name"
+            )
+    return None
 
 
 def _check_deliveries(config: Config, reader: Reader, node: yaml.Node | None) -> None:

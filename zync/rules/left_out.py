@@ -92,7 +92,7 @@ def handling_of(rows: DataFrame, rule: OutputRule, config: Config) -> LeftOutHan
     if not views:
         return None
     digests = config.digests
-    cache_key = (rule.topic, *rule.key, rule.name, rule.text, digests["config"], *rows.columns)
+    cache_key = (rule.topic, *rule.key, rule.name, rule.text, rule.modules_digest, digests["config"], *rows.columns)
     if cache_key not in _handlings:
         _handlings[cache_key] = _handling_by_lineage(lineage(rows, views), rule, views)
     return _handlings[cache_key]

@@ -14,6 +14,7 @@ from zync.errors import UsageError, ZyncError
 from zync.rules.json_text import as_json
 from zync.rules.left_out import DELETE, ORDER, RESERVED, SEQNO, envelope_views, guard, handling_of, with_state
 from zync.rules.lookups import bind
+from zync.rules.modules import importable
 from zync.rules.views import bind_views
 from zync.spark.causes import causes, is_of_surroundings
 from zync.spark.errors import line_of, message_of, spark_errors
@@ -122,7 +123,8 @@ def run_rule(spark: SparkSession, rule: OutputRule) -> DataFrame:
     try:
         with as_usual(spark):
             if rule.python:
-                result = _result_of_function(_python_rule(rule), spark.table("records"), where)
+                with importable(spark, rule):
+                    result = _result_of_function(_python_rule(rule), spark.table("records"), where)
             else:
                 text = _statement(rule)
                 spark._jsparkSession.sessionState().sqlParser().parseQuery(text)  # noqa: SLF001
