@@ -244,14 +244,17 @@ def main(arguments: list[str]) -> None:
     """Fetches the jars that every session needs; with `fetch s3`, `gs` or `azure` those for a lake there, too.
 
     `fetch kafka` fetches the Kafka of `zync broker` and `zync demo` as well. With `log-store` it prints the path of the
-    jar that a Spark application of one's own needs for a lake in S3, or in the store that is named.
+    jar that a Spark application of one's own needs for a lake in S3, or in the store that is named. With `jars` it
+    prints the paths of all jars that such an application needs, as `spark-submit --jars` takes them: for a lake on a
+    disk, or in the store that is named.
     """
     fetched = (*STORES, "kafka")
-    words = ([], *(["fetch", name] for name in fetched), ["log-store"], *(["log-store", store] for store in STORES))
+    words = [[], ["log-store"], ["jars"], *(["fetch", name] for name in fetched)]
+    words += [[word, store] for word in ("log-store", "jars") for store in STORES]
     if arguments not in words:
         text = (
-            f"usage: python -m zync.java [fetch NAME | log-store [STORE]], with a NAME of {', '.join(fetched)}, and a "
-            f"STORE of {', '.join(STORES)}"
+            f"usage: python -m zync.java [fetch NAME | log-store [STORE] | jars [STORE]], with a NAME of "
+            f"{', '.join(fetched)}, and a STORE of {', '.join(STORES)}"
         )
         print(text, file=sys.stderr)  # noqa: T201 - a script
         sys.exit(UsageError.exit_code)
@@ -259,6 +262,10 @@ def main(arguments: list[str]) -> None:
     try:
         if arguments[:1] == ["log-store"]:
             print(log_store(name))  # noqa: T201 - a script
+            return
+        if arguments[:1] == ["jars"]:
+            of_store = [*fetch_store(name), log_store(name)] if arguments[1:] else []
+            print(*fetch(DELTA), *fetch(AVRO), spark_classes(), *of_store, sep=",")  # noqa: T201 - a script
             return
         fetch(DELTA)
         fetch(AVRO)

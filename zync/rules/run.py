@@ -19,6 +19,7 @@ from zync.rules.views import bind_views
 from zync.spark.causes import causes, is_of_surroundings
 from zync.spark.errors import line_of, message_of, spark_errors
 from zync.spark.frames import leaves, result_of, select
+from zync.spark.session import as_process_session
 from zync.spark.sizing import as_usual
 from zync.spark.times import YEARS
 from zync.sql import aliased, literal, name
@@ -123,7 +124,7 @@ def run_rule(spark: SparkSession, rule: OutputRule) -> DataFrame:
     try:
         with as_usual(spark):
             if rule.python:
-                with importable(spark, rule):
+                with importable(spark, rule), as_process_session(spark):
                     result = _result_of_function(_python_rule(rule), spark.table("records"), where)
             else:
                 text = _statement(rule)

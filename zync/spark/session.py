@@ -165,6 +165,8 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool, lake:
         f"{_STACK_OPTION} {_AVRO_LIMITS} {settings.get('spark.executor.extraJavaOptions', '')}"
     )
     options += f" {_STACK_OPTION} {_AVRO_LIMITS}"
+    if python := settings.get("spark.pyspark.python"):
+        os.environ.setdefault("PYSPARK_PYTHON", python)  # PySpark reads the property only in spark-submit
     if settings["spark.master"].startswith("local"):
         # A StackOverflowError in a task, for example of a regex over a long text, would end the JVM and this process.
         settings.setdefault("spark.executor.killOnFatalError.depth", "0")
@@ -210,6 +212,21 @@ def hive_session(spark: SparkSession, options: dict[str, str]) -> SparkSession:
     for key, value in _SESSION.items():
         hive.conf.set(key, value)
     return hive
+
+
+@contextlib.contextmanager
+def as_process_session(spark: SparkSession) -> Iterator[None]:
+    """Makes the session that of this process while a rule's Python code runs.
+
+    PySpark asks the session that was made first whether a `udf` gets Arrow batches, from which Python's values are
+    converted otherwise. That is another's session in an application of others.
+    """
+    first = SparkSession._instantiatedSession  # noqa: SLF001
+    SparkSession._instantiatedSession = spark  # noqa: SLF001
+    try:
+        yield
+    finally:
+        SparkSession._instantiatedSession = first  # noqa: SLF001
 
 
 def commits_directly(spark: SparkSession) -> bool:
