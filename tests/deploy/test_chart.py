@@ -1,4 +1,4 @@
-"""The chart: what Helm makes of it for six sets of values fits Kubernetes, and zync."""
+"""The chart: what Helm makes of it for seven sets of values fits Kubernetes, and zync."""
 
 import shutil
 from pathlib import Path
@@ -38,8 +38,8 @@ def pods(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [pod_of(one) for one in of_kind(documents, "StatefulSet", "Deployment", "CronJob", "Pod").values()]
 
 
-def test_there_are_six_sets_of_values() -> None:
-    assert len(helm.CASES) == 6
+def test_there_are_seven_sets_of_values() -> None:
+    assert len(helm.CASES) == 7
 
 
 @by_name
@@ -80,7 +80,8 @@ def test_every_pod_is_what_the_restricted_profile_asks_for_and_keeps_nothing(val
             }
         assert {kind for volume in pod["volumes"] for kind in volume} - {"name"} <= {"configMap", "emptyDir", "secret"}
         assert [volume["name"] for volume in pod["volumes"] if "emptyDir" in volume] == ["tmp"]
-        assert not pod["automountServiceAccountToken"]
+        makes_executors = any(arg.startswith("k8s://") for one in pod["containers"] for arg in one["args"])
+        assert pod["automountServiceAccountToken"] == makes_executors
 
 
 @by_name

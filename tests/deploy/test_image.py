@@ -73,6 +73,12 @@ def database() -> Iterator[Postgres]:
         yield database
 
 
+def test_it_runs_what_spark_on_kubernetes_calls_by_its_words(image: Image) -> None:
+    """As far as it goes without Spark's variables; tests/deploy/test_executors.py has them, without the image."""
+    for word, missing in (("executor", "SPARK_EXECUTOR_MEMORY"), ("driver", "SPARK_DRIVER_BIND_ADDRESS")):
+        assert f"KeyError: '{missing}'" in image.run(word).stderr
+
+
 def test_it_says_what_it_is_and_shows_the_help_by_default(image: Image) -> None:
     assert "sync-from" in image.run().stdout
     assert image.run("--version").stdout.split()[:2] == ["zync", version("zync")]

@@ -22,10 +22,11 @@ def values(tmp_path: Path) -> list[str]:
 
 @pytest.mark.usefixtures("_helm")
 def test_the_values_of_the_page_make_a_release_with_the_names_that_it_uses(tmp_path: Path, values: list[str]) -> None:
-    assert set(VALUES) == {"image.yaml", "values.yaml", "watched.yaml", "observed.yaml"}
+    assert set(VALUES) == {"image.yaml", "values.yaml", "executors.yaml", "watched.yaml", "observed.yaml"}
     documents = helm.manifests(tmp_path / "values.yaml", *values)
     names = {(one["kind"], one["metadata"]["name"]) for one in documents}
     wanted = {("StatefulSet", "shop-zync-sync-from"), ("Deployment", "shop-zync-sync"), ("PodMonitor", "shop-zync")}
+    wanted |= {("Role", "shop-zync-executors")}
     assert wanted <= names
 
 
@@ -33,7 +34,7 @@ def test_the_values_of_the_page_make_a_release_with_the_names_that_it_uses(tmp_p
 def test_the_config_of_the_page_is_read(tmp_path: Path, values: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_PASSWORD", "secret")
     documents = helm.manifests(tmp_path / "values.yaml", *values)
-    (data,) = (one["data"] for one in documents if one["kind"] == "ConfigMap")
+    (data,) = (one["data"] for one in documents if one["metadata"]["name"] == "shop-zync-config")
     for key, text in data.items():
         path = tmp_path / "etc" / key.replace("__", "/")
         path.parent.mkdir(parents=True, exist_ok=True)

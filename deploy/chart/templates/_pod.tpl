@@ -3,7 +3,7 @@ The pod of a part: its metadata and spec.
 
 root: the chart's context. name: the part's name. values: the part's values. containers: each with name, args, and where
 it differs from the part, resources; env is beside that of `pod`. serves: whether they answer /metrics, /healthz and /readyz. replicas: how many pods there are.
-restartPolicy: Kubernetes' word.
+restartPolicy: Kubernetes' word. hasExecutors: whether the pod makes executors.
 */}}
 {{- define "zync.pod" -}}
 {{- $root := .root -}}
@@ -23,12 +23,15 @@ metadata:
     {{- if not $root.Values.config.existingConfigMap }}
     checksum/config: {{ $root.Values.config.files | toJson | sha256sum }}
     {{- end }}
+    {{- if .hasExecutors }}
+    checksum/executors: {{ include "zync.executorPod" $root | sha256sum }}
+    {{- end }}
     {{- with $pod.annotations }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
 spec:
   serviceAccountName: {{ include "zync.serviceAccountName" $root }}
-  automountServiceAccountToken: false
+  automountServiceAccountToken: {{ .hasExecutors | default false }}
   enableServiceLinks: false
   restartPolicy: {{ .restartPolicy }}
   terminationGracePeriodSeconds: {{ .values.terminationGracePeriodSeconds }}
@@ -84,6 +87,11 @@ spec:
         - name: config
           mountPath: /etc/zync
           readOnly: true
+        {{- if $part.hasExecutors }}
+        - name: executors
+          mountPath: /etc/zync-executors
+          readOnly: true
+        {{- end }}
         {{- if $hasSecretFiles }}
         - name: secrets
           mountPath: /etc/zync-secrets
@@ -111,6 +119,11 @@ spec:
             path: {{ $path }}
           {{- end }}
         {{- end }}
+    {{- if .hasExecutors }}
+    - name: executors
+      configMap:
+        name: {{ include "zync.fullname" $root }}-executors
+    {{- end }}
     {{- if $hasSecretFiles }}
     - name: secrets
       secret:
@@ -129,19 +142,26 @@ spec:
           {{- include "zync.selectorLabels" $root | nindent 10 }}
           app.kubernetes.io/component: {{ .name }}
   {{- end }}
-  {{- with $pod.nodeSelector }}
-  nodeSelector:
-    {{- toYaml . | nindent 4 }}
+  {{- with include "zync.scheduling" $pod | trim }}
+  {{- . | nindent 2 }}
   {{- end }}
-  {{- with $pod.tolerations }}
-  tolerations:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
-  {{- with $pod.affinity }}
-  affinity:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
-  {{- with $pod.priorityClassName }}
-  priorityClassName: {{ . }}
-  {{- end }}
+{{- end -}}
+
+{{/* Where a pod may run, as its values say. */}}
+{{- define "zync.scheduling" -}}
+{{- with .nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
 {{- end -}}
