@@ -39,6 +39,10 @@ NOT_RUN = {
     "python -m zync.demo.class_archive": "make setup runs it",
     "make image": "tests/deploy/test_image.py builds it, by buildah",
     "cd deploy": "of the next",
+    "pip install --target packages protobuf": "tests/spark/test_executors.py takes the package from this environment",
+    "tar -czf packages.tar.gz -C packages .": "tests/spark/test_executors.py makes the same archive",
+    "jars=$(docker run --rm --entrypoint python3 registry.example/shop:1 -m zync.java jars s3 |"
+    " sed 's#/opt#local:///opt#g')": "of the next",
     "docker compose up": "tests/deploy/test_image.py has the same services from packages",
 }
 """Commands in blocks that are not run as they are, and why."""
@@ -65,6 +69,7 @@ ELSEWHERE = {
     "zync demo": "test_tutorial.py",
     "zync check --data raw": "tests/cli",
     "zync doctor": "tests/unit/test_doctor.py and tests/kafka/test_doctor.py",
+    "spark-submit": "tests/spark/test_executors.py, in client mode on a standalone cluster",
     "helm": "tests/deploy, which has no cluster and only renders the chart",
     "kubectl": "as above",
     "curl --fail --request PUT": "tests/deploy/test_elastic.py, which has no Elasticsearch",

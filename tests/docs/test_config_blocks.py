@@ -13,7 +13,7 @@ from zync.project.load import load as read_config
 
 EXAMPLES = [page for page in PAGES if any(block.title == "zync.yaml" for block in page.blocks)]
 """Pages with a whole example: a zync.yaml, and the files that it names, by their titles."""
-_FILES = re.compile(r"[\w/.-]+\.(?:sql|csv|json|avsc|pem)\b")
+_FILES = re.compile(r"[\w/.-]+\.(?:sql|py|csv|json|avsc|pem)\b")
 
 
 def write_files(folder: Path, page: Page) -> None:

@@ -118,6 +118,17 @@ def test_spark_submit_of_an_application_needs_jars_and_nothing_on_executors(proj
     assert values(project) == [{"x": 114}, {"x": 115}]
 
 
+def test_spark_refuses_the_cluster_mode_of_a_standalone_cluster(tmp_path: Path) -> None:
+    (tmp_path / "application.py").write_text(APPLICATION)
+    submit = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", "spark://127.0.0.1:9", "--deploy-mode", "cluster"]
+    environment = os.environ | {"SPARK_HOME": str(SPARK_HOME)}
+    result = subprocess.run(
+        [*submit, "application.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert result.returncode != 0
+    assert "not supported for python applications on standalone clusters" in result.stdout + result.stderr
+
+
 def test_packages_that_executors_lack_come_in_an_archive(
     project: Path, cluster: Cluster, registry: RunningRegistry
 ) -> None:
