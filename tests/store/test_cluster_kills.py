@@ -120,6 +120,7 @@ class Syncing:
         return "\n".join(path.read_text() for path in sorted(self.folder.glob("*.log")))
 
 
+@pytest.mark.skipif("ZYNC_TEST_STORE_KILLS" not in os.environ, reason="it takes minutes: make test-store")
 @pytest.mark.skipif(SERVER in ("gs", "azure"), reason="the keys of this test are those of S3")
 @pytest.mark.timeout(600 + 600 * KILLS)
 @pytest.mark.usefixtures("s3")
