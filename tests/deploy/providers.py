@@ -129,15 +129,13 @@ def running_providers() -> Iterator[dict[str, str]]:
         port = server.add_insecure_port("127.0.0.1:0")
         server.start()
         servers.append(server)
-        address = {"Network": "tcp", "String": f"127.0.0.1:{port}"}
-        for registry in ("registry.opentofu.org", "registry.terraform.io"):
-            addresses[f"{registry}/hashicorp/{name}"] = {
-                "Protocol": "grpc",
-                "ProtocolVersion": 6,
-                "Pid": os.getpid(),
-                "Test": True,
-                "Addr": address,
-            }
+        addresses[f"hashicorp/{name}"] = {
+            "Protocol": "grpc",
+            "ProtocolVersion": 6,
+            "Pid": os.getpid(),
+            "Test": True,
+            "Addr": {"Network": "tcp", "String": f"127.0.0.1:{port}"},
+        }
     yield {"TF_REATTACH_PROVIDERS": json.dumps(addresses)}
     for server in servers:
         server.stop(None).wait()
