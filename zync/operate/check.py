@@ -83,11 +83,12 @@ def compare_cuts(spark: SparkSession, config: Config, raw: str) -> Difference | 
         delete_at_end(spark, scratch)
         whole, parts = f"{scratch}/whole", f"{scratch}/parts"
         config = config.without_limit()
-        Syncer(config, raw, whole, spark).sync(upto=next_seqno(existing_raw(raw)) - 1)
+        last = next_seqno(existing_raw(raw)) - 1
+        Syncer(config, raw, whole, spark).sync(upto=last)
         syncer = Syncer(config, raw, parts, spark)
         for seqno in _cut_seqnos(whole):
             syncer.sync(upto=seqno)
-        syncer.sync()
+        syncer.sync(upto=last)
         return _first_difference(_read_outputs(whole), _read_outputs(parts))
 
 
