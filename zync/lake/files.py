@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from pyarrow.fs import FileInfo, FileSystem, LocalFileSystem, SubTreeFileSystem
@@ -64,10 +65,16 @@ def data_files(table: DeltaTable, column: str, above: int = -(2**63), upto: int 
     actions = add_actions(table)
     if not actions.num_rows:
         return []
+    unknown = pa.nulls(actions.num_rows, pa.int64())
+    lows, highs = (
+        actions[name] if name in actions.column_names else unknown for name in (f"min.{column}", f"max.{column}")
+    )
+    may_have = pc.and_(  # a table may have many files, and a sync asks for the newest several times
+        pc.fill_null(pc.greater(highs, above), fill_value=True),
+        pc.fill_null(pc.less_equal(lows, upto), fill_value=True),
+    )
+    columns = (*(actions[name] for name in ("path", "size_bytes", "num_records")), lows, highs)
     root = for_spark(table.table_uri)
-    names = set(actions.column_names)
-    lows = actions[f"min.{column}"].to_pylist() if f"min.{column}" in names else [None] * actions.num_rows
-    highs = actions[f"max.{column}"].to_pylist() if f"max.{column}" in names else [None] * actions.num_rows
     files = [
         DataFile(
             unquote(path),
@@ -79,10 +86,10 @@ def data_files(table: DeltaTable, column: str, above: int = -(2**63), upto: int 
             2**63 - 1 if high is None else high,
         )
         for path, size, rows, low, high in zip(
-            *(actions[name].to_pylist() for name in ("path", "size_bytes", "num_records")), lows, highs, strict=True
+            *(values.filter(may_have).to_pylist() for values in columns), strict=True
         )
     ]
-    return sorted((f for f in files if f.highest > above and f.lowest <= upto), key=lambda f: (f.lowest, f.uri))
+    return sorted(files, key=lambda file: (file.lowest, file.uri))
 
 
 def end_within(files: Sequence[DataFile], weights: Sequence[int], limit: int, *, above: int, upto: int) -> int:

@@ -2,10 +2,9 @@
 
 from typing import Literal
 
-import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from zync.lake.files import add_actions, data_files, end_within
+from zync.lake.files import data_files, end_within
 from zync.raw.table import first_seqno, next_seqno
 from zync.spark.sizing import MOST_FILE_BYTES
 
@@ -30,7 +29,5 @@ def sync_end(
     if limit != "auto":
         return min(newest, start + limit)
     end = min(newest, start + RECORDS)
-    if (pc.sum(add_actions(raw)["size_bytes"]).as_py() or 0) <= file_bytes:
-        return end
     files = data_files(raw, "seqno", above=start, upto=end)
     return end_within(files, [file.size for file in files], file_bytes, above=start, upto=end)
