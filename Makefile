@@ -19,8 +19,8 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 		{ echo "zync needs Python 3.11 or newer, and $(PYTHON) is older: name another, as in make PYTHON=python3.12"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing what zync needs into $(VENV) (a few minutes the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
 # Java is looked for first: to install the packages takes minutes.
