@@ -50,7 +50,8 @@ if TYPE_CHECKING:
     from zync.raw.jsonl import load as load_jsonl
     from zync.spark.session import session as spark_session
     from zync.sync.outcome import Outcome
-    from zync.sync.syncer import Syncer, follow, sync_once
+    from zync.sync.process import follow, sync_once
+    from zync.sync.syncer import Syncer
 
 __all__ = [
     "Appended",
@@ -113,8 +114,8 @@ _EXPORTS = {
     # raw to staging
     "Outcome": "zync.sync.outcome",
     "Syncer": "zync.sync.syncer",
-    "follow": "zync.sync.syncer",
-    "sync_once": "zync.sync.syncer",
+    "follow": "zync.sync.process",
+    "sync_once": "zync.sync.process",
     # staging to Kafka and tables
     "Delivered": "zync.deliver.kafka.delivery",
     "Delivery": "zync.deliver.kafka.delivery",

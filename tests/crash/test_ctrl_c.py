@@ -21,7 +21,7 @@ from tests.model import Record, State
 from zync.project.load import load as read_config
 from zync.raw.jsonl import load
 from zync.sync.outcome import Outcome
-from zync.sync.syncer import sync_once
+from zync.sync.process import sync_once
 
 _CONFIG = f"""\
 topics: {{a: {{id: "value:txn"}}, b: {{id: "value:txn"}}}}

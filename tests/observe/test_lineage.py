@@ -12,7 +12,7 @@ with run_of("sync", "/lake/staging", is_endless=True) as run:
     target = table("/lake/staging", (("seqno", "int64"),))
     for _ in range(3):
         run.begin(lambda: ([table("/lake/raw")], [target]))
-        run.wrote({target: 5})
+        run.wrote(lambda: {target: 5})
 """
 NOWHERE = {"OPENLINEAGE_URL": "http://localhost:9"}
 

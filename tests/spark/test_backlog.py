@@ -7,10 +7,12 @@ from typing import Any
 from tests.conftest import rows
 from tests.spark.conftest import Pipeline
 from zync.config.model import Limits
+from zync.operate.check import compare_cuts
 from zync.operate.replay import replay
 from zync.raw.jsonl import load
 from zync.sync.outcome import Outcome
-from zync.sync.syncer import Syncer, follow, sync_once
+from zync.sync.process import follow, sync_once
+from zync.sync.syncer import Syncer
 
 RECORDS = 30
 
@@ -42,7 +44,7 @@ def test_several_syncs_take_a_backlog_and_the_output_is_that_of_one(pipeline: Pi
     in_parts_of(7, pipeline)
     seen: list[Outcome] = []
     total = sync_once(pipeline.config, pipeline.raw, str(pipeline.staging), on_sync=seen.append)
-    assert [(one.head, one.behind) for one in seen] == [(7, 23), (14, 16), (21, 9), (28, 2)]
+    assert [(one.head, one.behind) for one in seen] == [(7, 23), (14, 16), (21, 9), (28, 2), (30, 0)]
     assert (total.records, total.transactions, total.syncs, total.sync) == (RECORDS, 10, 5, 5)
     assert (total.head, total.cursor, total.behind, total.outputs) == (RECORDS, RECORDS, 0, {"out": RECORDS})
     pipeline.change(limits=Limits())
@@ -106,3 +108,8 @@ def test_all_that_is_in_flight_is_written_anew_as_it_was(pipeline: Pipeline, mon
     stored = {row["txn"]: row for row in by_sync if row["sync"] >= newest}
     assert {txn: (row["seqno"], row["count"], row["records"]) for txn, row in stored.items()} == known
     assert {row["txn"] for row in by_sync if row["sync"] == newest} == {str(txn) for txn in range(10)}
+
+
+def test_a_comparison_of_cuts_reads_all_of_raw_whatever_the_limit(pipeline: Pipeline) -> None:
+    in_parts_of(1, pipeline)
+    assert compare_cuts(pipeline.spark, pipeline.config, pipeline.raw) is None

@@ -15,7 +15,7 @@ from tests.spark.test_formats import put, record
 from zync.config.model import Formats, RegistryAccess
 from zync.errors import ZyncError
 from zync.formats.registry import RegistryAwayError
-from zync.sync.syncer import follow
+from zync.sync.process import follow
 
 ORDER = record("shop.Order", txn="int", n="int", x="int")
 

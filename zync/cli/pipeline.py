@@ -139,8 +139,8 @@ def sync(
     zync sync raw staging --follow
     zync sync raw staging --follow --standby
     """
-    from zync.sync.syncer import follow as follow_raw
-    from zync.sync.syncer import sync_once
+    from zync.sync.process import follow as follow_raw
+    from zync.sync.process import sync_once
 
     check_tables_of_sync(raw, staging)
     settings, out = common.read_config(needed=True), common.out

@@ -52,11 +52,15 @@ class Run:
         if self._told_at is None:
             self._tell("START")
 
-    def wrote(self, rows: Mapping[Dataset, int]) -> None:
-        """Adds rows that are committed, by what they were written to; sends RUNNING if it was not sent lately."""
+    def wrote(self, rows: Callable[[], Mapping[Dataset, int]]) -> None:
+        """Adds rows that are committed; sends RUNNING if it was not sent lately.
+
+        Args:
+            rows: Returns them by what they were written to; only called while lineage is on.
+        """
         if self._sender is None:
             return
-        for output, count in rows.items():
+        for output, count in rows().items():
             self._rows[output] = (self._rows.get(output) or 0) + count
         if self._told_at is None or time.monotonic() - self._told_at > _RUNNING_SECONDS:
             self._tell("RUNNING")

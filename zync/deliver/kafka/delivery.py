@@ -420,7 +420,7 @@ class _Run:
         for topic, count in group.rows.items():
             self.done.rows[topic] = self.done.rows.get(topic, 0) + count
         self.done.commits += 1
-        self.lineage.wrote(dict(zip(self.targets(group), group.rows.values(), strict=False)))
+        self.lineage.wrote(lambda: dict(zip(self.targets(group), group.rows.values(), strict=False)))
         self.done.busy = time.monotonic() - self.sending_since
         if self.metrics:
             self.metrics.transactions(group.transactions)

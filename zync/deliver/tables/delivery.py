@@ -229,9 +229,12 @@ class _Delivery:
         Raises:
             ConflictError: That has happened too often.
         """
-        outputs = {topic: _dataset(target) for topic, target in targets.items()}
-        source = datasets.table(self.staging, datasets.columns_of(STAGING_SCHEMA))
-        self.lineage.begin(lambda: ([source], outputs.values()))
+        self.lineage.begin(
+            lambda: (
+                [datasets.table(self.staging, datasets.columns_of(STAGING_SCHEMA))],
+                map(_dataset, targets.values()),
+            )
+        )
         try:
             with span("sync_to.tables", staging=self.staging, version=table.version(), tables=self.folder) as current:
                 self.newest, batch = _deliver_batch(
@@ -250,7 +253,7 @@ class _Delivery:
         self.conflicts = 0
         if self.metrics:
             self.metrics.committed(batch.rows, batch.seconds)
-        self.lineage.wrote({outputs[topic]: rows for topic, rows in batch.rows.items()})
+        self.lineage.wrote(lambda: {_dataset(targets[topic]): rows for topic, rows in batch.rows.items()})
         self.on_batch(batch)
         return True
 
