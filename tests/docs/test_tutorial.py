@@ -33,10 +33,10 @@ def orders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 @pytest.fixture(scope="module")
 def bank(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What `make demo` prints, if it watches for six seconds a bank that makes a fifth of the transfers."""
+    """What `make demo` prints, if it watches for two seconds a bank that makes a fifth of the transfers."""
     *_, command = planned("demo")
     assert command == ".venv/bin/zync demo --what bank"
-    words = [*command.removeprefix(".venv/bin/zync ").split(), "--seconds", "6"]
+    words = [*command.removeprefix(".venv/bin/zync ").split(), "--seconds", "2"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo, "SimulatedBank", partial(SimulatedBank, rate=10))
         patch.setenv("ZYNC_LAKE", "nowhere")

@@ -36,6 +36,8 @@ _ACCOUNTS = 2000
 """As in demo/bank/transfer.sql, the transaction that pgbench repeats."""
 _LOOKS_PER_LINE = 5
 """While the snapshot stays the same, a line is printed after so many looks."""
+_LEAST_LOOKS = 2
+"""So many there are on a slow machine, too, however short the time."""
 Say = Callable[[str], None]
 
 
@@ -194,7 +196,7 @@ def _watch(folder: Path, servers: str, bank: Bank, seconds: float, say: Say) -> 
         say("Sums of all accounts, tellers, branches and of history, which each transfer changes alike:\n")
         say(f"  {'rows as they arrive':44}   zync's tables, at the newest snapshot")
         deadline, looks, broken, shown_sync = time.monotonic() + seconds, 0, [0, 0], -1
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline or looks < _LEAST_LOOKS:
             time.sleep(1)
             arrived, snapshot = reader.sums(), consistent_sums(folder)
             assert snapshot is not None  # noqa: S101 - there is always a newest snapshot after the first
