@@ -24,7 +24,7 @@ SPARK = (
     f'spark.driver.extraJavaOptions: "{QUICK}", spark.executor.extraJavaOptions: "{QUICK}"}}\n'
 )
 """Of a config whose Spark is on a cluster here."""
-_OF_TESTS = re.compile("PYTHONPATH$|AWS_")
+_OF_TESTS = re.compile("PYTHONPATH$|PYSPARK_|AWS_")
 """Variables of the tests that machines of a cluster have not."""
 
 

@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+import pytest
+
 from tests.registry import RunningRegistry
 from zync.kafka.dev_broker import DevKafka
 
@@ -84,9 +86,10 @@ def spark() -> Any:
         for name in names:  # else whatever this process starts would use this Spark, too
             del os.environ[name]
     java = gateway.jvm.org.apache.spark
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     context = java.api.java.JavaSparkContext.fromSparkContext(java.SparkContext.getOrCreate())
-    SparkSession(SparkContext(gateway=gateway, jsc=context, conf=SparkConf(_jconf=context.getConf())))
+    with pytest.MonkeyPatch.context() as patched:  # read once, and not for what this process starts
+        patched.setenv("PYSPARK_PYTHON", sys.executable)
+        SparkSession(SparkContext(gateway=gateway, jsc=context, conf=SparkConf(_jconf=context.getConf())))
     return session()
 
 

@@ -130,9 +130,10 @@ def test_spark_refuses_the_cluster_mode_of_a_standalone_cluster(tmp_path: Path) 
 
 
 def test_packages_that_executors_lack_come_in_an_archive(
-    project: Path, cluster: Cluster, registry: RunningRegistry
+    project: Path, cluster: Cluster, registry: RunningRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Unpacking gzip in Python takes pyarrow, and messages of protobuf that and protobuf."""
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)  # the config's Python wins, as in spark-submit
     number = registry.register("executors-order", PROTO, "PROTOBUF")
     message = classes(PROTO)["Order"](txn="3", n=1, x=6).SerializeToString()
     topics = JSON | {

@@ -166,7 +166,7 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool, lake:
     )
     options += f" {_STACK_OPTION} {_AVRO_LIMITS}"
     if python := settings.get("spark.pyspark.python"):
-        os.environ.setdefault("PYSPARK_PYTHON", python)  # PySpark reads the property only in spark-submit
+        os.environ["PYSPARK_PYTHON"] = python  # wins, as in spark-submit, outside which PySpark does not read it
     if settings["spark.master"].startswith("local"):
         # A StackOverflowError in a task, for example of a regex over a long text, would end the JVM and this process.
         settings.setdefault("spark.executor.killOnFatalError.depth", "0")
