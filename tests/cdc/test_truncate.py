@@ -1,6 +1,7 @@
 """TRUNCATE in the source, as Debezium sends it with `skipped.operations: none`: what was before it is gone."""
 
 import json
+import os
 import threading
 from collections import Counter
 from collections.abc import Sequence
@@ -9,17 +10,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from tests.conftest import rows
-from zync.deliver.tables import delivery
-from zync.lake.table import open_table
+from tests.deliver.conftest import Seen, committed
+from zync.deliver.kafka.delivery import Delivery, sync_to_kafka
+from zync.deliver.tables.delivery import sync_to_tables
 from zync.operate.verify import verify
 from zync.project.load import load as load_config
 from zync.raw.jsonl import load
-from zync.staging.outputs import DeliveryPosition, staged, with_tombstones
 from zync.sync.syncer import Syncer
 
 Record = dict[str, Any]
@@ -135,9 +135,7 @@ class Lake:
     def deliver(self) -> None:
         """Delivers what was synced, and keeps what the tables are then."""
         folder = self.folder / "tables"
-        delivery.sync_to_tables(
-            self.spark, self.config, self.staging, str(folder), threading.Event(), until_caught_up=True
-        )
+        sync_to_tables(self.spark, self.config, self.staging, str(folder), threading.Event(), until_caught_up=True)
         found = {rule.topic: folder / rule.topic for rule in self.config.outputs}
         self.delivered.append(
             {name: DeltaTable(str(one)).to_pyarrow_table().to_pylist() for name, one in found.items()}
@@ -244,7 +242,7 @@ STAGED = {
     **{name: Case([TRUNCATING], rule) for name, (rule, _) in UNKNOWN.items()},
     "several": Case([HISTORY[3:7]], "SELECT seqno, _order, row:id::int AS id FROM tables"),
     "mysql": Case([[*HISTORY[:3], of_mysql()]]),
-    "sent": Case([HISTORY[:3], [*HISTORY[3:7], *ONLY]]),
+    "recorded": Case([HISTORY[:3], [*HISTORY[3:7], *ONLY]]),
 }
 SEEN = "SELECT seqno, op, topic, row IS NULL AS nothing FROM records"
 
@@ -268,31 +266,46 @@ def test_of_all_that_was_staged_nothing_is_wrong_and_nothing_else_was_set_aside(
     assert aside == {"quarantined": len(UNKNOWN) + 2}
 
 
-def test_to_kafka_go_tombstones_for_the_keys_that_staging_has(staged_lake: Lake) -> None:
-    table = open_table(staged_lake.staging)
-    assert table
-    sent = pa.concat_tables([with_tombstones(table, window) for window in staged(table, DeliveryPosition())])
-    newest = [one for one in sent.to_pylist() if one["topic"] == "newest_sent"]
-    number = str(staged_lake.numbers["sent"])
-    done = [one for one in rows(Path(staged_lake.staging)) if one["kind"] == "done"]
-    txn = {one["seqno"]: int(one["txn"].removeprefix(number)) for one in done}
-    assert [(txn[one["seqno"]], one["key"], one["value"] is None) for one in newest] == [
-        (1, '{"id":1}', False),
-        (1, '{"id":2}', False),
-        (2, '{"id":3}', False),
-        (2, '{"id":1}', True),
-        (2, '{"id":2}', True),
-        (2, '{"id":3}', True),
-        (2, '{"id":2}', False),
-        (5, '{"id":2}', True),
+SENT = [
+    HISTORY[:3],
+    [*HISTORY[3:7], *ONLY],
+    [*LATE, put(6, 1, 18, 2, 6), end(6, 19, 1)],
+    [read(1, 7), put(7, 1, 50, 5, 7), end(7, 51, 1), truncate(8, 1, 60), end(8, 61, 1)],
+]
+"""What was committed before transactions 2 and 5 truncated the table becomes whole after them, by another sync."""
+
+
+def test_kafka_gets_tombstones_for_what_a_truncation_deletes_also_when_it_comes_later(
+    tmp_path: Path, spark: Any, broker: str
+) -> None:
+    name = f"sent{os.getpid()}"
+    made = Lake(tmp_path, spark, {name: Case(SENT)}, more=f", {{topic: keyless_{name}, sql: {name}.sql}}")
+    delivery = Delivery(made.staging, {"bootstrap.servers": broker}, made.config, until_caught_up=True)
+    sent = list[list[tuple[int, int | None]]]()
+    for step in range(len(SENT)):
+        made.sync(step)
+        sync_to_kafka(delivery)
+        messages = [(json.loads(one.key or b"{}")["id"], x_of(one)) for one in committed(broker, f"newest_{name}")]
+        sent.append(messages[sum(map(len, sent)) :])
+    assert sent == [
+        [(1, 1), (2, 1)],
+        [(3, 2), (1, None), (2, None), (3, None), (2, 2), (2, None)],
+        [(4, None), (2, None)],
+        [(1, 7), (5, 7), (1, None), (5, None)],
     ]
+    without_keys = [x_of(one) for one in committed(broker, f"keyless_{name}")]
+    assert without_keys == [1, 1, 2, None, 2, None, 4, 6, 7, 7, None]
+
+
+def x_of(message: Seen) -> int | None:
+    return json.loads(message.value)["x"] if message.value is not None else None
 
 
 def test_a_rule_sees_it_in_the_view_of_all_records(staged_lake: Lake) -> None:
     out = [one for one in rows(Path(staged_lake.staging)) if one["kind"] == "output"]
     seen = [json.loads(one["value"]) for one in out if one["kafka"]["topic"] == "seen"]
-    mine = [one for one in seen if one["topic"] == "p.s.sent" and one["op"] == "t"]
-    assert mine == [{"op": "t", "topic": "p.s.sent", "nothing": True}] * 2
+    mine = [one for one in seen if one["topic"] == "p.s.recorded" and one["op"] == "t"]
+    assert mine == [{"op": "t", "topic": "p.s.recorded", "nothing": True}] * 2
 
 
 @pytest.mark.parametrize("case", UNKNOWN)

@@ -10,6 +10,7 @@ from zync.deliver.kafka import events
 from zync.deliver.kafka.encoder import Encoder
 from zync.deliver.kafka.messages import Transaction, messages, runs, transactions
 from zync.deliver.kafka.progress import Progress
+from zync.staging.outputs import Place
 
 FIVE = (1, 1, 2, 5, 5)
 
@@ -112,6 +113,12 @@ def test_begin_and_end_are_around_the_rows_of_each_and_count_them_by_topic() -> 
 
 
 def test_progress_is_what_its_record_says() -> None:
+    progress = Progress("5a6e", sync=3, seqno=70, turn=75, offsets={"order": 12}, truncated={"order": Place(23, 7)})
+    assert Progress.parse(progress.as_json()) == progress
+
+
+def test_progress_of_a_delivery_without_truncations_is_as_older_versions_have_it() -> None:
     progress = Progress("5a6e", sync=3, seqno=70, turn=75, offsets={"order": 12})
-    assert Progress(**json.loads(progress.as_json())) == progress
+    assert progress.as_json() == b'{"staging":"5a6e","sync":3,"seqno":70,"turn":75,"offsets":{"order":12}}'
+    assert Progress.parse(progress.as_json()) == progress
     assert progress.delivery_position.seqno == 70

@@ -1,10 +1,10 @@
 """Reads staging's output rows without Spark: whole transactions, in the order of delivery, after a given position."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +39,28 @@ class DeliveryPosition:
     sync: int = 0
     turn: int = 0
     seqno: int = 0
+
+
+class Place(NamedTuple):
+    """A place in the source's order: the position of a transaction's commit there, and the transaction's seqno."""
+
+    position: int
+    seqno: int
+
+
+@dataclass(frozen=True)
+class DeliveredTruncation:
+    """A truncation that goes out to Kafka, as tombstones.
+
+    Attributes:
+        at: Its position in the delivery.
+        topic: The output topic.
+        place: Its place in the source's order: rows before it are gone, also if they go out later.
+    """
+
+    at: DeliveryPosition
+    topic: str
+    place: Place
 
 
 def staged(table: DeltaTable, after: DeliveryPosition) -> Iterator[pa.Table]:
@@ -119,21 +141,64 @@ def parse_state(state: str) -> tuple[list[str], str | None]:
     return values["left_out"], values.get("old_key")
 
 
-def with_tombstones(table: DeltaTable, rows: pa.Table) -> pa.Table:
-    """Replaces each truncation among `rows` (of `staged`) by tombstones for the keys that it deletes.
+def with_tombstones(
+    table: DeltaTable, rows: pa.Table, truncated: Mapping[str, Place]
+) -> tuple[pa.Table, list[DeliveredTruncation]]:
+    """Replaces what truncations delete by tombstones, in output rows of `staged`.
 
-    Those are the keys that staging has an earlier row of. A truncation of a topic without keys stays as it is.
+    A truncation becomes a tombstone for each key that staging has an earlier row of; without keys it stays as it is.
+    A row that goes out after a truncation, and whose place in the source is before it, becomes a tombstone, too.
+
+    Args:
+        table: Staging.
+        rows: The rows, in the order of delivery.
+        truncated: The last place, by output topic, of the truncations before these rows.
+
+    Returns:
+        The rows as they go out, and the truncations among them.
     """
-    if rows["reason"].null_count == rows.num_rows:
-        return rows
+    places, truncations = dict(truncated), list[DeliveredTruncation]()
     parts, start = list[pa.Table](), 0
     for index in np.flatnonzero(pc.is_valid(rows["reason"]).to_numpy()).tolist():
         (truncation,) = rows.slice(index, 1).to_pylist()
         keys = _living_keys(table, truncation)
-        parts.append(rows.slice(start, index - start + (keys is None)))
+        parts.append(_without_truncated(rows.slice(start, index - start), places))
+        if keys is None:
+            parts.append(rows.slice(index, 1))
         parts.append(pa.Table.from_pylist([{**truncation, "key": key} for key in keys or ()], rows.schema))
+        at = DeliveryPosition(*(truncation[column] for column in _DELIVERY_ORDER))
+        topic, place = truncation["topic"], Place(truncation["position"], truncation["seqno"])
+        truncations.append(DeliveredTruncation(at, topic, place))
+        places = last_places(places, truncations[-1:])
         start = index + 1
-    return pa.concat_tables([*parts, rows.slice(start)])
+    rest = _without_truncated(rows.slice(start), places)
+    return (pa.concat_tables([*parts, rest]) if parts else rest), truncations
+
+
+def last_places(places: Mapping[str, Place], truncations: list[DeliveredTruncation]) -> dict[str, Place]:
+    """Returns the last place of truncations by output topic: of those in `places`, and of `truncations`."""
+    last = dict(places)
+    for truncation in truncations:
+        last[truncation.topic] = max(last.get(truncation.topic, truncation.place), truncation.place)
+    return last
+
+
+def _without_truncated(rows: pa.Table, places: Mapping[str, Place]) -> pa.Table:
+    """Makes tombstones of the rows with keys whose places are before the truncation of their topic."""
+    for topic, place in places.items():
+        is_gone = pc.and_(pc.equal(rows["topic"], topic), pc.and_(_is_before(rows, place), pc.is_valid(rows["key"])))
+        if pc.any(is_gone).as_py():
+            for column in ("value", "state"):
+                values = pc.if_else(is_gone, pa.scalar(None, rows[column].type), rows[column])
+                rows = rows.set_column(rows.column_names.index(column), rows.schema.field(column), values)
+    return rows
+
+
+def _is_before(rows: pa.Table, place: Place) -> pa.ChunkedArray:
+    """Returns for each row whether its place in the source is before that one; false for a row without position."""
+    is_same, is_earlier = pc.equal(rows["position"], place.position), pc.less(rows["position"], place.position)
+    before = pc.or_(is_earlier, pc.and_(is_same, pc.less(rows["seqno"], place.seqno)))
+    return pc.fill_null(before, fill_value=False)
 
 
 def _living_keys(table: DeltaTable, truncation: dict[str, Any]) -> list[str] | None:
@@ -142,15 +207,22 @@ def _living_keys(table: DeltaTable, truncation: dict[str, Any]) -> list[str] | N
     files = data_files(table, "sync", upto=truncation["sync"])
     row_filter = (ds.field("kind") == "output") & (ds.field("kafka", "topic") == truncation["topic"])
     row_filter &= offset < truncation["offset"]
-    columns = {"key": ds.field("key"), "offset": offset, "deleted": ds.field("value").is_null()}
+    columns = {name: ds.field(name) for name in ("key", "position", "seqno", "reason")}
     data = dataset(table, files, STAGING_SCHEMA)
-    rows = data.to_table({**columns, "reason": ds.field("reason")}, filter=row_filter)
-    last_truncation = pc.max(rows.filter(pc.is_valid(rows["reason"]))["offset"]).as_py()
+    rows = data.to_table({**columns, "offset": offset, "deleted": ds.field("value").is_null()}, filter=row_filter)
+    truncations = rows.filter(pc.is_valid(rows["reason"])).sort_by(
+        [("position", "descending"), ("seqno", "descending")]
+    )
     rows = rows.filter(pc.is_null(rows["reason"]))
     if rows.num_rows and rows["key"].null_count == rows.num_rows:
         return None
-    rows = rows.filter(pc.greater(rows["offset"], -1 if last_truncation is None else last_truncation)).sort_by("offset")
-    newest = rows.group_by("key", use_threads=False).aggregate([("offset", "last"), ("deleted", "last")])
+    if truncations.num_rows:
+        rows = rows.filter(pc.greater(rows["offset"], pc.max(truncations["offset"])))
+        last_place = Place(truncations["position"][0].as_py(), truncations["seqno"][0].as_py())
+        rows = rows.filter(pc.invert(_is_before(rows, last_place)))
+    newest = (
+        rows.sort_by("offset").group_by("key", use_threads=False).aggregate([("offset", "last"), ("deleted", "last")])
+    )
     living = newest.filter(pc.invert(newest["deleted_last"])).sort_by("offset_last")
     return [key for key in living["key"].to_pylist() if key is not None]
 

@@ -37,7 +37,7 @@ from zync.observe.datasets import Dataset
 from zync.observe.lineage import Run, run_of
 from zync.observe.traces import span
 from zync.staging.bookkeeping import read_cursor
-from zync.staging.outputs import staged, with_tombstones
+from zync.staging.outputs import DeliveredTruncation, last_places, staged, with_tombstones
 from zync.staging.table import STAGING_SCHEMA, SYNC, existing_staging, open_staging
 
 if TYPE_CHECKING:
@@ -358,8 +358,10 @@ class _Run:
     def groups(self, table: DeltaTable, encoder: Encoder) -> Iterator["_Group"]:
         """Yields the Kafka transactions of the rows in staging that are not delivered yet, in order."""
         progress = self.progress
-        for batch in staged(table, progress.delivery_position):
-            batch = with_tombstones(table, batch)  # noqa: PLW2901 - the same rows, as they go out
+        truncated, pending = progress.truncated, list[DeliveredTruncation]()
+        for read in staged(table, progress.delivery_position):
+            batch, truncations = with_tombstones(table, read, truncated)
+            truncated, pending = last_places(truncated, truncations), pending + truncations
             if not batch.num_rows:
                 continue
             encoder.load_columns(batch)
@@ -373,6 +375,8 @@ class _Run:
                 progress = replace(
                     progress, offsets=offsets, **{column: last_row[column] for column in ("sync", "turn", "seqno")}
                 )
+                sent = [truncation for truncation in pending if truncation.at <= progress.delivery_position]
+                progress, pending = progress.with_truncations(sent), pending[len(sent) :]
                 targets = {output["topic"]: self.topics.topic_of(output["topic"]) for output in outputs}
                 counts = {targets[output["topic"]]: output["count_all"] for output in outputs}
                 group_messages = messages.messages(rows, targets, transactions, encoder)

@@ -9,13 +9,13 @@ import json
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from zync.errors import UsageError, ZyncError
 from zync.kafka.admin import bad_property
-from zync.staging.outputs import DeliveryPosition
+from zync.staging.outputs import DeliveredTruncation, DeliveryPosition, Place, last_places
 
 _LIBRDKAFKA_LOG = logging.getLogger("librdkafka")
 _REFUSALS = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED)
@@ -34,6 +34,8 @@ class Progress:
         turn: The seqno at which its turn came (order: commit).
         offsets: The next output offset of each output topic, the same in a staging made again by a replay; and for
             the transaction topic the number of its BEGIN and END messages.
+        truncated: The last place, by output topic, of the truncations that were delivered: a row before it that is
+            delivered later is a tombstone.
     """
 
     staging: str
@@ -41,15 +43,32 @@ class Progress:
     seqno: int = 0
     turn: int = 0
     offsets: dict[str, int] = field(default_factory=dict)
+    truncated: dict[str, Place] = field(default_factory=dict)
 
     @property
     def delivery_position(self) -> DeliveryPosition:
         """The position of that transaction in staging."""
         return DeliveryPosition(self.sync, self.turn or self.seqno, self.seqno)
 
+    def with_truncations(self, truncations: list[DeliveredTruncation]) -> "Progress":
+        """Returns this progress once the truncations are delivered, too."""
+        return replace(self, truncated=last_places(self.truncated, truncations)) if truncations else self
+
+    @staticmethod
+    def parse(value: bytes) -> "Progress":
+        """Parses the value of the record.
+
+        Raises:
+            ValueError, TypeError, AttributeError: it is not zync's.
+        """
+        values = json.loads(value)
+        truncated = {topic: Place(*place) for topic, place in values.pop("truncated", {}).items()}
+        return Progress(**values, truncated=truncated)
+
     def as_json(self) -> bytes:
-        """Returns the value of the record."""
-        return json.dumps(asdict(self), separators=(",", ":")).encode()
+        """Returns the value of the record, without `truncated` if there were none, as zync 0.8 wrote it."""
+        values = {name: value for name, value in asdict(self).items() if name != "truncated" or value}
+        return json.dumps(values, separators=(",", ":")).encode()
 
 
 def read(properties: Mapping[str, str], topic: str, name: str, end: int) -> Progress | None:
@@ -110,7 +129,7 @@ def read(properties: Mapping[str, str], topic: str, name: str, end: int) -> Prog
 
 def _parse(value: bytes, topic: str, name: str) -> Progress:
     try:
-        return Progress(**json.loads(value))
-    except (ValueError, TypeError) as error:
+        return Progress.parse(value)
+    except (ValueError, TypeError, AttributeError) as error:
         msg = f"the record of {name} in topic {topic} is not zync's ({error}): say another deliver.kafka.name"
         raise UsageError(msg) from error
