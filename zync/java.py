@@ -43,6 +43,8 @@ KAFKA = ("org.apache.kafka:kafka_2.13:4.1.1", "org.apache.logging.log4j:log4j-sl
 
 STRICT_JSON = "zync.StrictJson"
 """The class that parses JSON (StrictJson.java)."""
+CONSTANT = "zync.Constant"
+"""The class of numbers that Spark does not write into the code that it generates (Constant.java)."""
 RULE_PARTS = "zync.RuleParts"
 """The class that runs a rule on parts of the records in a single job (RuleParts.java)."""
 DIRECT_COMMITTER = "zync.DirectCommitter"
@@ -147,7 +149,7 @@ def spark_classes() -> Path:
     Raises:
         ZyncError: It cannot be compiled.
     """
-    return _compiled((STRICT_JSON, RULE_PARTS, DIRECT_COMMITTER), "spark-classes", (), list)
+    return _compiled((STRICT_JSON, CONSTANT, RULE_PARTS, DIRECT_COMMITTER), "spark-classes", (), list)
 
 
 def _compiled(

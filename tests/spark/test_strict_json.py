@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import StructType
 
-from zync.spark.strict_json import register
+from zync.spark.functions import register
 from zync.sql import literal
 
 NOT_UTF8, NOT_ONE, NOT_EXACT = "is not UTF-8", "is not one JSON value", "has a number that cannot be kept exactly"

@@ -14,6 +14,7 @@ from zync.rules.schema import Made, columns_as_json
 from zync.rules.truncations import Truncated, rows_of
 from zync.rules.views import bind_views
 from zync.spark.frames import RowCache, from_rows, result_of, select
+from zync.spark.functions import constant
 from zync.spark.sizing import Sizing
 from zync.sql import literal, statement
 from zync.staging.outputs import TRUNCATED
@@ -94,7 +95,7 @@ def transform(  # noqa: PLR0913 - each is a thing known by now
         rows = result_of(spark, statement("apply_rules/number", marked=marked))
         if sizing.is_small:
             topics = dict.fromkeys(rule.topic for rule, _ in rules)
-            firsts = " ".join(f"WHEN {literal(topic)} THEN {offsets.get(topic, 0)}L" for topic in topics)
+            firsts = " ".join(f"WHEN {literal(topic)} THEN {constant(offsets.get(topic, 0))}" for topic in topics)
             rows = select(rows, "*", f"CASE topic {firsts} END AS first")
         else:
             rows = row_cache.keep(rows)

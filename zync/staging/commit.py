@@ -29,6 +29,7 @@ from zync.lake.files import dataset, file_statistics, table_files
 from zync.lake.paths import for_spark, is_local, locate
 from zync.lake.table import first_line
 from zync.spark.frames import select, spark_schema
+from zync.spark.functions import constant
 from zync.spark.session import commits_directly
 from zync.staging.bookkeeping import Cursor, read_cursor
 from zync.staging.table import STAGING_SCHEMA, STATISTICS, SYNC
@@ -76,7 +77,7 @@ def write(rows: DataFrame, table: DeltaTable, folder: str, number: int) -> None:
 
     Columns of staging that `rows` lacks are left out of the files; readers of the table see null.
     """
-    values = {name: name for name in rows.columns} | {"sync": f"{number}L"}
+    values = {name: name for name in rows.columns} | {"sync": constant(number)}
     columns = (
         f"{values[field.name]} AS {field.name}" for field in spark_schema(STAGING_SCHEMA) if field.name in values
     )

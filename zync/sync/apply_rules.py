@@ -22,6 +22,7 @@ from zync.spark.causes import is_of_surroundings
 from zync.spark.errors import message_of, spark_errors
 from zync.spark.expressions import never_failing
 from zync.spark.frames import from_rows, result_of, select, small_side
+from zync.spark.functions import constant
 from zync.spark.sizing import BROADCAST_TRANSACTIONS, tune
 from zync.sql import literal, options, statement
 from zync.staging.commit import Written, discard, read_back, write, write_here
@@ -267,8 +268,8 @@ def _bookkeeping(judged: Judged, failures: tuple[Failure, ...]) -> DataFrame:
     }
     slots = {
         "state": sync.done.state_now if sync.keeps_state else "named_struct('none', CAST(NULL AS STRING))",
-        "expired": f"timestamp_micros({sync.expiry_cutoff(summary)})",
-        "known": str(0 if sync.rejudges_all else sync.bookkeeping.cursor.head),
+        "expired": f"timestamp_micros({constant(sync.expiry_cutoff(summary))})",
+        "known": constant(0 if sync.rejudges_all else sync.bookkeeping.cursor.head),
         "json_options": options(JSON_OPTIONS),
         "refused": "LEFT JOIN refused r ON single.seqno = r.seqno" if refused else "",
         "why_refused": "r.reason" if refused else "NULL",

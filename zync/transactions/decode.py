@@ -35,8 +35,8 @@ from zync.formats.extras import require_protobuf
 from zync.spark.errors import message_of
 from zync.spark.expressions import expression, try_eval
 from zync.spark.frames import leaves, result_of, with_leaves
+from zync.spark.functions import parsed_json, register
 from zync.spark.jvm import jvm_class
-from zync.spark.strict_json import parsed_json, register
 from zync.spark.times import LAST_SECOND, TIME_OF_DAY
 from zync.sql import literal, statement
 from zync.transactions.done import Done

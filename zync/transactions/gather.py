@@ -12,6 +12,7 @@ from zync.lake.ranges import SeqnoRanges
 from zync.lake.table import first_line
 from zync.raw.table import RAW_SCHEMA
 from zync.spark.frames import from_rows, read_parquet, result_of, select, small_side
+from zync.spark.functions import constant
 from zync.spark.sizing import BROADCAST_SEQNOS, Sizing
 from zync.sql import statement
 from zync.transactions.decode import RAW_COLUMNS, Decoder
@@ -78,7 +79,7 @@ def read_with(spark: SparkSession, raw: DeltaTable, in_flight: pa.Table, head: i
     files = data_files(raw, "seqno", above=head, upto=upto)
     rows = read_parquet(spark, [file.uri for file in files], RAW_COLUMNS)
     if files and (files[0].lowest <= head or files[-1].highest > upto):
-        rows = rows.where(f"seqno > {head} AND seqno <= {upto}")
+        rows = rows.where(f"seqno > {constant(head)} AND seqno <= {constant(upto)}")
     return rows.unionByName(_rows_in(spark, raw, in_flight_ranges)) if in_flight.num_rows else rows
 
 
