@@ -29,6 +29,7 @@ NAMES = (
     "formats",
     "large",
     "scale",
+    "backlog",
     "maintain",
     "follow",
     "store",

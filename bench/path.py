@@ -4,8 +4,8 @@ The plain one (bench/plain_stream.py) reads the same topic, takes the values apa
 and appends them, or merges the newest row of each key. It keeps no raw, assembles no transactions, and does not see one
 that is torn apart. zync does, as three commands one after the other, or as `zync run`.
 
-Cold: a million records that are there before the processes start. Warm: a million more, which the processes find when
-they go on after they were stopped (SIGSTOP) while those were produced.
+Cold: a million records that are there before the processes start. Then they are stopped (SIGSTOP), a million more are
+produced, and they go on; and so again. Warm: the last of these millions, as the JVM compiles during those before it.
 """
 
 import json
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -30,7 +30,8 @@ from zync.lake.table import open_table
 from zync.staging.bookkeeping import read_cursor
 
 RECORDS = 999_936
-"""A million, and whole windows of `values`, so that no transaction goes on in the second million."""
+"""A million, and whole windows of `values`, so that no transaction goes on in the next million."""
+MILLIONS = 4
 PARTITIONS = 4
 GOALS = {"append": 1.3, "upsert": 1.0}
 CORES = 2
@@ -72,7 +73,7 @@ def _begun(folder: Path, servers: str, way: str, name: str) -> Path:
     place = folder / f"{way}-{name}"
     place.mkdir()
     topic(servers, place.name, PARTITIONS)
-    produce(servers, place.name, islice(values(2 * RECORDS), RECORDS), PARTITIONS)
+    produce(servers, place.name, _million(0), PARTITIONS)
     key = ", key: [id]" if way == "upsert" else ""
     (place / "zync.yaml").write_text(_CONFIG.format(topic=place.name, schema=VALUE, key=key, way=way))
     (place / "rows.sql").write_text("SELECT seqno, value.row.* FROM t\n")
@@ -95,17 +96,23 @@ def _commands(place: Path, servers: str) -> dict[str, Any]:
 
 def _running(place: Path, servers: str, way: str, start: Callable[..., "_Running"]) -> dict[str, Any]:
     """Returns seconds, cold and warm, and the peak memory of the processes that `start` starts."""
-    started = time.monotonic()
+    begin = time.monotonic()
+    seconds = []
     with (place / "out.log").open("w") as out, start(place, servers, way, out) as running:
-        cold = running.wait_for(RECORDS) - started
-        running.signal(signal.SIGSTOP)
-        produce(servers, place.name, islice(values(2 * RECORDS), RECORDS, None), PARTITIONS)
-        resumed = time.monotonic()
-        running.signal(signal.SIGCONT)
-        warm = running.wait_for(2 * RECORDS) - resumed
+        seconds.append(running.wait_for(RECORDS) - begin)
+        for number in range(1, MILLIONS):
+            running.signal(signal.SIGSTOP)
+            produce(servers, place.name, _million(number), PARTITIONS)
+            begin = time.monotonic()
+            running.signal(signal.SIGCONT)
+            seconds.append(running.wait_for((number + 1) * RECORDS) - begin)
         peak = running.peak_mb()
     _check(running.table, place.name)
-    return {"cold": cold, "warm": warm, "peak_mb": peak}
+    return {"cold": seconds[0], "warm": seconds[-1], "seconds": seconds, "peak_mb": peak}
+
+
+def _million(number: int) -> Iterator[bytes]:
+    return islice(values(MILLIONS * RECORDS), number * RECORDS, (number + 1) * RECORDS)
 
 
 class _Running(ABC):
@@ -189,7 +196,7 @@ class _PlainStream(_Running):
 def _check(table: Path, name: str) -> None:
     """Raises RuntimeError unless the table has as many rows as the records make."""
     rows = DeltaTable(table).to_pyarrow_dataset().count_rows()
-    counts = {RECORDS, 2 * RECORDS} if name.startswith("append") else range(1, 100_001)
+    counts = {RECORDS, MILLIONS * RECORDS} if name.startswith("append") else range(1, 100_001)
     if rows not in counts:
         msg = f"{name}: the table has {rows:,} rows"
         raise RuntimeError(msg)

@@ -17,7 +17,7 @@ from zync.raw.batch import RECORD_SCHEMA, Batch, Slice
 from zync.raw.table import ensure_raw
 
 _COMMIT_ROWS = 100_000
-_RULE = """\
+RULE = """\
 SELECT seqno, value:row.id::int AS account, value:row.balance::decimal(12, 2) AS balance,
   value:row.currency::string AS currency, value:op::string AS op
 FROM t
@@ -27,7 +27,7 @@ FROM t
 def config(folder: Path) -> Config:
     """One topic, `done` by count, one rule."""
     rule = folder / "rule.sql"
-    rule.write_text(_RULE)
+    rule.write_text(RULE)
     return Config(
         topics={"t": Topic(id="value:txn")},
         transactions=Transactions(done="count(*) = max(value:n::int)"),

@@ -62,19 +62,20 @@ def run(folder: Path) -> list[Result]:
 
 def _backlog(folder: Path, size: int) -> Peak:
     """A sync of that many transactions of one record each."""
-    return _Lake(folder, limit=size).sync(_records(range(size), of=1))
+    config = f"{_CONFIG}limits: {{records_per_sync: {size}}}\n"
+    return Lake(folder, config, _RULE).sync(_records(range(size), of=1))
 
 
 def _remembered(folder: Path, size: int) -> Peak:
     """A sync beside that many transactions that earlier syncs settled, and whose ids are remembered."""
-    lake = _Lake(folder)
+    lake = Lake(folder, _CONFIG, _RULE)
     lake.sync(_records(range(size), of=1))
     return lake.sync(_records(range(size, size + NEW), of=1))
 
 
 def _in_flight(folder: Path, size: int) -> Peak:
     """A sync beside that many transactions in flight, some of which become whole."""
-    lake = _Lake(folder)
+    lake = Lake(folder, _CONFIG, _RULE)
     lake.sync(_records(range(size), of=2))
     return lake.sync(_records(range(NEW), of=2))
 
@@ -110,27 +111,28 @@ def _records(ids: Iterable[int], of: int) -> Iterator[bytes]:
     return (b'{"txn":%d,"n":%d}' % (number, of) for number in ids)
 
 
-class _Lake:
+class Lake:
     """A project with a raw that grows.
 
     Args:
         folder: Its folder, which is made.
-        limit: The most records of a sync; None: as zync decides.
+        config: The text of its zync.yaml, whose rule is `out.sql`.
+        rule: The text of that.
     """
 
-    def __init__(self, folder: Path, limit: int | None = None) -> None:
+    def __init__(self, folder: Path, config: str, rule: str) -> None:
         folder.mkdir()
-        (folder / "zync.yaml").write_text(_CONFIG + (f"limits: {{records_per_sync: {limit}}}\n" if limit else ""))
-        (folder / "out.sql").write_text(_RULE)
-        self._folder, self._raw = folder, Raw(folder / "lake" / "raw")
+        (folder / "zync.yaml").write_text(config)
+        (folder / "out.sql").write_text(rule)
+        self._folder, self.raw = folder, Raw(folder / "lake" / "raw")
 
     def sync(self, records: Iterator[bytes]) -> Peak:
-        """Appends records to raw and syncs them in a process of its own.
+        """Appends records to raw and syncs them in a process of its own, in several syncs where zync decides so.
 
         Raises:
             RuntimeError: The sync fails; what it said is the message.
         """
-        self._raw.append(records)
+        self.raw.append(records)
         process = subprocess.Popen(
             [*ZYNC, "sync", "raw", "staging", "--json"], cwd=self._folder, stdout=subprocess.PIPE, text=True
         )
