@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
@@ -20,6 +21,7 @@ from zync.deliver.tables.delivery import sync_to_tables
 from zync.operate.verify import verify
 from zync.project.load import load as load_config
 from zync.raw.jsonl import load
+from zync.staging.truncations import LastTruncation, outgoing
 from zync.sync.syncer import Syncer
 
 Record = dict[str, Any]
@@ -270,13 +272,16 @@ SENT = [
     HISTORY[:3],
     [*HISTORY[3:7], *ONLY],
     [*LATE, put(6, 1, 18, 2, 6), end(6, 19, 1)],
-    [read(1, 7), put(7, 1, 50, 5, 7), end(7, 51, 1), truncate(8, 1, 60), end(8, 61, 1)],
+    [read(1, 7), put(7, 1, 50, 5, 7), end(7, 51, 1)],
+    [put(9, 1, 42, 5, 9), end(9, 43, 1), truncate(8, 1, 45), end(8, 46, 1), put(10, 1, 30, 5, 1), end(10, 31, 1)],
+    [truncate(11, 1, 60), end(11, 61, 1)],
 ]
-"""What was committed before transactions 2 and 5 truncated the table becomes whole after them, by another sync."""
+"""By syncs. Transactions 4 and 6 were committed before 2 and 5 truncated the table, and become whole after them. 8
+truncates it before 7 writes, and goes out after it; so do 9 and 10, before that."""
 
 
-def test_kafka_gets_tombstones_for_what_a_truncation_deletes_also_when_it_comes_later(
-    tmp_path: Path, spark: Any, broker: str
+def test_kafka_gets_what_the_source_has_whenever_a_truncation_goes_out(
+    tmp_path: Path, spark: Any, broker: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = f"sent{os.getpid()}"
     made = Lake(tmp_path, spark, {name: Case(SENT)}, more=f", {{topic: keyless_{name}, sql: {name}.sql}}")
@@ -290,11 +295,34 @@ def test_kafka_gets_tombstones_for_what_a_truncation_deletes_also_when_it_comes_
     assert sent == [
         [(1, 1), (2, 1)],
         [(3, 2), (1, None), (2, None), (3, None), (2, 2), (2, None)],
-        [(4, None), (2, None)],
-        [(1, 7), (5, 7), (1, None), (5, None)],
+        [],
+        [(1, 7), (5, 7)],
+        [(5, 9), (1, None)],  # the row without position is deleted by what goes out after it, 5 was written after 8
+        [(5, None)],
     ]
     without_keys = [x_of(one) for one in committed(broker, f"keyless_{name}")]
-    assert without_keys == [1, 1, 2, None, 2, None, 4, 6, 7, 7, None]
+    assert without_keys == [1, 1, 2, None, 2, None, 4, 6, 7, 7, 9, None, 1, None]
+    events = [one.values for one in caplog.records if hasattr(one, "values")]
+    kept_back = [one for one in events if one["event"] == "truncated_rows" and one["topic"] == f"newest_{name}"]
+    assert [(one["rows"], one["position"]) for one in kept_back] == [(2, 41), (1, 46)]
+
+
+def test_a_truncation_keeps_nothing_back_after_as_many_records_as_ids_are_remembered() -> None:
+    """Its database may have been made anew, and positions begun again."""
+    rows = pa.table(
+        {
+            "topic": ["t", "t", "t", "u"],
+            "key": ["1", "2", "3", "4"],
+            "value": ["{}"] * 4,
+            "reason": pa.nulls(4, pa.string()),
+            "position": [5, 30, 5, 5],
+            "seqno": [110, 111, 121, 122],
+            "turn": [110, 111, 121, 122],
+        }
+    )
+    out = outgoing(None, rows, {"t": LastTruncation(20, 99, 100)}, remember=20)  # type: ignore[arg-type]
+    assert out.rows["key"].to_pylist() == ["2", "3", "4"]
+    assert out.kept_back == {"t": 1}
 
 
 def x_of(message: Seen) -> int | None:

@@ -10,7 +10,7 @@ from zync.deliver.kafka import events
 from zync.deliver.kafka.encoder import Encoder
 from zync.deliver.kafka.messages import Transaction, messages, runs, transactions
 from zync.deliver.kafka.progress import Progress
-from zync.staging.outputs import Place
+from zync.staging.truncations import LastTruncation
 
 FIVE = (1, 1, 2, 5, 5)
 
@@ -113,7 +113,9 @@ def test_begin_and_end_are_around_the_rows_of_each_and_count_them_by_topic() -> 
 
 
 def test_progress_is_what_its_record_says() -> None:
-    progress = Progress("5a6e", sync=3, seqno=70, turn=75, offsets={"order": 12}, truncated={"order": Place(23, 7)})
+    progress = Progress(
+        "5a6e", sync=3, seqno=70, turn=75, offsets={"order": 12}, truncated={"order": LastTruncation(23, 7, 8)}
+    )
     assert Progress.parse(progress.as_json()) == progress
 
 

@@ -1,10 +1,10 @@
 """Reads staging's output rows without Spark: whole transactions, in the order of delivery, after a given position."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +18,12 @@ from zync.staging.table import STAGING_SCHEMA
 MOST_ROWS = 250_000
 MOST_BYTES = 64 << 20
 _MAX_SEQNO = 2**63 - 1
-_DELIVERY_ORDER = {
+DELIVERY_ORDER = {
     "sync": ds.field("sync"),
     "turn": pc.coalesce(ds.field("head"), ds.field("seqno")),
     "seqno": ds.field("seqno"),
 }
+"""The columns of a delivery position, as expressions over staging."""
 TRUNCATED = "truncate"
 """The reason of an output row that is a truncation: without key and value, it deletes all earlier rows of its topic."""
 _COMPLETED_KINDS = ("done", "released")
@@ -41,28 +42,6 @@ class DeliveryPosition:
     seqno: int = 0
 
 
-class Place(NamedTuple):
-    """A place in the source's order: the position of a transaction's commit there, and the transaction's seqno."""
-
-    position: int
-    seqno: int
-
-
-@dataclass(frozen=True)
-class DeliveredTruncation:
-    """A truncation that goes out to Kafka, as tombstones.
-
-    Attributes:
-        at: Its position in the delivery.
-        topic: The output topic.
-        place: Its place in the source's order: rows before it are gone, also if they go out later.
-    """
-
-    at: DeliveryPosition
-    topic: str
-    place: Place
-
-
 def staged(table: DeltaTable, after: DeliveryPosition) -> Iterator[pa.Table]:
     """Yields the output rows after a position as tables of whole transactions, each small enough for memory.
 
@@ -72,7 +51,7 @@ def staged(table: DeltaTable, after: DeliveryPosition) -> Iterator[pa.Table]:
     for files, last_sync in _file_spans(data_files(table, "sync", above=after.sync - 1)):
         rows, end = dataset(table, files, STAGING_SCHEMA), DeliveryPosition(last_sync, _MAX_SEQNO, _MAX_SEQNO)
         is_output = _in_range(after, end) & (ds.field("kind") == "output")
-        for last in _batch_ends(rows.to_table(columns=_DELIVERY_ORDER, filter=is_output), _rows_per_batch(rows)):
+        for last in _batch_ends(rows.to_table(columns=DELIVERY_ORDER, filter=is_output), _rows_per_batch(rows)):
             yield _read_outputs(rows, after, last)
             after = last
         after = max(after, end)
@@ -126,7 +105,7 @@ def read_arrivals(table: DeltaTable, files: list[DataFile], topic: str, after: i
     if rows["reason"].null_count < rows.num_rows:
         columns = {"position": ds.field("position"), "seqno": ds.field("seqno"), "offset": ds.field("kafka", "offset")}
         truncation_rows = data.to_table(
-            {**columns, "turn": _DELIVERY_ORDER["turn"]}, filter=row_filter & (ds.field("reason") == TRUNCATED)
+            {**columns, "turn": DELIVERY_ORDER["turn"]}, filter=row_filter & (ds.field("reason") == TRUNCATED)
         )
         truncations = sorted(Truncation(**row) for row in truncation_rows.to_pylist())
     states = [parse_state(state) for state in rows["state"].unique().to_pylist() if state]
@@ -141,92 +120,6 @@ def parse_state(state: str) -> tuple[list[str], str | None]:
     return values["left_out"], values.get("old_key")
 
 
-def with_tombstones(
-    table: DeltaTable, rows: pa.Table, truncated: Mapping[str, Place]
-) -> tuple[pa.Table, list[DeliveredTruncation]]:
-    """Replaces what truncations delete by tombstones, in output rows of `staged`.
-
-    A truncation becomes a tombstone for each key that staging has an earlier row of; without keys it stays as it is.
-    A row that goes out after a truncation, and whose place in the source is before it, becomes a tombstone, too.
-
-    Args:
-        table: Staging.
-        rows: The rows, in the order of delivery.
-        truncated: The last place, by output topic, of the truncations before these rows.
-
-    Returns:
-        The rows as they go out, and the truncations among them.
-    """
-    places, truncations = dict(truncated), list[DeliveredTruncation]()
-    parts, start = list[pa.Table](), 0
-    for index in np.flatnonzero(pc.is_valid(rows["reason"]).to_numpy()).tolist():
-        (truncation,) = rows.slice(index, 1).to_pylist()
-        keys = _living_keys(table, truncation)
-        parts.append(_without_truncated(rows.slice(start, index - start), places))
-        if keys is None:
-            parts.append(rows.slice(index, 1))
-        parts.append(pa.Table.from_pylist([{**truncation, "key": key} for key in keys or ()], rows.schema))
-        at = DeliveryPosition(*(truncation[column] for column in _DELIVERY_ORDER))
-        topic, place = truncation["topic"], Place(truncation["position"], truncation["seqno"])
-        truncations.append(DeliveredTruncation(at, topic, place))
-        places = last_places(places, truncations[-1:])
-        start = index + 1
-    rest = _without_truncated(rows.slice(start), places)
-    return (pa.concat_tables([*parts, rest]) if parts else rest), truncations
-
-
-def last_places(places: Mapping[str, Place], truncations: list[DeliveredTruncation]) -> dict[str, Place]:
-    """Returns the last place of truncations by output topic: of those in `places`, and of `truncations`."""
-    last = dict(places)
-    for truncation in truncations:
-        last[truncation.topic] = max(last.get(truncation.topic, truncation.place), truncation.place)
-    return last
-
-
-def _without_truncated(rows: pa.Table, places: Mapping[str, Place]) -> pa.Table:
-    """Makes tombstones of the rows with keys whose places are before the truncation of their topic."""
-    for topic, place in places.items():
-        is_gone = pc.and_(pc.equal(rows["topic"], topic), pc.and_(_is_before(rows, place), pc.is_valid(rows["key"])))
-        if pc.any(is_gone).as_py():
-            for column in ("value", "state"):
-                values = pc.if_else(is_gone, pa.scalar(None, rows[column].type), rows[column])
-                rows = rows.set_column(rows.column_names.index(column), rows.schema.field(column), values)
-    return rows
-
-
-def _is_before(rows: pa.Table, place: Place) -> pa.ChunkedArray:
-    """Returns for each row whether its place in the source is before that one; false for a row without position."""
-    is_same, is_earlier = pc.equal(rows["position"], place.position), pc.less(rows["position"], place.position)
-    before = pc.or_(is_earlier, pc.and_(is_same, pc.less(rows["seqno"], place.seqno)))
-    return pc.fill_null(before, fill_value=False)
-
-
-def _living_keys(table: DeltaTable, truncation: dict[str, Any]) -> list[str] | None:
-    """Reads the keys that exist in a topic just before a truncation; returns None if its rows have no keys."""
-    offset = ds.field("kafka", "offset")
-    files = data_files(table, "sync", upto=truncation["sync"])
-    row_filter = (ds.field("kind") == "output") & (ds.field("kafka", "topic") == truncation["topic"])
-    row_filter &= offset < truncation["offset"]
-    columns = {name: ds.field(name) for name in ("key", "position", "seqno", "reason")}
-    data = dataset(table, files, STAGING_SCHEMA)
-    rows = data.to_table({**columns, "offset": offset, "deleted": ds.field("value").is_null()}, filter=row_filter)
-    truncations = rows.filter(pc.is_valid(rows["reason"])).sort_by(
-        [("position", "descending"), ("seqno", "descending")]
-    )
-    rows = rows.filter(pc.is_null(rows["reason"]))
-    if rows.num_rows and rows["key"].null_count == rows.num_rows:
-        return None
-    if truncations.num_rows:
-        rows = rows.filter(pc.greater(rows["offset"], pc.max(truncations["offset"])))
-        last_place = Place(truncations["position"][0].as_py(), truncations["seqno"][0].as_py())
-        rows = rows.filter(pc.invert(_is_before(rows, last_place)))
-    newest = (
-        rows.sort_by("offset").group_by("key", use_threads=False).aggregate([("offset", "last"), ("deleted", "last")])
-    )
-    living = newest.filter(pc.invert(newest["deleted_last"])).sort_by("offset_last")
-    return [key for key in living["key"].to_pylist() if key is not None]
-
-
 def columns_by_sync(table: DeltaTable, first: int, last: int) -> dict[int, dict[str, Any]]:
     """Reads the columns of the outputs (as `recorded` returns them) from the cursor rows of syncs `first` to `last`."""
     files = data_files(table, "sync", above=first - 1, upto=last)
@@ -237,7 +130,7 @@ def columns_by_sync(table: DeltaTable, first: int, last: int) -> dict[int, dict[
 
 def _in_range(after: DeliveryPosition, last: DeliveryPosition) -> ds.Expression:
     """Returns a filter for rows after the position `after` (exclusive) up to `last` (inclusive)."""
-    sync, turn, seqno = _DELIVERY_ORDER.values()
+    sync, turn, seqno = DELIVERY_ORDER.values()
     above = (turn > after.turn) | ((turn == after.turn) & (seqno > after.seqno))
     not_above = (turn < last.turn) | ((turn == last.turn) & (seqno <= last.seqno))
     return ((sync > after.sync) | ((sync == after.sync) & above)) & (
@@ -274,25 +167,25 @@ def _rows_per_batch(rows: ds.FileSystemDataset) -> int:
 
 def _batch_ends(positions: pa.Table, rows_per_batch: int) -> Iterator[DeliveryPosition]:
     """Yields the last position of each batch of about `rows_per_batch` rows; no batch ends within a transaction."""
-    counted = positions.group_by(list(_DELIVERY_ORDER)).aggregate([([], "count_all")])
-    counted = counted.sort_by([(column, "ascending") for column in _DELIVERY_ORDER])
+    counted = positions.group_by(list(DELIVERY_ORDER)).aggregate([([], "count_all")])
+    counted = counted.sort_by([(column, "ascending") for column in DELIVERY_ORDER])
     running_total = np.cumsum(counted["count_all"].to_numpy())  # rows up to each position, inclusive
     delivered = index = 0
     while index < len(running_total):
         last = min(int(np.searchsorted(running_total, delivered + rows_per_batch)), len(running_total) - 1)
-        yield DeliveryPosition(*(counted[column][last].as_py() for column in _DELIVERY_ORDER))
+        yield DeliveryPosition(*(counted[column][last].as_py() for column in DELIVERY_ORDER))
         delivered, index = int(running_total[last]), last + 1
 
 
 def _read_outputs(data: ds.FileSystemDataset, after: DeliveryPosition, last: DeliveryPosition) -> pa.Table:
     """Reads the output rows after the position `after` up to `last`, with their transaction ids, in order."""
-    columns = _DELIVERY_ORDER | {name: ds.field(name) for name in ("key", "value", "position", "reason", "state")}
+    columns = DELIVERY_ORDER | {name: ds.field(name) for name in ("key", "value", "position", "reason", "state")}
     columns |= {name: ds.field("kafka", name) for name in ("topic", "offset")}
     rows = data.to_table(columns=columns, filter=_in_range(after, last) & (ds.field("kind") == "output"))
     in_syncs = (ds.field("sync") >= after.sync) & (ds.field("sync") <= last.sync)
     completed = data.to_table(columns=["seqno", "txn"], filter=in_syncs & ds.field("kind").isin(list(_COMPLETED_KINDS)))
     rows = rows.append_column("txn", completed["txn"].take(pc.index_in(rows["seqno"], completed["seqno"])))
-    order = np.lexsort([rows[name].to_numpy() for name in ("offset", *reversed(_DELIVERY_ORDER))])
+    order = np.lexsort([rows[name].to_numpy() for name in ("offset", *reversed(DELIVERY_ORDER))])
     return rows if (order[1:] > order[:-1]).all() else rows.take(order)
 
 

@@ -10,7 +10,7 @@ import hashlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -32,13 +32,15 @@ from zync.kafka.garbage import not_collecting
 from zync.lake.lock import Ownership, Wait, owned, taken_over
 from zync.lake.outage import StoreWatch, watching
 from zync.lake.table import poll, poll_seconds, refresh
+from zync.log import event
 from zync.observe import datasets
 from zync.observe.datasets import Dataset
 from zync.observe.lineage import Run, run_of
 from zync.observe.traces import span
 from zync.staging.bookkeeping import read_cursor
-from zync.staging.outputs import DeliveredTruncation, last_places, staged, with_tombstones
+from zync.staging.outputs import staged
 from zync.staging.table import STAGING_SCHEMA, SYNC, existing_staging, open_staging
+from zync.staging.truncations import DeliveredTruncation, LastTruncation, last_truncations, outgoing
 
 if TYPE_CHECKING:
     from zync.deliver.metrics import KafkaDeliveryMetrics
@@ -357,11 +359,16 @@ class _Run:
 
     def groups(self, table: DeltaTable, encoder: Encoder) -> Iterator["_Group"]:
         """Yields the Kafka transactions of the rows in staging that are not delivered yet, in order."""
-        progress = self.progress
+        progress, remember = self.progress, self.delivery.config.transactions.remember
         truncated, pending = progress.truncated, list[DeliveredTruncation]()
-        for read in staged(table, progress.delivery_position):
-            batch, truncations = with_tombstones(table, read, truncated)
-            truncated, pending = last_places(truncated, truncations), pending + truncations
+        for staged_rows in staged(table, progress.delivery_position):
+            out = outgoing(table, staged_rows, truncated, remember)
+            batch, truncated, pending = (
+                out.rows,
+                last_truncations(truncated, out.truncations),
+                pending + out.truncations,
+            )
+            self.tell_kept_back(out.kept_back, truncated)
             if not batch.num_rows:
                 continue
             encoder.load_columns(batch)
@@ -376,7 +383,7 @@ class _Run:
                     progress, offsets=offsets, **{column: last_row[column] for column in ("sync", "turn", "seqno")}
                 )
                 sent = [truncation for truncation in pending if truncation.at <= progress.delivery_position]
-                progress, pending = progress.with_truncations(sent), pending[len(sent) :]
+                progress, pending = progress.with_truncations(sent, remember), pending[len(sent) :]
                 targets = {output["topic"]: self.topics.topic_of(output["topic"]) for output in outputs}
                 counts = {targets[output["topic"]]: output["count_all"] for output in outputs}
                 group_messages = messages.messages(rows, targets, transactions, encoder)
@@ -384,6 +391,18 @@ class _Run:
                     group_messages = with_events(group_messages, transactions, self.topics.topic_of(transaction_topic))
                 progress_record = self.progress_topic.record(progress)
                 yield _Group(progress, len(transactions), counts, chain(group_messages, [progress_record]))
+
+    def tell_kept_back(self, rows: Mapping[str, int], truncated: Mapping[str, LastTruncation]) -> None:
+        """Logs how many rows do not go out, by topic, because a TRUNCATE before them deleted them."""
+        for topic, count in rows.items():
+            if count:
+                log.warning(
+                    "%s: %d rows were committed before the TRUNCATE at position %d, which went out, and are not sent",
+                    topic,
+                    count,
+                    truncated[topic].position,
+                    extra=event("truncated_rows", topic=topic, rows=count, position=truncated[topic].position),
+                )
 
     def check_topics(self, sender: Sender) -> None:
         """Checks that the topics are still those that rows were sent to; stores the progress again if its topic is not.

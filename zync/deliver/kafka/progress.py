@@ -15,7 +15,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from zync.errors import UsageError, ZyncError
 from zync.kafka.admin import bad_property
-from zync.staging.outputs import DeliveredTruncation, DeliveryPosition, Place, last_places
+from zync.staging.outputs import DeliveryPosition
+from zync.staging.truncations import DeliveredTruncation, LastTruncation, last_truncations
 
 _LIBRDKAFKA_LOG = logging.getLogger("librdkafka")
 _REFUSALS = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED)
@@ -34,8 +35,7 @@ class Progress:
         turn: The seqno at which its turn came (order: commit).
         offsets: The next output offset of each output topic, the same in a staging made again by a replay; and for
             the transaction topic the number of its BEGIN and END messages.
-        truncated: The last place, by output topic, of the truncations that were delivered: a row before it that is
-            delivered later is a tombstone.
+        truncated: By output topic the last truncation that was delivered, as long as it keeps rows back.
     """
 
     staging: str
@@ -43,16 +43,20 @@ class Progress:
     seqno: int = 0
     turn: int = 0
     offsets: dict[str, int] = field(default_factory=dict)
-    truncated: dict[str, Place] = field(default_factory=dict)
+    truncated: dict[str, LastTruncation] = field(default_factory=dict)
 
     @property
     def delivery_position(self) -> DeliveryPosition:
         """The position of that transaction in staging."""
         return DeliveryPosition(self.sync, self.turn or self.seqno, self.seqno)
 
-    def with_truncations(self, truncations: list[DeliveredTruncation]) -> "Progress":
-        """Returns this progress once the truncations are delivered, too."""
-        return replace(self, truncated=last_places(self.truncated, truncations)) if truncations else self
+    def with_truncations(self, truncations: list[DeliveredTruncation], remember: int) -> "Progress":
+        """Returns this progress once the truncations are delivered, too, without those that keep nothing back now."""
+        if not truncations and not self.truncated:
+            return self
+        last = last_truncations(self.truncated, truncations)
+        turn = self.delivery_position.turn
+        return replace(self, truncated={topic: kept for topic, kept in last.items() if turn - kept.turn <= remember})
 
     @staticmethod
     def parse(value: bytes) -> "Progress":
@@ -62,7 +66,7 @@ class Progress:
             ValueError, TypeError, AttributeError: it is not zync's.
         """
         values = json.loads(value)
-        truncated = {topic: Place(*place) for topic, place in values.pop("truncated", {}).items()}
+        truncated = {topic: LastTruncation(*place) for topic, place in values.pop("truncated", {}).items()}
         return Progress(**values, truncated=truncated)
 
     def as_json(self) -> bytes:
