@@ -165,12 +165,12 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool, lake:
         f"{_STACK_OPTION} {_AVRO_LIMITS} {settings.get('spark.executor.extraJavaOptions', '')}"
     )
     options += f" {_STACK_OPTION} {_AVRO_LIMITS}"
-    if python := settings.get("spark.pyspark.python"):
-        os.environ["PYSPARK_PYTHON"] = python  # wins, as in spark-submit, outside which PySpark does not read it
+    # The property wins, as in spark-submit, outside which PySpark does not read it.
+    python = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
     if settings["spark.master"].startswith("local"):
         # A StackOverflowError in a task, for example of a regex over a long text, would end the JVM and this process.
         settings.setdefault("spark.executor.killOnFatalError.depth", "0")
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the default is the first python3 in PATH
+        python = python or sys.executable  # Spark's default is the first python3 in PATH
         if not _is_resolved(socket.gethostname()):  # in a container without a network: Spark would not start
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         has_collector = _COLLECTOR.search(user_options)
@@ -182,7 +182,7 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool, lake:
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        with _muted_launcher(), _deferred_interrupt():
+        with _muted_launcher(), _deferred_interrupt(), _executors_python(python):
             public = [pair for pair in settings.items() if not _SECRET.search(pair[0])]
             if len(public) < len(settings):  # every user of the host can read the JVM's command line
                 SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(public))  # noqa: SLF001
@@ -311,6 +311,21 @@ def delete_at_end(spark: SparkSession, folder: str) -> None:
     """Makes the JVM delete a folder at its end, for which Python has no time after Ctrl-C."""
     file = jvm_class(spark, "java.io.File")(folder)
     jvm_class(spark, "org.apache.spark.util.ShutdownHookManager").registerShutdownDeleteDir(file)
+
+
+@contextlib.contextmanager
+def _executors_python(path: str | None) -> Iterator[None]:
+    """Sets PYSPARK_PYTHON to that path, if there is one, until this context ends: PySpark reads it as it starts."""
+    before = os.environ.get("PYSPARK_PYTHON")
+    if path:
+        os.environ["PYSPARK_PYTHON"] = path
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop("PYSPARK_PYTHON", None)
+        else:
+            os.environ["PYSPARK_PYTHON"] = before
 
 
 @contextlib.contextmanager
