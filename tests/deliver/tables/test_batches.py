@@ -1,8 +1,13 @@
 """Many syncs are delivered in several batches, and a table that lacks many of them by several commits."""
 
+import os
+import signal
+
 import pytest
 
-from tests.deliver.tables.conftest import Lake, assert_together, transfers, version_of
+from tests.conftest import BRISK, start
+from tests.deliver.tables.conftest import Lake, account, assert_together, transfers, version_of
+from tests.kafka.conftest import wait_until
 from zync.deliver.tables import delivery
 from zync.deliver.tables.delivery import Batch
 from zync.operate.maintain import maintain
@@ -66,3 +71,23 @@ def test_a_new_table_gets_what_came_before_by_several_commits(lake: Lake) -> Non
     assert len(lake.versions()) == known + 1, "the others stay where they are"
     assert [row["id"] for row in lake.rows("later")] == list(range(SYNCS))
     assert version_of(lake, "later") > 2
+
+
+@pytest.mark.timeout(300)
+def test_a_batch_that_was_killed_after_its_deletes_is_delivered_as_far_though_batches_are_smaller_now(
+    lake: Lake,
+) -> None:
+    lake.staging.sync([[account(1, "1"), account(2, "2")]])
+    lake.deliver()
+    for number in range(SYNCS):
+        lake.staging.sync([[account(1, str(number)), account(2, None)]])
+    lake.config(BRISK)
+    process = start("sync-to", "tables", "staging", cwd=lake.staging.folder, start_new_session=True)  # of large batches
+    try:
+        wait_until(lambda: version_of(lake, "_deleted/accounts") > 0, 120)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    lake.deliver()
+    assert [row["id"] for row in lake.rows("accounts")] == [1]
+    assert lake.versions()[-1].sync == SYNCS + 1

@@ -203,6 +203,8 @@ class _Delivery:
                 if self._deliver(table, targets, newest_sync):
                     store.worked()
                     checked_at = time.monotonic()
+                    if not self.until_caught_up:  # of a backlog in many batches, too, staging's new files are read
+                        poll(table)
                 continue
             if self.newest and time.monotonic() - checked_at > _LOOK_AFTER_SECONDS:
                 with suppress(ConflictError):  # the other process took a snapshot of what it did
@@ -224,7 +226,7 @@ class _Delivery:
         return newest is None or newest.sync < newest_sync or bool(targets.keys() - newest.versions.keys())
 
     def _deliver(self, table: DeltaTable, targets: dict[str, TableTarget], newest_sync: int) -> bool:
-        """Delivers a batch; returns False if another process wrote meanwhile, so that it is to be tried again.
+        """Delivers a batch; returns False if it was stopped, or another process wrote: then it is to be tried again.
 
         Raises:
             ConflictError: That has happened too often.
@@ -237,9 +239,19 @@ class _Delivery:
         )
         try:
             with span("sync_to.tables", staging=self.staging, version=table.version(), tables=self.folder) as current:
-                self.newest, batch = _deliver_batch(
-                    self.spark, self.config, table, list(targets.values()), self.folder, self.newest, newest_sync
+                delivered = _deliver_batch(
+                    self.spark,
+                    self.config,
+                    table,
+                    list(targets.values()),
+                    self.folder,
+                    self.newest,
+                    newest_sync,
+                    self._goes_on,
                 )
+                if not delivered:
+                    return False
+                self.newest, batch = delivered
                 current.set(after=batch.after, sync=batch.sync, rows=sum(batch.rows.values()), topics=list(batch.rows))
         except ConflictError as error:  # others may compact tables, which takes less time than these attempts
             self.conflicts += 1
@@ -256,6 +268,17 @@ class _Delivery:
         self.lineage.wrote(lambda: {_dataset(targets[topic]): rows for topic, rows in batch.rows.items()})
         self.on_batch(batch)
         return True
+
+    def _goes_on(self) -> bool:
+        """Returns whether to go on between two commits of a batch, of which a new table may get many.
+
+        Raises:
+            OwnedError: Another process has the tables.
+        """
+        self.ownership.check()
+        if self.metrics:
+            self.metrics.turn()
+        return not self.stop.is_set()
 
 
 def _dataset(target: TableTarget) -> Dataset:
@@ -331,10 +354,12 @@ def _deliver_batch(  # noqa: PLR0913
     folder: str,
     previous: Snapshot | None,
     newest_sync: int,
-) -> tuple[Snapshot, Batch]:
+    goes_on: Callable[[], bool],
+) -> tuple[Snapshot, Batch] | None:
     """Brings all tables to the sync of the table that is ahead, or else as far as a batch goes, and takes a snapshot.
 
-    A table that is new may lack much more than a batch: it gets several commits.
+    A table that is new may lack much more than a batch: it gets several commits. If `goes_on` says no between two of
+    them, the batch ends without a snapshot, and None is returned; the next one brings the table further.
     """
     started, staging_id = time.monotonic(), str(staging.metadata().id)
     snapshot_versions = previous.versions if previous else {}
@@ -342,7 +367,9 @@ def _deliver_batch(  # noqa: PLR0913
     states = {target.topic: check_table(target, staging_id, snapshot_versions.get(target.topic)) for target in tables}
     delivered_syncs = {topic: state.sync if state else 0 for topic, state in states.items()}
     after = previous.sync if previous else 0
-    ahead = max(delivered_syncs.values())
+    # A table's tombstones are stored before its rows: who was killed in between has to deliver the same syncs again.
+    tombstones_syncs = {topic: state.tombstones_sync if state else 0 for topic, state in states.items()}
+    ahead = max(*delivered_syncs.values(), *tombstones_syncs.values())
     upto = ahead if ahead > after else _batch_end(staging, after, newest_sync)
     if upto > newest_sync:
         msg = f"another process delivered sync {upto:,}, and {staging.table_uri} was read through sync {newest_sync:,}"
@@ -360,7 +387,9 @@ def _deliver_batch(  # noqa: PLR0913
         made = as_made(target, {sync: outputs for sync, outputs in columns.items() if sync > table_after})
         with span("sync_to.table", topic=target.topic, table=target.location) as current:
             while table_after < upto:
-                end = _batch_end(staging, table_after, upto)
+                if table_after > after_by_topic[target.topic] and not goes_on():
+                    return None
+                end = max(_batch_end(staging, table_after, upto), tombstones_syncs[target.topic])
                 row_count = sum(file.rows for file in data_files(staging, "sync", above=table_after, upto=end))
                 tune(spark, config.spark, Sizing(row_count))
                 rows[target.topic] += deliver(spark, made, staging, table_after, end, unavailable)
