@@ -156,7 +156,7 @@ def follow(  # noqa: PLR0913 - a public function: the caller chooses each
                 if outcome:
                     store.worked()
                     _report(outcome, on_sync, metrics)
-                    if outcome.seconds or after_outage:
+                    if (outcome.seconds or after_outage) and not outcome.behind:  # raw may have what is waited for
                         syncer.release_overdue()
                     after_outage = False
             except Exception as error:
