@@ -78,8 +78,10 @@ def read_with(spark: SparkSession, raw: DeltaTable, in_flight: pa.Table, head: i
         return driver_rows
     files = data_files(raw, "seqno", above=head, upto=upto)
     rows = read_parquet(spark, [file.uri for file in files], RAW_COLUMNS)
-    if files and (files[0].lowest <= head or files[-1].highest > upto):
-        rows = rows.where(f"seqno > {constant(head)} AND seqno <= {constant(upto)}")
+    if files and (files[0].lowest <= head or max(file.highest for file in files) > upto):
+        rows_beside = sum(file.rows for file in files) - (upto - head)
+        first, last = map(str if rows_beside > BROADCAST_SEQNOS else constant, (head + 1, upto))
+        rows = rows.where(f"seqno BETWEEN {first} AND {last}")
     return rows.unionByName(_rows_in(spark, raw, in_flight_ranges)) if in_flight.num_rows else rows
 
 
