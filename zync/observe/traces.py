@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -78,9 +78,11 @@ def span(name: str, **values: Value | None) -> Iterator[Span]:
 def _tracer() -> "trace.Tracer | None":
     """Returns the tracer of the program that zync runs in, or else zync's own; None if there is neither."""
     api = sys.modules.get("opentelemetry.trace")
-    if api and not isinstance(provider := api.get_tracer_provider(), api.ProxyTracerProvider):
-        tracer: trace.Tracer = provider.get_tracer("zync")
-        return tracer
+    if api:
+        with suppress(Exception):  # OTEL_PYTHON_TRACER_PROVIDER names none, or another thread is importing the module
+            if not isinstance(provider := api.get_tracer_provider(), api.ProxyTracerProvider):
+                tracer: trace.Tracer = provider.get_tracer("zync")
+                return tracer
     return _own_tracer()
 
 

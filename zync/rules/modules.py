@@ -18,8 +18,9 @@ _ARCHIVE_VARIABLE = "ZYNC_RULE_MODULES"
 
 _archives: dict[tuple[str, str], Path] = {}
 """The archives that were given to Spark, by the application's id and the digest of the modules."""
-_imported: dict[str, dict[str, ModuleType]] = {}
-"""The modules that rules have imported, by that digest: `sys.modules` has them only while such a rule is planned."""
+_imported: dict[tuple[str, str], dict[str, ModuleType]] = {}
+"""The modules that rules have imported, by the same, as functions of Spark's in them belong to the application:
+`sys.modules` has them only while such a rule is planned."""
 
 
 @contextmanager
@@ -43,14 +44,14 @@ def importable(spark: SparkSession, rule: OutputRule) -> Iterator[None]:
     includes, environment = context._python_includes, context.environment  # noqa: SLF001 - addPyFile never takes back
     context._python_includes = [*(includes or []), archive.name]  # noqa: SLF001
     context.environment = {**environment, _ARCHIVE_VARIABLE: archive.stem}
-    others = _take(names)
-    sys.modules.update(_imported.get(rule.modules_digest, {}))
+    others, cache_key = _take(names), (context.applicationId, rule.modules_digest)
+    sys.modules.update(_imported.get(cache_key, {}))
     sys.path.insert(0, str(archive))
     try:
         yield
     finally:
         sys.path.remove(str(archive))
-        _imported[rule.modules_digest] = _take(names)
+        _imported[cache_key] = _take(names)
         sys.modules.update(others)
         context._python_includes, context.environment = includes, environment  # noqa: SLF001
 
