@@ -144,6 +144,8 @@ def test_a_delivery_that_knows_less_of_staging_than_a_table_has_reads_it_anew(
     _, rules = rules_over_nothing(lake.spark, config, understand(lake.spark, config))
     tables = list(table_targets(rules, config.deliver, str(lake.folder)).values())
     with pytest.raises(ConflictError, match="another process delivered sync 2, and .* was read through sync 1"):
-        delivery._deliver_batch(lake.spark, config, stale, tables, str(lake.folder), previous, 1)  # noqa: SLF001
+        delivery._deliver_batch(  # noqa: SLF001
+            lake.spark, config, stale, tables, str(lake.folder), previous, 1, lambda: True
+        )
     assert lake.deliver().sync == 2
     assert len(lake.rows("history")) == 8
