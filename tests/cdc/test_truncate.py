@@ -17,11 +17,11 @@ from deltalake import DeltaTable
 from tests.conftest import rows
 from tests.deliver.conftest import Seen, committed
 from zync.deliver.kafka.delivery import Delivery, sync_to_kafka
+from zync.deliver.kafka.truncations import LastTruncation, outgoing
 from zync.deliver.tables.delivery import sync_to_tables
 from zync.operate.verify import verify
 from zync.project.load import load as load_config
 from zync.raw.jsonl import load
-from zync.staging.truncations import LastTruncation, outgoing
 from zync.sync.syncer import Syncer
 
 Record = dict[str, Any]
@@ -35,6 +35,10 @@ def record(txn: int, order: int, op: str, lsn: int, **images: Any) -> Record:
 
 def put(txn: int, order: int, lsn: int, key: int, x: int) -> Record:
     return record(txn, order, "c", lsn, before=None, after={"id": key, "x": x})
+
+
+def delete(txn: int, order: int, lsn: int, key: int) -> Record:
+    return record(txn, order, "d", lsn, before={"id": key, "x": 0}, after=None)
 
 
 def truncate(txn: int, order: int, lsn: int) -> Record:
@@ -275,9 +279,12 @@ SENT = [
     [read(1, 7), put(7, 1, 50, 5, 7), end(7, 51, 1)],
     [put(9, 1, 42, 5, 9), end(9, 43, 1), truncate(8, 1, 45), end(8, 46, 1), put(10, 1, 30, 5, 1), end(10, 31, 1)],
     [truncate(11, 1, 60), end(11, 61, 1)],
+    [delete(12, 1, 72, 6), end(12, 73, 1), put(13, 1, 70, 6, 13), end(13, 71, 1), delete(14, 1, 74, 7), end(14, 75, 1)],
+    [truncate(15, 1, 80), end(15, 81, 1)],
 ]
 """By syncs. Transactions 4 and 6 were committed before 2 and 5 truncated the table, and become whole after them. 8
-truncates it before 7 writes, and goes out after it; so do 9 and 10, before that."""
+truncates it before 7 writes, and goes out after it; so do 9 and 10, before that. 13 writes before 12 deletes, and goes
+out after it."""
 
 
 def test_kafka_gets_what_the_source_has_whenever_a_truncation_goes_out(
@@ -299,9 +306,11 @@ def test_kafka_gets_what_the_source_has_whenever_a_truncation_goes_out(
         [(1, 7), (5, 7)],
         [(5, 9), (1, None)],  # the row without position is deleted by what goes out after it, 5 was written after 8
         [(5, None)],
+        [(6, None), (6, 13), (7, None)],
+        [(6, None)],  # who takes messages as they come has 6; none has 7
     ]
     without_keys = [x_of(one) for one in committed(broker, f"keyless_{name}")]
-    assert without_keys == [1, 1, 2, None, 2, None, 4, 6, 7, 7, 9, None, 1, None]
+    assert without_keys == [1, 1, 2, None, 2, None, 4, 6, 7, 7, 9, None, 1, None, None, 13, None, None]
     events = [one.values for one in caplog.records if hasattr(one, "values")]
     kept_back = [one for one in events if one["event"] == "truncated_rows" and one["topic"] == f"newest_{name}"]
     assert [(one["rows"], one["position"]) for one in kept_back] == [(2, 41), (1, 46)]

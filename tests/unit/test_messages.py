@@ -10,7 +10,7 @@ from zync.deliver.kafka import events
 from zync.deliver.kafka.encoder import Encoder
 from zync.deliver.kafka.messages import Transaction, messages, runs, transactions
 from zync.deliver.kafka.progress import Progress
-from zync.staging.truncations import LastTruncation
+from zync.deliver.kafka.truncations import LastTruncation
 
 FIVE = (1, 1, 2, 5, 5)
 

@@ -26,6 +26,7 @@ from zync.deliver.kafka.producer import Message, Sender, TransactionAbortedError
 from zync.deliver.kafka.progress import Progress
 from zync.deliver.kafka.progress_topic import ProgressTopic
 from zync.deliver.kafka.topics import Topics
+from zync.deliver.kafka.truncations import DeliveredTruncation, LastTruncation, last_truncations, outgoing
 from zync.errors import ZyncError
 from zync.kafka.admin import Brokers, RefusedError
 from zync.kafka.garbage import not_collecting
@@ -40,7 +41,6 @@ from zync.observe.traces import span
 from zync.staging.bookkeeping import read_cursor
 from zync.staging.outputs import staged
 from zync.staging.table import STAGING_SCHEMA, SYNC, existing_staging, open_staging
-from zync.staging.truncations import DeliveredTruncation, LastTruncation, last_truncations, outgoing
 
 if TYPE_CHECKING:
     from zync.deliver.metrics import KafkaDeliveryMetrics
@@ -363,16 +363,13 @@ class _Run:
         truncated, pending = progress.truncated, list[DeliveredTruncation]()
         for staged_rows in staged(table, progress.delivery_position):
             out = outgoing(table, staged_rows, truncated, remember)
-            batch, truncated, pending = (
-                out.rows,
-                last_truncations(truncated, out.truncations),
-                pending + out.truncations,
-            )
+            truncated = last_truncations(truncated, out.truncations)
+            pending += out.truncations
             self.tell_kept_back(out.kept_back, truncated)
-            if not batch.num_rows:
+            if not out.rows.num_rows:
                 continue
-            encoder.load_columns(batch)
-            for rows in messages.runs(batch, self.delivery.group_rows):
+            encoder.load_columns(out.rows)
+            for rows in messages.runs(out.rows, self.delivery.group_rows):
                 last_row = rows.slice(rows.num_rows - 1).to_pylist()[0]
                 outputs = rows.group_by("topic").aggregate([([], "count_all"), ("offset", "max")]).to_pylist()
                 transactions = list(messages.transactions(rows))

@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass, field, replace
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
+from zync.deliver.kafka.truncations import DeliveredTruncation, LastTruncation, last_truncations
 from zync.errors import UsageError, ZyncError
 from zync.kafka.admin import bad_property
 from zync.staging.outputs import DeliveryPosition
-from zync.staging.truncations import DeliveredTruncation, LastTruncation, last_truncations
 
 _LIBRDKAFKA_LOG = logging.getLogger("librdkafka")
 _REFUSALS = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED)

@@ -1,8 +1,8 @@
-"""Truncations on their way to Kafka, where each becomes tombstones, and keeps back what was before it in the source."""
+"""Truncations in Kafka: each becomes tombstones, and keeps back the rows that were before it in the source."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -58,7 +58,7 @@ class Outgoing:
 
     rows: pa.Table
     truncations: list[DeliveredTruncation]
-    kept_back: Counter[str] = field(default_factory=Counter)
+    kept_back: Counter[str]
 
 
 def outgoing(table: DeltaTable, rows: pa.Table, last: Mapping[str, LastTruncation], remember: int) -> Outgoing:
@@ -107,7 +107,7 @@ def _not_kept_back(
     rows: pa.Table, last: Mapping[str, LastTruncation], remember: int, kept_back: Counter[str]
 ) -> pa.Table:
     """Returns the rows that go out, and counts the others in `kept_back`."""
-    topics = last.keys() & set(rows["topic"].unique().to_pylist())
+    topics = last.keys() & set(rows["topic"].unique().to_pylist() if last else ())
     if not topics:
         return rows
     places, keep = _Places.of(rows), np.ones(rows.num_rows, np.bool_)
@@ -126,7 +126,6 @@ class _Places:
     Truncations are given as an array with the columns of `LastTruncation`: one for each row, or a single one for all.
     """
 
-    is_known: _Array
     position: _Array
     seqno: _Array
     turn: _Array
@@ -135,31 +134,29 @@ class _Places:
     def of(rows: pa.Table) -> "_Places":
         """Returns the places of rows of staging; a row without position is before all others."""
         position = pc.fill_null(rows["position"], _UNKNOWN).to_numpy()
-        return _Places(position != _UNKNOWN, position, rows["seqno"].to_numpy(), rows["turn"].to_numpy())
+        return _Places(position, rows["seqno"].to_numpy(), rows["turn"].to_numpy())
+
+    def take(self, rows: _Array) -> "_Places":
+        """Returns the places of these rows only."""
+        return _Places(self.position[rows], self.seqno[rows], self.turn[rows])
 
     def are_kept_back(self, truncations: _Array, remember: int) -> _Array:
-        """Returns which rows an earlier truncation keeps back."""
+        """Returns which rows an earlier truncation keeps back: none without position."""
         position, seqno, turn = truncations.T
         is_before = (self.position < position) | (self.position == position) & (self.seqno < seqno)
-        return self.is_known & is_before & (self.turn - turn <= remember)  # type: ignore[no-any-return]
+        return (self.position != _UNKNOWN) & is_before & (self.turn - turn <= remember)  # type: ignore[no-any-return]
 
     def are_deleted(self, truncations: _Array) -> _Array:
         """Returns which rows a later truncation deletes: those before it, and those of its own transaction."""
         position, seqno, _ = truncations.T
         return (self.position < position) | (self.position == position) & (self.seqno <= seqno)  # type: ignore[no-any-return]
 
-    def with_those_of_keys(self, keys: Sequence[str | None]) -> "_Places":
-        """Gives a row without position the greatest that its key had until then, as tables do."""
-        greatest, position = dict[str | None, int](), self.position.copy()
-        for index, key in enumerate(keys):
-            greatest[key] = position[index] = max(greatest.get(key, _UNKNOWN), position[index])
-        return replace(self, position=np.where(self.is_known, self.position, position))
-
 
 def _living_keys(table: DeltaTable, truncation: dict[str, Any], remember: int) -> list[str] | None:
     """Reads the keys that a truncation deletes from its topic; returns None if its rows have no keys.
 
-    Of each key counts the row that is last in the source's order, of those that went out.
+    A key is deleted if its last row in the source's order is before the truncation, of those that went out, and if a
+    reader may have a row of it: one who takes messages as they come, or by their positions.
     """
     offset = ds.field("kafka", "offset")
     files = data_files(table, "sync", upto=truncation["sync"])
@@ -172,20 +169,32 @@ def _living_keys(table: DeltaTable, truncation: dict[str, Any], remember: int) -
     earlier, rows = rows.filter(is_truncation), rows.filter(pc.invert(is_truncation))
     if rows.num_rows and rows["key"].null_count == rows.num_rows:
         return None
+    rows = rows.filter(pc.is_valid(rows["key"]))
     truncations = [LastTruncation(**place) for place in earlier.select(LastTruncation._fields).to_pylist()]
     count_before = np.searchsorted(earlier["offset"].to_numpy(), rows["offset"].to_numpy())
     places = _Places.of(rows)
     went_out = ~places.are_kept_back(_last_of_each([_NONE, *truncations])[count_before], remember)
-    if not places.is_known.all():
-        places = places.with_those_of_keys(rows["key"].to_pylist())
-    is_gone = places.are_deleted(_last_of_each([_NONE, *reversed(truncations)])[len(truncations) - count_before])
-    is_deleted = places.are_deleted(np.array([[truncation[column] for column in LastTruncation._fields]]))
-    lives = is_deleted & ~is_gone & ~rows["deleted"].to_numpy()
+    keys = rows["key"].combine_chunks().dictionary_encode()
+    last_sent = _last_by_key(keys, np.flatnonzero(went_out))
     in_order = np.lexsort((rows["offset"].to_numpy(), places.position))
-    rows = rows.append_column("lives", pa.array(lives)).take(in_order[went_out[in_order]])
-    newest = rows.group_by("key", use_threads=False).aggregate([("offset", "last"), ("lives", "last")])
-    living = newest.filter(newest["lives_last"]).sort_by("offset_last")
-    return [key for key in living["key"].to_pylist() if key is not None]
+    last_in_source = _last_by_key(keys, in_order[went_out[in_order]])
+    places, is_deleted = places.take(last_in_source), rows["deleted"].to_numpy()
+    later = _last_of_each([_NONE, *reversed(truncations)])[len(truncations) - count_before[last_sent]]
+    lives = ~(is_deleted[last_sent] & is_deleted[last_in_source]) & ~places.are_deleted(later)
+    lives &= places.are_deleted(np.array([[truncation[column] for column in LastTruncation._fields]]))
+    return rows["key"].take(np.sort(last_sent[lives])).to_pylist()  # type: ignore[no-any-return]
+
+
+def _last_by_key(keys: pa.DictionaryArray, rows: _Array) -> _Array:
+    """Returns for each key that is among `rows`, in order of keys, the last of these rows.
+
+    Args:
+        keys: The key of each row.
+        rows: Indices of rows.
+    """
+    last = np.full(len(keys.dictionary), -1)
+    last[keys.indices.to_numpy()[rows]] = rows  # of several rows of a key the last is kept
+    return last[last >= 0]
 
 
 def _last_of_each(truncations: Sequence[LastTruncation]) -> _Array:
