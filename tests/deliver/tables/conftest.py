@@ -1,14 +1,19 @@
 """A staging with accounts and their history, and the tables that it is delivered to."""
 
 import json
+import os
+import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
+from tests.conftest import start
 from tests.deliver.conftest import Row, Staging
+from tests.kafka.conftest import wait_until
 from zync.deliver.tables import delivery, snapshots
 from zync.deliver.tables.snapshots import Snapshot
 from zync.lake.table import open_table
@@ -106,3 +111,14 @@ def assert_together(lake: Lake) -> None:
 def version_of(lake: Lake, topic: str) -> int:
     table = open_table(str(lake.folder / topic))
     return table.version() if table else -1
+
+
+def kill_when(lake: Lake, holds: Callable[[], bool], then: Callable[[], None] = lambda: None) -> None:
+    """Starts `zync sync-to tables`, a process of its own, and kills it with -9 once `holds`, and after `then`."""
+    process = start("sync-to", "tables", "staging", cwd=lake.staging.folder, start_new_session=True)
+    try:
+        wait_until(holds, 120)
+        then()
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

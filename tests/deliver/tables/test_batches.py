@@ -1,16 +1,16 @@
 """Many syncs are delivered in several batches, and a table that lacks many of them by several commits."""
 
-import os
-import signal
+import threading
+from typing import Any
 
 import pytest
 
-from tests.conftest import BRISK, start
-from tests.deliver.tables.conftest import Lake, account, assert_together, transfers, version_of
-from tests.kafka.conftest import wait_until
+from tests.conftest import BRISK
+from tests.deliver.tables.conftest import Lake, account, assert_together, kill_when, transfers, version_of
 from zync.deliver.tables import delivery
 from zync.deliver.tables.delivery import Batch
 from zync.operate.maintain import maintain
+from zync.project.load import load
 
 SYNCS = 12
 ROWS = 4
@@ -61,16 +61,40 @@ def test_syncs_that_share_a_file_are_delivered_in_several_batches_too(lake: Lake
     assert_together(lake)
 
 
-def test_a_new_table_gets_what_came_before_by_several_commits(lake: Lake) -> None:
+@pytest.fixture
+def known(lake: Lake) -> int:
+    """How many snapshots there are of tables, to which the config now adds one that has rows in each sync."""
     for number, (balance, change) in enumerate(transfers(SYNCS, 0)):
         lake.staging.sync([[balance, change, ("later", f'{{"id":{number}}}', f'{{"id":{number},"balance":1}}')]])
     lake.deliver()
-    known = len(lake.versions())
     lake.config("  - {topic: later, sql: accounts.sql, key: [id]}\n")
+    return len(lake.versions())
+
+
+def test_a_new_table_gets_what_came_before_by_several_commits(lake: Lake, known: int) -> None:
     lake.deliver()
     assert len(lake.versions()) == known + 1, "the others stay where they are"
     assert [row["id"] for row in lake.rows("later")] == list(range(SYNCS))
     assert version_of(lake, "later") > 2
+
+
+def test_who_is_stopped_on_the_way_to_a_new_table_ends_after_a_commit_and_goes_on_there(
+    lake: Lake, known: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop, commit = threading.Event(), delivery.deliver
+
+    def commit_and_stop(*arguments: Any) -> int:
+        stop.set()
+        return commit(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(delivery, "deliver", commit_and_stop)
+        config = load(lake.staging.folder / "zync.yaml")
+        delivery.sync_to_tables(lake.spark, config, lake.staging.path, str(lake.folder), stop)
+    assert len(lake.versions()) == known
+    assert 0 < len(lake.rows("later")) < SYNCS
+    lake.deliver()
+    assert [row["id"] for row in lake.rows("later")] == list(range(SYNCS))
 
 
 @pytest.mark.timeout(300)
@@ -82,12 +106,7 @@ def test_a_batch_that_was_killed_after_its_deletes_is_delivered_as_far_though_ba
     for number in range(SYNCS):
         lake.staging.sync([[account(1, str(number)), account(2, None)]])
     lake.config(BRISK)
-    process = start("sync-to", "tables", "staging", cwd=lake.staging.folder, start_new_session=True)  # of large batches
-    try:
-        wait_until(lambda: version_of(lake, "_deleted/accounts") > 0, 120)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    kill_when(lake, lambda: version_of(lake, "_deleted/accounts") > 0)  # whose batches are large
     lake.deliver()
     assert [row["id"] for row in lake.rows("accounts")] == [1]
     assert lake.versions()[-1].sync == SYNCS + 1

@@ -2,15 +2,13 @@
 
 import os
 import random
-import signal
 import time
 from typing import Any
 
 import pytest
 
-from tests.conftest import BRISK, start
-from tests.deliver.tables.conftest import Lake, account, assert_together, transfers, version_of
-from tests.kafka.conftest import wait_until
+from tests.conftest import BRISK
+from tests.deliver.tables.conftest import Lake, account, assert_together, kill_when, transfers, version_of
 from zync.deliver.tables import apply, delivery, snapshots
 from zync.deliver.tables.target import table_targets
 from zync.errors import ConflictError
@@ -60,12 +58,7 @@ def test_who_was_killed_in_between_goes_on_and_no_snapshot_is_half(
 def test_kill_9_of_the_real_process(lake: Lake) -> None:
     lake.config(BRISK)
     lake.staging.sync(transfers(6, 0))
-    process = start("sync-to", "tables", "staging", cwd=lake.staging.folder, start_new_session=True)
-    try:
-        wait_until(lambda: version_of(lake, "accounts") > 0, 120)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    kill_when(lake, lambda: version_of(lake, "accounts") > 0)
     assert not (lake.staging.folder / "spark-warehouse").exists()  # Spark's own would be left where the user works
     lake.deliver()
     assert_together(lake)
@@ -83,19 +76,16 @@ def test_kill_9_at_random_moments_loses_and_repeats_nothing_and_no_snapshot_is_h
         lake.staging.sync(transfers(6, count))
         count += 6
 
+    def for_some_time() -> None:
+        until = time.monotonic() + chance.uniform(0, 5)
+        while time.monotonic() < until:
+            more()
+            time.sleep(0.1)
+
     for _ in range(_KILLS):
         more()
-        before = version_of(lake, "accounts")
-        process = start("sync-to", "tables", "staging", cwd=lake.staging.folder, start_new_session=True)
-        try:
-            wait_until(lambda before=before: version_of(lake, "accounts") > max(before, 0), 120)
-            until = time.monotonic() + chance.uniform(0, 5)
-            while time.monotonic() < until:
-                more()
-                time.sleep(0.1)
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        before = max(version_of(lake, "accounts"), 0)
+        kill_when(lake, lambda before=before: version_of(lake, "accounts") > before, for_some_time)
     lake.deliver()
     assert len(lake.versions()) > _KILLS
     assert_together(lake)
@@ -109,12 +99,7 @@ def test_kill_9_when_a_delete_is_on_record_and_not_done(lake: Lake) -> None:
     lake.deliver()
     lake.staging.sync([[account(2, None)]])
     lake.config(BRISK)
-    process = start("sync-to", "tables", "staging", cwd=lake.staging.folder, start_new_session=True)
-    try:
-        wait_until(lambda: version_of(lake, "_deleted/accounts") > 0, 120)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    kill_when(lake, lambda: version_of(lake, "_deleted/accounts") > 0)
     lake.deliver()
     assert [one["id"] for one in lake.rows("accounts")] == [1]
 
