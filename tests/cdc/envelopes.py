@@ -159,9 +159,12 @@ class Pipeline:
         self.config = read_config(folder / "zync.yaml")
         self.syncer = Syncer(self.config, self.raw, self.staging, spark)
 
-    def sync(self, *records: dict[str, Any]) -> Outcome:
+    def load(self, *records: dict[str, Any]) -> None:
         (self.folder / "in.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
         load(self.raw, [str(self.folder / "in.jsonl")])
+
+    def sync(self, *records: dict[str, Any]) -> Outcome:
+        self.load(*records)
         return self.syncer.sync()
 
     def out(self, topic: str = "out") -> list[dict[str, Any]]:

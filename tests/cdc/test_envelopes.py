@@ -2,6 +2,7 @@
 
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,14 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.cdc.envelopes import CONNECTORS, LSID, Pipeline, ends, prefix, renumbered, row
+from zync.config.model import Limits
 from zync.deliver.tables.delivery import sync_to_tables
 from zync.operate.status import describe, status
 from zync.operate.txn import transactions
 from zync.project.load import load as read_config
 from zync.raw.jsonl import load
+from zync.sync.outcome import Outcome
+from zync.sync.process import follow
 from zync.sync.syncer import Syncer
 from zync.transactions import gather
 
@@ -304,6 +308,26 @@ def test_the_order_waits_as_long_as_the_config_says_and_a_release_is_on_record(t
     assert pipeline.kinds()["571"] == f"released: zync: {why}"
     assert [one["txn"] for one in pipeline.out()] == ["571", "572", "573"]
     assert not pipeline.syncer.release_overdue()
+
+
+def test_nothing_is_released_for_what_the_next_sync_of_a_backlog_may_have(tmp_path: Path, spark: Any) -> None:
+    pipeline = Pipeline(tmp_path, spark, SHOP % ", order: commit, incomplete: {after: 1ms, do: release}")
+    first = ends("postgresql", {"a": 2})
+    second = renumbered("572", *ends("postgresql", {"b": 1}), row("postgresql", "b", 1))
+    parts = [*first, row("postgresql", "a", 1)], second, [row("postgresql", "a", 2)]
+    for part in parts:
+        pipeline.load(*part)
+    config = replace(pipeline.config, limits=Limits(records_per_sync=len(parts[0]) + len(second)))
+    stop, seen = threading.Event(), list[Outcome]()
+
+    def look(outcome: Outcome) -> None:
+        seen.append(outcome)
+        if not outcome.behind:
+            stop.set()
+
+    follow(config, pipeline.raw, pipeline.staging, stop, look)
+    assert [outcome.transactions for outcome in seen] == [0, 2]
+    assert seen[-1].head == sum(map(len, parts)), "a decision was added to raw"
 
 
 A1, B2, A3 = row("postgresql", "a", 1), row("postgresql", "b", 2), row("postgresql", "a", 3)
