@@ -121,6 +121,12 @@ def test_without_the_extra_one_line_names_it(missing: str) -> None:
     assert "pip install 'zync[traces]'" in said
 
 
+def test_a_provider_that_is_not_there_stops_nothing() -> None:
+    said, _ = process(f"{WORK}{WORK}print('done')", {**NOWHERE, "OTEL_PYTHON_TRACER_PROVIDER": "none-of-that-name"})
+    assert said.splitlines()[0] == "done"
+    assert "Error" not in said
+
+
 @pytest.mark.skipif(find_spec("grpc") is None, reason="needs grpc, which the development environment has")
 def test_a_protocol_whose_exporter_is_not_installed_is_told_with_its_package() -> None:
     said, _ = process(WORK, {**NOWHERE, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
