@@ -124,7 +124,7 @@ class Lake:
         folder.mkdir()
         (folder / "zync.yaml").write_text(config)
         (folder / "out.sql").write_text(rule)
-        self._folder, self.raw = folder, Raw(folder / "lake" / "raw")
+        self._folder, self._raw = folder, Raw(folder / "lake" / "raw")
 
     def sync(self, records: Iterator[bytes]) -> Peak:
         """Appends records to raw and syncs them in a process of its own, in several syncs where zync decides so.
@@ -132,7 +132,7 @@ class Lake:
         Raises:
             RuntimeError: The sync fails; what it said is the message.
         """
-        self.raw.append(records)
+        self._raw.append(records)
         process = subprocess.Popen(
             [*ZYNC, "sync", "raw", "staging", "--json"], cwd=self._folder, stdout=subprocess.PIPE, text=True
         )
