@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zync.formats.encode.values import Kind, digits, fields, type_name
+from zync.formats.encode.json_rows import PARSE_ERRORS, is_flat, parser
+from zync.formats.encode.values import Kind, fields
 
 EncodeColumn = Callable[[pa.Array], pa.Array]
 """Encodes the values of a column as binary; a null stays null."""
@@ -40,27 +40,8 @@ class RowEncoder:
             return None
         try:
             return self.all(texts, header)
-        except (msgspec.MsgspecError, pa.ArrowException, ValueError, OverflowError):
+        except PARSE_ERRORS:
             return None
-
-
-_LONG_DIGITS = 18
-"""The most digits of a decimal whose unscaled value fits into 64 bits."""
-_ARROW: dict[str, tuple[Any, pa.DataType]] = {
-    "boolean": (bool, pa.bool_()),
-    "byte": (int, pa.int8()),
-    "short": (int, pa.int16()),
-    "integer": (int, pa.int32()),
-    "long": (int, pa.int64()),
-    "float": (float | str, pa.float32()),
-    "double": (float | str, pa.float64()),
-    "string": (str, pa.string()),
-    "binary": (bytes, pa.binary()),
-    "date": (str, pa.date32()),
-    "timestamp": (str, pa.timestamp("us", "UTC")),
-    "timestamp_ntz": (str, pa.timestamp("us")),
-}
-"""By the type of a column: that by which its JSON is parsed, and Arrow's."""
 
 
 def by_column(kind: Kind, encode: Callable[[str, Kind], tuple[bytes, bytes, EncodeColumn] | None]) -> EncodeAll | None:
@@ -72,63 +53,18 @@ def by_column(kind: Kind, encode: Callable[[str, Kind], tuple[bytes, bytes, Enco
             function that encodes the values; None if it has none for the type.
     """
     columns = [(name, column_type, encode(name, column_type)) for name, column_type in fields(kind)]
-    if not columns or not all(encoding and _is_flat(column_type) for _, column_type, encoding in columns):
+    if not columns or not all(encoding and is_flat(column_type) for _, column_type, encoding in columns):
         return None
-    types = [column_type for _, column_type, _ in columns]
-    names = [f"column_{number}" for number in range(len(columns))]
-    row = msgspec.defstruct(
-        "Row",
-        [(column, _json_type(column_type), None) for column, column_type in zip(names, types, strict=True)],
-        rename=dict(zip(names, (name for name, _, _ in columns), strict=True)),
-        gc=False,
-    )
-    decoder = msgspec.json.Decoder(list[row])  # type: ignore[valid-type]
+    parse = parser(kind)
     encodings = [encoding for _, _, encoding in columns if encoding]
 
     def encode_all(texts: list[str], header: bytes) -> list[bytes]:
-        rows = decoder.decode(f"[{','.join(texts)}]")
         parts: list[Any] = [header]
-        for column, column_type, (before, null, encode_column) in zip(names, types, encodings, strict=True):
-            values = _column([getattr(one, column) for one in rows], column_type)
+        for values, (before, null, encode_column) in zip(parse(texts), encodings, strict=True):
             parts += _optional(values, before, null, encode_column(values))
         return joined(*parts).to_pylist()  # type: ignore[no-any-return]
 
     return encode_all
-
-
-def _is_flat(kind: Kind) -> bool:
-    kind_name = type_name(kind)
-    return kind_name in _ARROW or (kind_name == "decimal" and digits(kind)[0] <= _LONG_DIGITS)
-
-
-def _json_type(kind: Kind) -> Any:
-    return msgspec.Raw if type_name(kind) == "decimal" else _ARROW[type_name(kind)][0] | None
-
-
-def _column(values: list[Any], kind: Kind) -> pa.Array:
-    """Returns the values of a column, parsed by its JSON type, as Arrow; OverflowError for a number beyond its type."""
-    kind_name = type_name(kind)
-    if kind_name == "decimal":
-        texts = [value and bytes(value).decode() for value in values]
-        texts = [None if text == "null" else text for text in texts]
-        return _array(texts, pa.string()).cast(pa.decimal128(*digits(kind)))
-    json_type, arrow_type = _ARROW[kind_name]
-    if json_type == float | str:
-        doubles = _array([value if value is None else float(value) for value in values], pa.float64())
-        numbers = doubles.cast(arrow_type)
-        if pc.any(pc.xor(pc.is_inf(doubles), pc.is_inf(numbers))).as_py():
-            raise OverflowError
-        return numbers
-    if json_type is str:
-        return _array(values, pa.string()).cast(arrow_type)
-    return _array(values, arrow_type)
-
-
-def _array(values: list[Any], arrow_type: pa.DataType) -> pa.Array:
-    array = pa.array(values, arrow_type)
-    if isinstance(array, pa.ChunkedArray):  # of more than 2 GB
-        raise OverflowError
-    return array
 
 
 def _optional(values: pa.Array, before: bytes, null: bytes, encoded: pa.Array) -> list[Any]:
