@@ -1,7 +1,7 @@
 """Reads staging's output rows without Spark: whole transactions, in the order of delivery, after a given position."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -24,6 +24,8 @@ DELIVERY_ORDER = {
     "seqno": ds.field("seqno"),
 }
 """The columns of a delivery position, as expressions over staging."""
+KAFKA_OFFSET = ds.field("kafka", "offset")
+"""The offset of an output row in its topic, as an expression over staging."""
 TRUNCATED = "truncate"
 """The reason of an output row that is a truncation: without key and value, it deletes all earlier rows of its topic."""
 _COMPLETED_KINDS = ("done", "released")
@@ -93,25 +95,50 @@ class Arrivals:
     with_old_key: bool
 
 
-def read_arrivals(table: DeltaTable, files: list[DataFile], topic: str, after: int, upto: int) -> Arrivals:
-    """Summarizes the output rows of a topic in `files`, of the syncs after `after` up to and including `upto`."""
-    row_filter = (ds.field("kind") == "output") & (ds.field("kafka", "topic") == topic)
-    if any(file.lowest <= after or file.highest > upto for file in files):
-        row_filter &= (ds.field("sync") > after) & (ds.field("sync") <= upto)
-    data = dataset(table, files, STAGING_SCHEMA)
-    rows = data.to_table(columns=["position", "seqno", "reason", "state"], filter=row_filter)
-    position, seqno = (pc.min(pc.fill_null(rows[name], 0)).as_py() or 0 for name in ("position", "seqno"))
-    truncations: list[Truncation] = []
-    if rows["reason"].null_count < rows.num_rows:
-        columns = {"position": ds.field("position"), "seqno": ds.field("seqno"), "offset": ds.field("kafka", "offset")}
-        truncation_rows = data.to_table(
-            {**columns, "turn": DELIVERY_ORDER["turn"]}, filter=row_filter & (ds.field("reason") == TRUNCATED)
-        )
-        truncations = sorted(Truncation(**row) for row in truncation_rows.to_pylist())
-    states = [parse_state(state) for state in rows["state"].unique().to_pylist() if state]
-    left_out = frozenset(column for columns, _ in states for column in columns)
-    with_old_key = any(old_key for _, old_key in states)
-    return Arrivals((position, seqno), rows["position"].null_count > 0, truncations, left_out, with_old_key)
+@dataclass(frozen=True)
+class OutputRows:
+    """The output rows of a topic, of the syncs after `after` up to and including `upto`.
+
+    Attributes:
+        table: The staging.
+        files: Its files that may have them.
+        topic: The topic.
+        after: The last sync before them.
+        upto: Their last sync.
+    """
+
+    table: DeltaTable
+    files: list[DataFile]
+    topic: str
+    after: int
+    upto: int
+
+    @property
+    def shares_files(self) -> bool:
+        """Whether the files may have rows of other syncs, too."""
+        return any(file.lowest <= self.after or file.highest > self.upto for file in self.files)
+
+    def read(self, columns: Mapping[str, ds.Expression], of: ds.Expression | None = None) -> pa.Table:
+        """Reads columns of the rows, in any order; `of` selects rows."""
+        is_wanted = (ds.field("kind") == "output") & (ds.field("kafka", "topic") == self.topic)
+        if self.shares_files:
+            is_wanted &= (ds.field("sync") > self.after) & (ds.field("sync") <= self.upto)
+        rows = dataset(self.table, self.files, STAGING_SCHEMA)
+        return rows.to_table(columns, filter=is_wanted if of is None else is_wanted & of)
+
+    def summary(self) -> Arrivals:
+        """Summarizes the rows."""
+        rows = self.read({name: ds.field(name) for name in ("position", "seqno", "reason", "state")})
+        position, seqno = (pc.min(pc.fill_null(rows[name], 0)).as_py() or 0 for name in ("position", "seqno"))
+        truncations: list[Truncation] = []
+        if rows["reason"].null_count < rows.num_rows:
+            columns = {"position": ds.field("position"), "seqno": ds.field("seqno"), "offset": KAFKA_OFFSET}
+            truncation_rows = self.read({**columns, "turn": DELIVERY_ORDER["turn"]}, ds.field("reason") == TRUNCATED)
+            truncations = sorted(Truncation(**row) for row in truncation_rows.to_pylist())
+        states = [parse_state(state) for state in rows["state"].unique().to_pylist() if state]
+        left_out = frozenset(column for columns, _ in states for column in columns)
+        with_old_key = any(old_key for _, old_key in states)
+        return Arrivals((position, seqno), rows["position"].null_count > 0, truncations, left_out, with_old_key)
 
 
 def parse_state(state: str) -> tuple[list[str], str | None]:

@@ -1,4 +1,4 @@
-"""Small batches, which delta-rs writes, give the tables that Spark's MERGE and append give."""
+"""Small batches, which need no Spark, give the tables that Spark's MERGE and append give."""
 
 import json
 import random
@@ -15,7 +15,7 @@ from deltalake.exceptions import DeltaError
 
 from tests.deliver.conftest import Row, Staging
 from tests.deliver.tables.conftest import Lake, account, history
-from zync.deliver.tables import small
+from zync.deliver.tables import small, without_spark
 from zync.errors import ZyncError
 from zync.lake.commit import Commit
 from zync.sql import literal
@@ -75,29 +75,52 @@ def as_json(row: dict[str, Any]) -> str:
 APPENDED = "deliver: {tables: {accounts: {apply: append}}}\n"
 
 
+WAYS = ("without Spark", "by delta-rs", "by Spark")
+"""How a batch is applied: wholly without Spark, or typed by Spark and written by delta-rs, or wholly by Spark."""
+
+
+def lake_of(folder: Path, spark: Any, patch: pytest.MonkeyPatch, way: str) -> Lake:
+    """A lake of its own, whose batches are applied in that way."""
+    patch.setattr(small, "MAX_ROWS", 0 if way == "by Spark" else 20_000)
+    if way == "by delta-rs":
+        patch.setattr(without_spark, "apply", lambda *_: None)
+    (folder / way).mkdir()
+    return Lake(Staging(folder / way, "localhost:1"), spark)
+
+
+def jobs(spark: Any) -> int:
+    """The number of jobs that Spark has run."""
+    return int(spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs())  # noqa: SLF001
+
+
+@pytest.mark.parametrize("apply", ["upsert", "append"])
 @pytest.mark.parametrize("key", [["customerID"], ["name", "day"]])
 def test_tables_are_as_spark_makes_them(
-    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, key: list[str]
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, key: list[str], apply: str
 ) -> None:
     """Each type, nulls in keys, and rows that come late."""
     columns = ", ".join(f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in TYPES.items())
     rows = {}
-    for how, most in (("delta-rs", small.MAX_ROWS), ("Apache-Spark", 0)):
-        monkeypatch.setattr(small, "MAX_ROWS", most)
-        (tmp_path / how).mkdir()
-        lake = Lake(Staging(tmp_path / how, "localhost:1"), spark)
-        lake.config(accounts=f"SELECT seqno, {columns}", key=", ".join(key))
-        for batch, positions in batches(key):
-            lake.staging.sync(batch, positions=iter(positions))
-            lake.deliver()
+    for way in WAYS:
+        with monkeypatch.context() as patch:
+            lake = lake_of(tmp_path, spark, patch, way)
+            more = f"deliver: {{tables: {{accounts: {{apply: {apply}}}}}}}\n"
+            lake.config(more, accounts=f"SELECT seqno, {columns}", key=", ".join(key))
+            for number, (batch, positions) in enumerate(batches(key)):
+                lake.staging.sync(batch, positions=iter(positions))
+                before = jobs(spark)
+                lake.deliver()
+                assert (jobs(spark) == before) is (way == "without Spark" and number > 0)
         found = DeltaTable(str(lake.folder / "accounts")).to_pyarrow_table()
-        rows[how] = sorted(found.to_pylist(), key=str)
+        rows[way] = sorted(found.to_pylist(), key=str)
         read_by_spark = spark.read.format("delta").load(str(lake.folder / "accounts")).toArrow()
-        assert sorted(read_by_spark.select(found.column_names).to_pylist(), key=str) == rows[how]
-        assert {*engines(lake, "accounts")[2:]} == {how}
-        assert {*engines(lake, "_deleted/accounts")[1:]} == {how}
-    assert len(rows["delta-rs"]) > 3
-    assert rows["delta-rs"] == rows["Apache-Spark"]
+        assert sorted(read_by_spark.select(found.column_names).to_pylist(), key=str) == rows[way]
+        engine = "Apache-Spark" if way == "by Spark" else "delta-rs"
+        assert {*engines(lake, "accounts")[2:]} == {engine}
+        if apply == "upsert":
+            assert {*engines(lake, "_deleted/accounts")[1:]} == {engine}
+    assert len(rows["by Spark"]) > 3
+    assert rows["without Spark"] == rows["by delta-rs"] == rows["by Spark"]
 
 
 def test_no_file_is_left_out_that_has_a_value(tmp_path: Path, spark: Any) -> None:

@@ -10,10 +10,11 @@ from pyspark.sql.types import StructType
 
 from zync.debezium import toast
 from zync.debezium.unavailable import Placeholder
-from zync.deliver.tables import moves, pruning, small, truncations
+from zync.deliver.tables import moves, pruning, small, truncations, without_spark
 from zync.deliver.tables.fence import check_planned, planned_from
 from zync.deliver.tables.others import advice
 from zync.deliver.tables.positions import assign_positions, bind_tombstones
+from zync.deliver.tables.small import NEWER
 from zync.deliver.tables.target import VALIDITY, TableTarget
 from zync.deliver.tables.writer import Writer
 from zync.errors import ConflictError, ZyncError
@@ -24,7 +25,7 @@ from zync.rules.json_text import JSON_OPTIONS
 from zync.spark.errors import message_of, spark_errors
 from zync.spark.frames import RowCache, from_rows, read_parquet, result_of, select, spark_schema
 from zync.sql import aliased, literal, name, options, statement
-from zync.staging.outputs import Arrivals, Truncation, read_arrivals
+from zync.staging.outputs import Arrivals, OutputRows
 from zync.staging.table import STAGING_SCHEMA
 
 FROM_JSON = {**JSON_OPTIONS, "mode": "FAILFAST", "maxStringLen": str(2**31 - 1), "maxNestingDepth": "2000"}
@@ -32,7 +33,6 @@ FROM_JSON = {**JSON_OPTIONS, "mode": "FAILFAST", "maxStringLen": str(2**31 - 1),
 more than that, and a row that it wrote and cannot read would stop the delivery for good."""
 _STATE_SCHEMA = "'left_out ARRAY<STRING>, old_key STRING'"
 _PLACE_VALUES = {"_position": "place.position", "_seqno": "place.seqno"}
-_NEWER = "(s._position > t._position OR s._position = t._position AND s._seqno > t._seqno)"
 _CONFLICTS = (
     "ZYNC_CONCURRENT_WRITE",
     "DELTA_CONCURRENT",
@@ -75,43 +75,20 @@ def deliver(  # noqa: PLR0913 - each is a fact about the batch
     staging_id = str(staging.metadata().id)
     table = open_table(target.location)
     planned = check_planned(target, table, staging_id, after, upto)
-    files = data_files(staging, "sync", above=after, upto=upto)
-    row_filter = f"kind = 'output' AND kafka.topic = {literal(target.topic)}"
-    if any(file.lowest <= after or file.highest > upto for file in files):
-        row_filter += f" AND sync > {after} AND sync <= {upto}"  # only if needed: Spark compiles anew for new literals
-    arrivals = read_arrivals(staging, files, target.topic, after, upto)
-    keyed = target.apply != "append"
-    if arrivals.truncations and keyed:
-        row_filter += " AND reason IS NULL"
-    staged_rows = read_parquet(spark, [file.uri for file in files], spark_schema(STAGING_SCHEMA)).where(row_filter)
-    staged_rows.createOrReplaceTempView("staged")
-    key_schema = StructType([target.columns[column] for column in target.key]).toDDL() or "none INT"
-    types = {
-        "key_type": literal(key_schema),
-        "value_type": literal(target.columns.toDDL()),
-        "options": options(FROM_JSON),
-    }
+    staged = OutputRows(staging, data_files(staging, "sync", above=after, upto=upto), target.topic, after, upto)
+    arrivals, is_small = staged.summary(), small.is_small(staged.files)
     left_out_columns = toast.noted(table.metadata().configuration) if table else frozenset()
-    by_delta_rs = {**planned} if small.is_small(files) else {}
+    by_delta_rs = {**planned} if is_small else {}
     writer = Writer(spark, target, staging_id, upto, left_out_columns | arrivals.left_out, by_delta_rs)
-    is_new = table is None or not table.version()  # version 0: created, and not filled
     with RowCache(spark) as row_cache, planned_from(spark, planned):
         try:
             dropped = writer.fit_columns(table) if table is not None else []
-            uses_positions = placeholder is not None and keyed
-            stored_truncations = truncations.read_stored(target, arrivals.truncations) if uses_positions else []
-            if arrivals.without_position and uses_positions:
-                truncations.bind(spark, [*arrivals.truncations, *stored_truncations])
-                assign_positions(spark, target, types, is_new=is_new)
-            state = (
-                f"from_json(state, {_STATE_SCHEMA})"
-                if arrivals.left_out
-                else f"from_json(CAST(NULL AS STRING), {_STATE_SCHEMA})"
-            )
-            rows = result_of(spark, statement("tables/arrived", state=state, **types))
-            rows.createOrReplaceTempView("arrived")
-            apply = _Apply(writer, row_cache, types, arrivals, stored_truncations, dropped, placeholder, is_new=is_new)
-            count = {"upsert": apply.upsert, "append": apply.append, "history": apply.history}[target.apply]()
+            count = without_spark.apply(writer, staged, arrivals, placeholder) if is_small else None
+            if count is None:
+                # At version 0 it was created, and not filled.
+                is_new = table is None or not table.version()
+                apply = _Apply(writer, row_cache, staged, arrivals, dropped, placeholder, is_new=is_new)
+                count = {"upsert": apply.upsert, "append": apply.append, "history": apply.history}[target.apply]()
             if count:
                 writer.compact()
             return count
@@ -129,31 +106,35 @@ class _Apply:
         self,
         writer: Writer,
         row_cache: RowCache,
-        types: dict[str, str],
+        staged: OutputRows,
         arrivals: Arrivals,
-        stored_truncations: list[Truncation],
         dropped: list[str],
         placeholder: Placeholder | None,
         *,
         is_new: bool,
     ) -> None:
-        """Collects what is known of the batch.
+        """Collects what is known of the batch, and creates the view `arrived`.
 
         Args:
             writer: Commits to the table.
             row_cache: Checkpoints rows that are used several times.
-            types: SQL literals of the types of keys and values, and the options that parse them.
-            arrivals: The summary of the batch's rows.
-            stored_truncations: The truncations of earlier batches.
+            staged: The batch's rows.
+            arrivals: Their summary.
             dropped: Columns of the table that the rules no longer select.
             placeholder: As in `deliver`.
             is_new: Whether the table has no rows yet.
         """
-        self.writer, self.row_cache, self.types, self.arrivals = writer, row_cache, types, arrivals
-        self.stored_truncations = stored_truncations
+        self.writer, self.row_cache, self.arrivals = writer, row_cache, arrivals
         self.dropped, self.is_new, self.debezium = dropped, is_new, placeholder is not None
         self.spark, self.target = writer.spark, writer.target
         self.columns = self.target.columns.names
+        key_schema = StructType([self.target.columns[column] for column in self.target.key]).toDDL() or "none INT"
+        self.types = {
+            "key_type": literal(key_schema),
+            "value_type": literal(self.target.columns.toDDL()),
+            "options": options(FROM_JSON),
+        }
+        """SQL literals of the types of keys and values, and the options that parse them."""
         self.may_be_left_out = (
             toast.may_be_left_out(
                 self.target.columns, self.target.key, placeholder, arrivals.left_out, writer.left_out_columns
@@ -161,6 +142,26 @@ class _Apply:
             if placeholder
             else {}
         )
+        uses_positions = placeholder is not None and self.target.apply != "append"
+        self.stored_truncations = truncations.read_stored(self.target, arrivals.truncations) if uses_positions else []
+        self.bind_staged(staged)
+        if arrivals.without_position and uses_positions:
+            truncations.bind(self.spark, [*arrivals.truncations, *self.stored_truncations])
+            assign_positions(self.spark, self.target, self.types, is_new=is_new)
+        state = "state" if arrivals.left_out else "CAST(NULL AS STRING)"
+        state_struct = f"from_json({state}, {_STATE_SCHEMA})"
+        rows = result_of(self.spark, statement("tables/arrived", state=state_struct, **self.types))
+        rows.createOrReplaceTempView("arrived")
+
+    def bind_staged(self, staged: OutputRows) -> None:
+        """Creates the view `staged` of the batch's rows."""
+        row_filter = f"kind = 'output' AND kafka.topic = {literal(staged.topic)}"
+        if staged.shares_files:  # only then, as Spark compiles anew for new literals
+            row_filter += f" AND sync > {staged.after} AND sync <= {staged.upto}"
+        if self.arrivals.truncations and self.target.apply != "append":
+            row_filter += " AND reason IS NULL"
+        rows = read_parquet(self.spark, [file.uri for file in staged.files], spark_schema(STAGING_SCHEMA))
+        rows.where(row_filter).createOrReplaceTempView("staged")
 
     def keep_arrived(self, *unused_columns: str) -> tuple[DataFrame, int]:
         """Checkpoints the view `arrived` without the unused columns; returns its rows and their number."""
@@ -232,15 +233,15 @@ class _Apply:
             self.store_tombstones(newest)
         columns = {column: self.value(column) for column in self.columns} | _PLACE_VALUES
         updates = {column: f"s.{name(column)}" for column in columns} | dict.fromkeys(self.dropped, "NULL")
-        matched = _NEWER
+        matched = NEWER
         tracked = self.tracked_columns(any_left_out=any_left_out)
         if tracked:
             columns |= toast.of_newest(tracked)
-            later_known, tracked_updates = toast.merged(tracked, _NEWER)
+            later_known, tracked_updates = toast.merged(tracked, NEWER)
             updates = {
-                column: f"IF({_NEWER}, {value}, t.{name(column)})" for column, value in updates.items()
+                column: f"IF({NEWER}, {value}, t.{name(column)})" for column, value in updates.items()
             } | tracked_updates
-            matched = f"({_NEWER} OR {later_known})"
+            matched = f"({NEWER} OR {later_known})"
         if self.is_new:
             self.writer.fill(select(newest.where("NOT deleted"), *aliased(columns)))
         elif arrived_count or arrived_truncations:
@@ -249,10 +250,11 @@ class _Apply:
                 truncations.before(max(arrived_truncations), "t._position", "t._seqno") if arrived_truncations else ""
             )
             is_plain = not (tracked or truncated or self.dropped)
-            if is_plain and self.writer.upsert_small(changes, _NEWER):
+            plain_table = self.writer.plain_table(self.target.location, {*columns}, self.target.key)
+            if is_plain and plain_table and self.writer.upsert_small(plain_table, changes.toArrow()):
                 return (arrived_count or 0) if count is None else count
             slots = {"truncated": f"WHEN NOT MATCHED BY SOURCE AND {truncated} THEN DELETE" if truncated else ""}
-            slots |= {"newer": _NEWER, "matched": matched}
+            slots |= {"newer": NEWER, "matched": matched}
             self.merge("upsert", changes, key_ends, list(columns), updates=updates, **slots)
         return ((arrived_count or 0) if count is None else count) + len(arrived_truncations)
 

@@ -1,9 +1,10 @@
 """Gives a position in the source's order to rows that come without a position."""
 
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from zync.deliver.tables.target import TableTarget
-from zync.lake.files import data_files
+from zync.lake.files import DataFile, data_files
 from zync.lake.table import open_table
 from zync.spark.frames import from_rows, read_parquet, result_of
 from zync.sql import name, statement
@@ -19,15 +20,28 @@ def bind_tombstones(spark: SparkSession, target: TableTarget, since: tuple[int, 
         target: The table.
         since: The position and seqno of the first deletion to read; None to read all.
     """
-    table, where = open_table(str(target.deleted)), "true"
-    files = data_files(table, "place.position") if table else []
-    if table and since:
+    table = open_table(str(target.deleted))
+    files, where = tombstone_files(table, since) if table else [], "true"
+    if since:
         position, seqno = since
         where = f"place.position > {position} OR place.position = {position} AND place.seqno >= {seqno}"
-        newer = {file.uri for file in data_files(table, "place.seqno", above=seqno - 1)}
-        files = [file for file in files if file.highest > position or (file.highest == position and file.uri in newer)]
     rows = read_parquet(spark, [file.uri for file in files], _TOMBSTONE)
     rows.where(where).createOrReplaceTempView("tombstones")
+
+
+def tombstone_files(table: DeltaTable, since: tuple[int, int] | None = None) -> list[DataFile]:
+    """Lists the files that may have tombstones from a place (position, seqno) on.
+
+    Args:
+        table: The table of tombstones.
+        since: The place; None to list all files.
+    """
+    files = data_files(table, "place.position")
+    if since is None:
+        return files
+    position, seqno = since
+    newer = {file.uri for file in data_files(table, "place.seqno", above=seqno - 1)}
+    return [file for file in files if file.highest > position or (file.highest == position and file.uri in newer)]
 
 
 def assign_positions(spark: SparkSession, target: TableTarget, types: dict[str, str], *, is_new: bool) -> None:

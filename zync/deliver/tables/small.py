@@ -1,6 +1,6 @@
 """Writes a small batch to a delivered table by delta-rs: in some 0.2 s, where a MERGE of Spark's takes seconds.
 
-Spark has read and typed the rows. Here they are written, to the same effect as by sql/tables/upsert.sql or an append.
+The effect is that of sql/tables/upsert.sql or of an append by Spark.
 A commit lands only on the version that the batch was planned from, as on staging (zync.lake.commit).
 """
 
@@ -38,6 +38,8 @@ from zync.lake.table import NO_HOOKS, checkpoint_every
 
 log = logging.getLogger(__name__)
 
+NEWER = "(s._position > t._position OR s._position = t._position AND s._seqno > t._seqno)"
+"""SQL: whether a row `s` is after the table's row `t` in the source's order."""
 MAX_ROWS = 20_000
 """The most rows of a small batch."""
 _MAX_BYTES = 16 << 20
@@ -100,6 +102,11 @@ def _is_flat(field: StructField, *, is_key: bool) -> bool:
     return isinstance(kind, _KEY_TYPES) if is_key else has_few_digits or isinstance(kind, _TYPES)
 
 
+def reads_little(table: DeltaTable, changes: pa.Table, key: Sequence[str]) -> bool:
+    """Returns whether the files of a table that may have a key of `changes` are few enough to be written again."""
+    return _bytes_to_read(table, changes, key) <= _MAX_BYTES
+
+
 @dataclass(frozen=True)
 class SmallBatch:
     """A batch of staging's rows through the sync `upto`, which is small.
@@ -143,14 +150,13 @@ class SmallBatch:
 
         return self._commit(table, write)
 
-    def upsert(self, table: DeltaTable, changes: pa.Table, key: Sequence[str], newer: str) -> bool:
+    def upsert(self, table: DeltaTable, changes: pa.Table, key: Sequence[str]) -> bool:
         """Merges a row for each key, as sql/tables/upsert.sql does without truncations and left-out columns.
 
         Args:
             table: The table, at the version that the batch was planned from.
             changes: All columns of the table, and `_deleted`.
             key: The names of the key's columns.
-            newer: SQL of whether a row of `changes` (`s`) is newer than that of the table (`t`).
 
         Returns:
             False if much would have to be read, or delta-rs does not take the rows, as where two are of one key; then
@@ -160,7 +166,7 @@ class SmallBatch:
             ConflictError: Another process wrote to the table meanwhile.
             CommitUnknownError: Whether it was written is not known.
         """
-        if _bytes_to_read(table, changes, key) > _MAX_BYTES:
+        if not reads_little(table, changes, key):
             return False
         schema = _schema(table)
         deleted = pa.field("_deleted", pa.bool_())
@@ -180,8 +186,8 @@ class SmallBatch:
                 commit_properties=properties,
                 post_commithook_properties=NO_HOOKS,
             )
-            merge = merge.when_matched_delete(f"s._deleted AND {newer}")
-            merge = merge.when_matched_update(values, newer)
+            merge = merge.when_matched_delete(f"s._deleted AND {NEWER}")
+            merge = merge.when_matched_update(values, NEWER)
             merge.when_not_matched_insert(values, "NOT s._deleted").execute()
 
         return self._commit(table, write)

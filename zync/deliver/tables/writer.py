@@ -17,7 +17,8 @@ from zync.deliver.tables.fence import follow
 from zync.deliver.tables.schema_changes import changes
 from zync.deliver.tables.small import SmallBatch, has_flat_columns, is_plain, spark_schema_of
 from zync.deliver.tables.target import CLUSTERED_BY, CONFIGURED, TableTarget
-from zync.lake.delivered import APP, DELETED
+from zync.lake.delivered import APP
+from zync.lake.paths import locate
 from zync.lake.table import open_table
 from zync.rules.json_text import JSON_OPTIONS
 from zync.spark.frames import leaves
@@ -170,24 +171,33 @@ class Writer:
 
     def append(self, rows: DataFrame, location: str) -> None:
         """Appends rows to the table at `location`; Delta skips them if the table has the batch's `txn` already."""
-        table = self._plain(location, set(rows.columns))
-        if table and self._small.append(table, rows.toArrow()):
+        table = self.plain_table(location, set(rows.columns))
+        if table and self.append_small(table, rows.toArrow()):
             return
         options = {"txnAppId": APP + self.staging, "txnVersion": str(self.upto), "userMetadata": self._tag}
         rows.write.format("delta").options(**options).mode("append").save(location)
 
-    def upsert_small(self, changes: DataFrame, newer: str) -> bool:
-        """Merges a row for each key by delta-rs, if it is a small batch of a plain table; returns whether it did.
+    def append_small(self, table: DeltaTable, rows: pa.Table) -> bool:
+        """Appends rows to a table of `plain_table` by delta-rs; returns whether delta-rs took them."""
+        return self._written(table, self._small.append(table, rows))
+
+    def upsert_small(self, table: DeltaTable, changes: pa.Table) -> bool:
+        """Merges a row for each key, with `_deleted`, into such a table; returns whether delta-rs took them."""
+        return self._written(table, self._small.upsert(table, changes, self.target.key))
+
+    def _written(self, table: DeltaTable, was_written: bool) -> bool:  # noqa: FBT001
+        if was_written:  # what is left of the batch does not follow from that version
+            self.planned.pop(locate(table.table_uri, ""), None)
+        return was_written
+
+    def plain_table(self, location: str, columns: set[str], key: Sequence[str] = ()) -> DeltaTable | None:
+        """Returns the table at `location` if delta-rs may write rows with these columns to it, in a small batch.
 
         Args:
-            changes: The rows, with `_deleted`.
-            newer: SQL of whether a row of `changes` (`s`) is newer than that of the table (`t`).
+            location: The location of the table.
+            columns: The names of the columns of the rows.
+            key: The names of the columns by which rows are found.
         """
-        table = self._plain(self.target.location, {*changes.columns} - {DELETED}, self.target.key)
-        return table is not None and self._small.upsert(table, changes.toArrow(), self.target.key, newer)
-
-    def _plain(self, location: str, columns: set[str], key: Sequence[str] = ()) -> DeltaTable | None:
-        """Returns the table at `location` if delta-rs may write rows with these columns to it."""
         table = self.planned.get(location)
         if table is None:
             return None
