@@ -15,7 +15,7 @@ from deltalake.exceptions import DeltaError
 
 from tests.deliver.conftest import Row, Staging
 from tests.deliver.tables.conftest import Lake, account, history
-from zync.deliver.tables import small, without_spark
+from zync.deliver.tables import apply, small, without_spark
 from zync.errors import ZyncError
 from zync.lake.commit import Commit
 from zync.sql import literal
@@ -88,15 +88,10 @@ def lake_of(folder: Path, spark: Any, patch: pytest.MonkeyPatch, way: str) -> La
     return Lake(Staging(folder / way, "localhost:1"), spark)
 
 
-def jobs(spark: Any) -> int:
-    """The number of jobs that Spark has run."""
-    return int(spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs())  # noqa: SLF001
-
-
-@pytest.mark.parametrize("apply", ["upsert", "append"])
+@pytest.mark.parametrize("how", ["upsert", "append"])
 @pytest.mark.parametrize("key", [["customerID"], ["name", "day"]])
 def test_tables_are_as_spark_makes_them(
-    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, key: list[str], apply: str
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, key: list[str], how: str
 ) -> None:
     """Each type, nulls in keys, and rows that come late."""
     columns = ", ".join(f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in TYPES.items())
@@ -104,20 +99,20 @@ def test_tables_are_as_spark_makes_them(
     for way in WAYS:
         with monkeypatch.context() as patch:
             lake = lake_of(tmp_path, spark, patch, way)
-            more = f"deliver: {{tables: {{accounts: {{apply: {apply}}}}}}}\n"
+            more = f"deliver: {{tables: {{accounts: {{apply: {how}}}}}}}\n"
             lake.config(more, accounts=f"SELECT seqno, {columns}", key=", ".join(key))
-            for number, (batch, positions) in enumerate(batches(key)):
+            for batch, positions in batches(key):
                 lake.staging.sync(batch, positions=iter(positions))
-                before = jobs(spark)
                 lake.deliver()
-                assert (jobs(spark) == before) is (way == "without Spark" and number > 0)
+                if way == "without Spark":  # but for the first batch, which makes the table
+                    patch.setattr(apply, "_Apply", None)
         found = DeltaTable(str(lake.folder / "accounts")).to_pyarrow_table()
         rows[way] = sorted(found.to_pylist(), key=str)
         read_by_spark = spark.read.format("delta").load(str(lake.folder / "accounts")).toArrow()
         assert sorted(read_by_spark.select(found.column_names).to_pylist(), key=str) == rows[way]
         engine = "Apache-Spark" if way == "by Spark" else "delta-rs"
         assert {*engines(lake, "accounts")[2:]} == {engine}
-        if apply == "upsert":
+        if how == "upsert":
             assert {*engines(lake, "_deleted/accounts")[1:]} == {engine}
     assert len(rows["by Spark"]) > 3
     assert rows["without Spark"] == rows["by delta-rs"] == rows["by Spark"]

@@ -143,7 +143,8 @@ class _Apply:
             else {}
         )
         uses_positions = placeholder is not None and self.target.apply != "append"
-        self.stored_truncations = truncations.read_stored(self.target, arrivals.truncations) if uses_positions else []
+        tombstones = open_table(str(self.target.deleted)) if uses_positions else None
+        self.stored_truncations = truncations.read_stored(tombstones, arrivals.truncations) if tombstones else []
         self.bind_staged(staged)
         if arrivals.without_position and uses_positions:
             truncations.bind(self.spark, [*arrivals.truncations, *self.stored_truncations])

@@ -34,7 +34,7 @@ from zync.lake.delivered import APP
 from zync.lake.files import DataFile, add_actions
 from zync.lake.paths import locate
 from zync.lake.store_errors import without_panics
-from zync.lake.table import NO_HOOKS, checkpoint_every
+from zync.lake.table import NO_HOOKS
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +66,8 @@ _PROPERTIES = (
     "delta.logRetentionDuration",
 )
 """The beginnings of Delta's properties that a table may have. By others Spark does more, like writing a manifest."""
+CHECKPOINT_EVERY = 10
+"""Commits between checkpoints, as of Spark's: each batch reads the log after the last one several times."""
 _LEGACY_VERSION, _FEATURES_VERSION = 2, 7
 """Versions of Delta's protocol for writers: up to the first there are no others, at the second they are named."""
 
@@ -214,7 +216,7 @@ class SmallBatch:
             raise ConflictError(msg) from outcome.error
         if outcome.table.version() > version:  # a merge that changes no row is no commit
             self.on_commit(location, version + 1)
-            if (version + 1) % checkpoint_every(location) == 0:
+            if (version + 1) % CHECKPOINT_EVERY == 0:
                 with suppress(ZyncError, DeltaError, OSError):
                     outcome.table.create_checkpoint()
         return True

@@ -9,11 +9,10 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from zync.deliver.tables.target import TableTarget
 from zync.lake.files import add_actions, dataset
-from zync.lake.table import open_table
 from zync.spark.frames import from_rows
 from zync.staging.outputs import Truncation
 
@@ -22,14 +21,13 @@ TOMBSTONES = pa.schema([("key", pa.string()), ("place", pa.struct([("position", 
 _COLUMNS = "position bigint, seqno bigint, offset bigint, turn bigint"
 
 
-def read_stored(target: TableTarget, arrived: Sequence[Truncation]) -> list[Truncation]:
-    """Reads the truncations that the table stores as tombstones, without those that `arrived` in this batch.
+def read_stored(table: DeltaTable, arrived: Sequence[Truncation] = ()) -> list[Truncation]:
+    """Reads the truncations that a table of tombstones stores, without those that `arrived` in this batch.
 
     A process that was killed before its MERGE may have stored those of this batch. Only files with a null key are read.
     """
-    table = open_table(str(target.deleted))
-    actions = add_actions(table) if table else None
-    if table is None or actions is None or not actions.num_rows:
+    actions = add_actions(table)
+    if not actions.num_rows:
         return []
     nulls = actions["null_count.key"].to_pylist() if "null_count.key" in actions.column_names else [None] * len(actions)
     files = [unquote(path) for path, count in zip(actions["path"].to_pylist(), nulls, strict=True) if count != 0]

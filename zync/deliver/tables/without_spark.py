@@ -61,7 +61,7 @@ def apply(writer: Writer, staged: OutputRows, arrivals: Arrivals, placeholder: P
         placeholder: As in `zync.deliver.tables.apply.deliver`.
 
     Returns:
-        The number of rows; None if Spark has to apply them. Tombstones may be written by then, which Spark skips.
+        The number of rows; None if Spark has to apply them. Tombstones may be written by then, which may be repeated.
 
     Raises:
         ConflictError: Another process wrote to the table meanwhile.
@@ -88,10 +88,12 @@ def _append(writer: Writer, table: DeltaTable, rows: list[_Row]) -> int | None:
 def _upsert(writer: Writer, table: DeltaTable, rows: list[_Row], placeholder: Placeholder | None) -> int | None:
     """Merges the newest row of each key, as sql/tables/newest.sql and sql/tables/upsert.sql do."""
     target = writer.target
-    rows = _not_truncated(rows, truncations.read_stored(target, []) if placeholder else [])
     tombstones = writer.plain_table(str(target.deleted), {*TOMBSTONES.names})
-    deleted_at = _deleted_at(tombstones, min((row.place for row in rows), default=(0, 0))) if tombstones else None
-    if tombstones is None or deleted_at is None:
+    if tombstones is None:
+        return None
+    rows = _not_truncated(rows, truncations.read_stored(tombstones) if placeholder else [])
+    deleted_at = _deleted_at(tombstones, min((row.place for row in rows), default=(0, 0)))
+    if deleted_at is None:
         return None
     by_key = {row.key: row for row in sorted(rows, key=lambda row: (row.place, row.offset))}
     newest = [row for row in by_key.values() if row.place >= deleted_at.get(row.key, row.place)]

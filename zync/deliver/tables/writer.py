@@ -18,7 +18,7 @@ from zync.deliver.tables.schema_changes import changes
 from zync.deliver.tables.small import SmallBatch, has_flat_columns, is_plain, spark_schema_of
 from zync.deliver.tables.target import CLUSTERED_BY, CONFIGURED, TableTarget
 from zync.lake.delivered import APP
-from zync.lake.paths import locate
+from zync.lake.files import add_actions
 from zync.lake.table import open_table
 from zync.rules.json_text import JSON_OPTIONS
 from zync.spark.frames import leaves
@@ -45,8 +45,8 @@ class Writer:
         staging: The table id of staging.
         upto: The last sync of the batch.
         left_out_columns: The columns that rows name as left out, which the table property toast.NOTED stores.
-        planned: Of a small batch the tables by location, at the versions that it was planned from, as long as Spark has
-            not written to them: delta-rs may write to these.
+        planned: Of a small batch the tables by location, at the versions that it was planned from or that delta-rs
+            wrote since, as long as Spark has not written to them: delta-rs may write to these.
     """
 
     spark: SparkSession
@@ -76,7 +76,7 @@ class Writer:
             UsageError: as `schema_changes.changes`.
         """
         target = self.target
-        self._update_properties()
+        self._update_properties(table)
         wider, new_fields, dropped = changes(target, spark_schema_of(table))
         self._enable_features([*wider.values(), *(field.dataType for field in new_fields)])
         if wider:
@@ -144,11 +144,8 @@ class Writer:
         with self._tagged():
             self.spark.sql(f"ALTER TABLE delta.{name(self.target.location)} {clause}")
 
-    def _update_properties(self) -> None:
+    def _update_properties(self, table: DeltaTable) -> None:
         """Gives an existing table the clustering and properties of a new one; unsets those of an earlier config."""
-        table = open_table(self.target.location)
-        if table is None:
-            return
         current, wanted = table.metadata().configuration, self.properties
         if current.get(CLUSTERED_BY, "") != wanted[CLUSTERED_BY]:
             columns = ", ".join(map(name, self.target.settings.cluster_by))
@@ -174,21 +171,17 @@ class Writer:
         table = self.plain_table(location, set(rows.columns))
         if table and self.append_small(table, rows.toArrow()):
             return
+        self.planned.pop(location, None)
         options = {"txnAppId": APP + self.staging, "txnVersion": str(self.upto), "userMetadata": self._tag}
         rows.write.format("delta").options(**options).mode("append").save(location)
 
     def append_small(self, table: DeltaTable, rows: pa.Table) -> bool:
         """Appends rows to a table of `plain_table` by delta-rs; returns whether delta-rs took them."""
-        return self._written(table, self._small.append(table, rows))
+        return self._small.append(table, rows)
 
     def upsert_small(self, table: DeltaTable, changes: pa.Table) -> bool:
         """Merges a row for each key, with `_deleted`, into such a table; returns whether delta-rs took them."""
-        return self._written(table, self._small.upsert(table, changes, self.target.key))
-
-    def _written(self, table: DeltaTable, was_written: bool) -> bool:  # noqa: FBT001
-        if was_written:  # what is left of the batch does not follow from that version
-            self.planned.pop(locate(table.table_uri, ""), None)
-        return was_written
+        return self._small.upsert(table, changes, self.target.key)
 
     def plain_table(self, location: str, columns: set[str], key: Sequence[str] = ()) -> DeltaTable | None:
         """Returns the table at `location` if delta-rs may write rows with these columns to it, in a small batch.
@@ -210,7 +203,8 @@ class Writer:
         return SmallBatch(self.staging, self.upto, self._tag, partial(follow, self.spark))
 
     def merge(self, text: str) -> None:
-        """Runs a MERGE statement; its commit stores the batch's sync as `txn`."""
+        """Runs a MERGE statement on the table; its commit stores the batch's sync as `txn`."""
+        self.planned.pop(self.target.location, None)
         prefix = "spark.databricks.delta.write.txn"  # MERGE takes the txn from the session's settings only
         settings = {f"{prefix}AppId": APP + self.staging, f"{prefix}Version": str(self.upto)}
         settings["spark.databricks.delta.merge.materializeSource"] = "none"  # the source is checkpointed already
@@ -220,8 +214,8 @@ class Writer:
     def compact(self) -> None:
         """Compacts the table, and its tombstones, if it has more than `MANY` small files; each batch adds some."""
         for location in filter(None, (self.target.location, self.target.deleted)):
-            table = open_table(location)
-            sizes = pa.table(table.get_add_actions())["size_bytes"].to_pylist() if table else []
+            table = self.planned.get(location) or open_table(location)
+            sizes = add_actions(table)["size_bytes"].to_pylist() if table else []
             if sum(size < _SMALL_BYTES for size in sizes) > MANY:
                 limits = {"minFileSize": _SMALL_BYTES, "maxFileSize": _COMPACTED_BYTES}
                 with self._tagged(
