@@ -23,6 +23,10 @@ NUMBERS = [
     "1E+2",
     "1E-2",
     "0.12345678901",
+    "0E-10",
+    "9" * 13 + ".99",
+    "9" * 14,
+    "9" * 15,
     "1" * 14 + ".25",
     "01",
     "+1",
@@ -115,4 +119,16 @@ def test_a_value_that_is_parsed_is_the_value_that_spark_reads(spark: Any, name: 
     rows = from_rows(spark, [(text,) for text in values], "text STRING")
     schema, how = literal(f"a {name}"), options({**FROM_JSON})
     by_spark = rows.selectExpr(f"from_json(text, {schema}, {how}).a AS a").toArrow()["a"]
+    together = parser({"type": "struct", "fields": [{"name": "a", "type": TYPES[name]}]})([*values])[0]
+    assert together == pa.concat_arrays([*values.values()])
     assert pa.chunked_array([*values.values()]).cast(by_spark.type).combine_chunks() == by_spark.combine_chunks()
+
+
+def test_a_column_may_have_the_name_that_spark_gives_to_what_it_cannot_read(spark: Any) -> None:
+    text = '{"_corrupt_record":"x"}'
+    rows = from_rows(spark, [(text,)], "text STRING")
+    (row,) = rows.selectExpr(
+        f"from_json(text, '_corrupt_record STRING', {options({**FROM_JSON})})._corrupt_record"
+    ).collect()
+    kind = {"type": "struct", "fields": [{"name": "_corrupt_record", "type": "string"}]}
+    assert row[0] == parser(kind)([text])[0][0].as_py() == "x"
