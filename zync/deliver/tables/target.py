@@ -1,7 +1,7 @@
 """The delivered table of an output topic: its columns and layout, and checks that only zync changed it."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NoReturn
 
 from deltalake import DeltaTable
@@ -15,7 +15,7 @@ from zync.errors import UsageError, ZyncError
 from zync.lake.delivered import APP, APPLY, DELETED, PLACE, delivered_sync
 from zync.lake.delta_log import app_transactions, commit_infos
 from zync.lake.paths import locate
-from zync.lake.table import open_table
+from zync.lake.table import Handles
 from zync.rules.schema import columns_by_topic
 from zync.rules.type_changes import check_has_tables
 from zync.spark.frames import leaves
@@ -52,6 +52,7 @@ class TableTarget:
         columns: The columns that the topic's rules select.
         key: The names of the key columns.
         settings: The table's settings in the config.
+        handles: The table and its tombstones, as far as they are open.
     """
 
     topic: str
@@ -59,6 +60,7 @@ class TableTarget:
     columns: StructType
     key: tuple[str, ...]
     settings: DeliveredTable
+    handles: Handles = field(default_factory=Handles, compare=False, repr=False)
 
     @property
     def apply(self) -> str:
@@ -133,27 +135,25 @@ def check_columns(target: TableTarget, subject: str) -> None:
         UsageError: a column's name or type does not fit, or the table cannot be laid out as the config says.
     """
     reserved = {*PLACE, DELETED, toast.COLUMN, *OWN.get(target.apply, ())}
-    for field in target.columns:
-        if field.name.lower() in {*reserved, toast.MISSING} or field.name.lower().startswith(toast.KNOWN):
-            msg = f"{subject} selects {field.name!r}, which is a column of zync's own in tables: name it otherwise"
+    for column in target.columns:
+        if column.name.lower() in {*reserved, toast.MISSING} or column.name.lower().startswith(toast.KNOWN):
+            msg = f"{subject} selects {column.name!r}, which is a column of zync's own in tables: name it otherwise"
             raise UsageError(msg)
-        if invalid := _NOT_IN_NAMES.search(field.name):
-            msg = (
-                f"{subject} selects {field.name!r}, and tables have no {invalid[0]!r} in the name of a column: name it "
-                "otherwise"
-            )
+        if invalid := _NOT_IN_NAMES.search(column.name):
+            msg = f"{subject} selects {column.name!r}, and tables have no {invalid[0]!r} in the name of a column"
+            msg += ": name it otherwise"
             raise UsageError(msg)
-        check_has_tables(field.dataType, field.name, subject)
-        if target.settings.iceberg and any(isinstance(leaf, VariantType) for leaf in leaves(field.dataType)):
-            msg = f"{subject}: column {field.name!r} is {field.dataType.simpleString()}, and Iceberg has no VARIANT: "
+        check_has_tables(column.dataType, column.name, subject)
+        if target.settings.iceberg and any(isinstance(leaf, VariantType) for leaf in leaves(column.dataType)):
+            msg = f"{subject}: column {column.name!r} is {column.dataType.simpleString()}, and Iceberg has no VARIANT: "
             msg += f"cast it, or take out deliver.tables.{target.topic}.iceberg"
             raise UsageError(msg)
-        if re.search(r"\bmap<(?!string,)", field.dataType.simpleString()):
-            msg = f"{subject}: column {field.name!r} is {field.dataType.simpleString()}: cast its keys to string"
+        if re.search(r"\bmap<(?!string,)", column.dataType.simpleString()):
+            msg = f"{subject}: column {column.name!r} is {column.dataType.simpleString()}: cast its keys to string"
             raise UsageError(msg)
-        if field.name in target.key and isinstance(field.dataType, ArrayType | MapType | VariantType):
-            type_text = field.dataType.simpleString()
-            msg = f"{subject}: column {field.name!r} is {type_text}, by which no row is found: cast it"
+        if column.name in target.key and isinstance(column.dataType, ArrayType | MapType | VariantType):
+            type_text = column.dataType.simpleString()
+            msg = f"{subject}: column {column.name!r} is {type_text}, by which no row is found: cast it"
             raise UsageError(msg)
     _check_layout(target)
 
@@ -211,7 +211,7 @@ def check_table(target: TableTarget, staging_id: str, snapshot_version: int | No
         UsageError: the table is of another staging, or has another key, apply or partitioning than the config says.
         ZyncError: others wrote to the table, deleted it, or restored an older version.
     """
-    table = open_table(target.location)
+    table = target.handles.open(target.location)
     if table is None:
         if snapshot_version is not None:
             _raise_deleted(target, target.location)
@@ -223,7 +223,7 @@ def check_table(target: TableTarget, staging_id: str, snapshot_version: int | No
         origin = f"of another staging (table id {next(iter(syncs))})" if syncs else "not zync's"
         msg = f"the table at {target.location} is {origin}: take it away, or give another lake"
         raise UsageError(msg)
-    tombstones = open_table(target.deleted) if target.deleted else None
+    tombstones = target.handles.open(target.deleted) if target.deleted else None
     _check_made_with(target, table, tombstones)
     version = table.version()
     if snapshot_version is not None and version < snapshot_version:
