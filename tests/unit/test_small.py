@@ -1,5 +1,7 @@
 """Which tables delta-rs writes small batches to, and how much of them it would have to read."""
 
+import json
+import time
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from zync.deliver.tables.small import _bytes_to_read, has_flat_columns, is_plain
+from zync.deliver.tables.small import SmallBatch, _bytes_to_read, has_flat_columns, is_plain
 
 
 @pytest.mark.parametrize(
@@ -55,6 +57,7 @@ def test_an_empty_table_has_nothing_to_read(tmp_path: Path) -> None:
     [
         (LongType(), True, True),
         (StringType(), True, True),
+        (StringType("UTF8_LCASE"), False, False),
         (DateType(), True, True),
         (TimestampType(), True, False),
         (DecimalType(15, 2), True, False),
@@ -86,3 +89,25 @@ def test_tables_with_more_to_them_are_sparks(tmp_path: Path, settings: dict[str,
     schema = pa.schema([("k", pa.int64()), ("x", pa.int64())])
     table = DeltaTable.create(tmp_path / "t", schema, raise_if_key_not_exists=False, **settings)
     assert is_plain(table) == expected
+
+
+def checkpoints(folder: Path) -> list[int]:
+    return sorted(int(path.name[:20]) for path in (folder / "_delta_log").glob("*.checkpoint.parquet"))
+
+
+def test_a_checkpoint_waits_for_as_many_commits_as_are_worth_it(tmp_path: Path) -> None:
+    """What was replaced is in each: a checkpoint of many files is not written as often as one of few."""
+    rows = pa.table({"k": pa.array([1], pa.int64())})
+    interval = {"delta.checkpointInterval": "2"}
+    table = DeltaTable.create(tmp_path, rows.schema, configuration=interval)
+    for number in range(1, 5):
+        assert SmallBatch("s", number, "{}", lambda *_: None).append(table, rows)
+    assert checkpoints(tmp_path) == [2, 4]
+    removed = {"deletionTimestamp": time.time_ns() // 1_000_000, "dataChange": True, "size": 1}
+    entry = "".join(json.dumps({"remove": {"path": f"{number}.parquet", **removed}}) + "\n" for number in range(500))
+    (tmp_path / "_delta_log" / f"{5:020}.json").write_text(entry)
+    table.update_incremental()
+    table.create_checkpoint()
+    for number in range(5, 13):
+        assert SmallBatch("s", number, "{}", lambda *_: None).append(table, rows)
+    assert checkpoints(tmp_path) == [2, 4, 5, 10]

@@ -5,6 +5,7 @@ import json
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -136,11 +137,37 @@ def _read_transactions(files: FileSystem, start: int, names: list[str], end: int
     return versions
 
 
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint of a log.
+
+    Attributes:
+        version: The version that it is of.
+        actions: The number of its actions: files, those that were removed lately, and some more.
+    """
+
+    version: int
+    actions: int
+
+
+def last_checkpoint(table: DeltaTable) -> Checkpoint | None:
+    """Returns the newest checkpoint, as the log's `_last_checkpoint` has it; None before the first."""
+    try:
+        last = _read_hint(table_files(table))
+        return Checkpoint(int(last["version"]), int(last["size"]))
+    except (FileNotFoundError, ValueError, KeyError):
+        return None
+
+
+def _read_hint(files: FileSystem) -> dict[str, Any]:
+    with files.open_input_file("_delta_log/_last_checkpoint") as source:
+        return dict(json.loads(source.read()))
+
+
 def _hinted_checkpoint(files: FileSystem, version: int) -> tuple[int, list[str]] | None:
     """Returns the version and the file of the checkpoint that `_last_checkpoint` names; None if it names none."""
     try:
-        with files.open_input_file("_delta_log/_last_checkpoint") as source:
-            last = json.loads(source.read())
+        last = _read_hint(files)
         if last["version"] <= version and not last.get("parts") and not last.get("v2Checkpoint"):
             return last["version"], [f"{last['version']:020}.checkpoint.parquet"]
     except FileNotFoundError:

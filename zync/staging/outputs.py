@@ -1,9 +1,13 @@
-"""Reads staging's output rows without Spark: whole transactions, in the order of delivery, after a given position."""
+"""Reads staging's output rows without Spark.
+
+`staged` has whole transactions in the order of delivery, as Kafka gets them; `OutputRows` those of a topic and of some
+syncs.
+"""
 
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -81,6 +85,7 @@ class Arrivals:
     """A summary of the output rows of a topic that a table does not have yet.
 
     Attributes:
+        rows: Their number, truncations included.
         first_place: A lower bound (position, seqno) of their places in the source's order.
         without_position: Whether any row has no position.
         truncations: The truncations among the rows.
@@ -88,6 +93,7 @@ class Arrivals:
         with_old_key: Whether an update gave any row another key.
     """
 
+    rows: int
     first_place: tuple[int, int]
     without_position: bool
     truncations: list[Truncation]
@@ -113,18 +119,27 @@ class OutputRows:
     after: int
     upto: int
 
+    @cached_property
+    def _dataset(self) -> ds.FileSystemDataset:
+        return dataset(self.table, self.files, STAGING_SCHEMA)
+
+    @property
+    def bytes_in_files(self) -> int:
+        """The bytes of all rows in the files before they were compressed, by the files' metadata."""
+        metadata = (fragment.metadata for fragment in self._dataset.get_fragments())
+        return sum(each.row_group(group).total_byte_size for each in metadata for group in range(each.num_row_groups))
+
     @property
     def shares_files(self) -> bool:
         """Whether the files may have rows of other syncs, too."""
         return any(file.lowest <= self.after or file.highest > self.upto for file in self.files)
 
-    def read(self, columns: Mapping[str, ds.Expression], of: ds.Expression | None = None) -> pa.Table:
-        """Reads columns of the rows, in any order; `of` selects rows."""
+    def read(self, columns: Mapping[str, ds.Expression], where: ds.Expression | None = None) -> pa.Table:
+        """Reads columns of the rows, or of those of them `where` a condition holds; in any order."""
         is_wanted = (ds.field("kind") == "output") & (ds.field("kafka", "topic") == self.topic)
         if self.shares_files:
             is_wanted &= (ds.field("sync") > self.after) & (ds.field("sync") <= self.upto)
-        rows = dataset(self.table, self.files, STAGING_SCHEMA)
-        return rows.to_table(columns, filter=is_wanted if of is None else is_wanted & of)
+        return self._dataset.to_table(columns, filter=is_wanted if where is None else is_wanted & where)
 
     def summary(self) -> Arrivals:
         """Summarizes the rows."""
@@ -138,7 +153,8 @@ class OutputRows:
         states = [parse_state(state) for state in rows["state"].unique().to_pylist() if state]
         left_out = frozenset(column for columns, _ in states for column in columns)
         with_old_key = any(old_key for _, old_key in states)
-        return Arrivals((position, seqno), rows["position"].null_count > 0, truncations, left_out, with_old_key)
+        without_position = rows["position"].null_count > 0
+        return Arrivals(rows.num_rows, (position, seqno), without_position, truncations, left_out, with_old_key)
 
 
 def parse_state(state: str) -> tuple[list[str], str | None]:

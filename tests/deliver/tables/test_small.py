@@ -75,13 +75,14 @@ def as_json(row: dict[str, Any]) -> str:
 APPENDED = "deliver: {tables: {accounts: {apply: append}}}\n"
 
 
+Apply = apply._Apply  # noqa: SLF001
 WAYS = ("without Spark", "by delta-rs", "by Spark")
 """How a batch is applied: wholly without Spark, or typed by Spark and written by delta-rs, or wholly by Spark."""
 
 
 def lake_of(folder: Path, spark: Any, patch: pytest.MonkeyPatch, way: str) -> Lake:
     """A lake of its own, whose batches are applied in that way."""
-    patch.setattr(small, "MAX_ROWS", 0 if way == "by Spark" else 20_000)
+    patch.setattr(small, "MAX_ROWS", 0 if way == "by Spark" else small.MAX_ROWS)
     if way == "by delta-rs":
         patch.setattr(without_spark, "apply", lambda *_: None)
     (folder / way).mkdir()
@@ -200,9 +201,49 @@ def test_what_delta_rs_refuses_spark_writes(lake: Lake, monkeypatch: pytest.Monk
     def refuse(*_: Any, **__: Any) -> NoReturn:
         raise DeltaError
 
+    lake.staging.sync([[account(2, "2"), account(3, "3")]])
+    lake.deliver()
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaTable, "merge", refuse)
+        lake.staging.sync([[account(3, None)]])
+        lake.deliver()
+    assert engines(lake, "accounts")[-1] == "Apache-Spark"
+    assert engines(lake, "_deleted/accounts")[-1] == "delta-rs"
+    assert DeltaTable(str(lake.folder / "_deleted/accounts")).to_pyarrow_table().num_rows == 1
     monkeypatch.setattr(small, "write_deltalake", refuse)
     monkeypatch.setattr(DeltaTable, "merge", refuse)
-    lake.staging.sync([[account(1, "2"), history(2, "1.00")]])
+    lake.staging.sync([[account(1, "2"), account(2, None), history(2, "1.00")]])
     lake.deliver()
+    assert engines(lake, "_deleted/accounts")[-1] == "Apache-Spark"
     assert engines(lake, "accounts")[-1] == engines(lake, "history")[-1] == "Apache-Spark"
     assert [int(row["balance"]) for row in lake.rows("accounts")] == [2]
+
+
+@pytest.mark.parametrize("name", [".id", "$id", "a.b", "a`b", "größe"])
+def test_a_key_may_have_a_name_that_arrow_would_read_as_a_path(lake: Lake, name: str) -> None:
+    column = f"`{name.replace('`', '``')}`"
+    lake.config(accounts=f"SELECT seqno, value:id::int AS {column}, value:x::int AS x", key=json.dumps(name))
+    for number in (1, 2, 3):
+        rows = {1: number, 2: number if number < 3 else None}
+        lake.staging.sync(
+            [
+                [("accounts", json.dumps({name: key}), None if x is None else json.dumps({name: key, "x": x}))]
+                for key, x in rows.items()
+            ]
+        )
+        lake.deliver()
+    assert DeltaTable(str(lake.folder / "accounts")).to_pyarrow_table()["x"].to_pylist() == [3]
+    assert engines(lake, "accounts")[2:] == ["delta-rs"] * 2
+
+
+def test_texts_that_would_take_much_memory_are_sparks(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.staging.sync([[account(1, "1", "a")]])
+    lake.deliver()
+    monkeypatch.setattr(without_spark, "_MOST_BYTES", 5000)
+    applied = list[Any]()
+    monkeypatch.setattr(apply, "_Apply", lambda *args, **options: applied.append(args) or Apply(*args, **options))
+    for number, note in ((1, "b"), (2, "x" * 10_000)):
+        lake.staging.sync([[account(1, str(number), note)]])
+        lake.deliver()
+        assert len(applied) == number - 1
+    assert [row["note"] for row in lake.rows("accounts")] == ["x" * 10_000]

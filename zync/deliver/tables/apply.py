@@ -13,14 +13,12 @@ from zync.debezium.unavailable import Placeholder
 from zync.deliver.tables import moves, pruning, small, truncations, without_spark
 from zync.deliver.tables.fence import check_planned, planned_from
 from zync.deliver.tables.others import advice
-from zync.deliver.tables.positions import assign_positions, bind_tombstones
-from zync.deliver.tables.small import NEWER
+from zync.deliver.tables.positions import NEWER, assign_positions, bind_tombstones
 from zync.deliver.tables.target import VALIDITY, TableTarget
 from zync.deliver.tables.writer import Writer
 from zync.errors import ConflictError, ZyncError
 from zync.lake.delivered import PLACE
 from zync.lake.files import data_files
-from zync.lake.table import open_table
 from zync.rules.json_text import JSON_OPTIONS
 from zync.spark.errors import message_of, spark_errors
 from zync.spark.frames import RowCache, from_rows, read_parquet, result_of, select, spark_schema
@@ -73,20 +71,22 @@ def deliver(  # noqa: PLR0913 - each is a fact about the batch
         ZyncError: Spark could not apply the rows.
     """
     staging_id = str(staging.metadata().id)
-    table = open_table(target.location)
+    table = target.handles.open(target.location)
     planned = check_planned(target, table, staging_id, after, upto)
     staged = OutputRows(staging, data_files(staging, "sync", above=after, upto=upto), target.topic, after, upto)
-    arrivals, is_small = staged.summary(), small.is_small(staged.files)
+    arrivals = staged.summary()
+    is_small = small.is_small(arrivals.rows, staged.files)
     left_out_columns = toast.noted(table.metadata().configuration) if table else frozenset()
     by_delta_rs = {**planned} if is_small else {}
     writer = Writer(spark, target, staging_id, upto, left_out_columns | arrivals.left_out, by_delta_rs)
     with RowCache(spark) as row_cache, planned_from(spark, planned):
         try:
             dropped = writer.fit_columns(table) if table is not None else []
+            is_new = table is None or not table.version()  # at version 0 it was created, and not filled
+            if not arrivals.rows and not is_new:
+                return 0
             count = without_spark.apply(writer, staged, arrivals, placeholder) if is_small else None
             if count is None:
-                # At version 0 it was created, and not filled.
-                is_new = table is None or not table.version()
                 apply = _Apply(writer, row_cache, staged, arrivals, dropped, placeholder, is_new=is_new)
                 count = {"upsert": apply.upsert, "append": apply.append, "history": apply.history}[target.apply]()
             if count:
@@ -143,7 +143,7 @@ class _Apply:
             else {}
         )
         uses_positions = placeholder is not None and self.target.apply != "append"
-        tombstones = open_table(str(self.target.deleted)) if uses_positions else None
+        tombstones = self.target.handles.open(str(self.target.deleted)) if uses_positions else None
         self.stored_truncations = truncations.read_stored(tombstones, arrivals.truncations) if tombstones else []
         self.bind_staged(staged)
         if arrivals.without_position and uses_positions:

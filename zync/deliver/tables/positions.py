@@ -9,6 +9,8 @@ from zync.lake.table import open_table
 from zync.spark.frames import from_rows, read_parquet, result_of
 from zync.sql import name, statement
 
+NEWER = "(s._position > t._position OR s._position = t._position AND s._seqno > t._seqno)"
+"""SQL, for Spark and for delta-rs: whether a row `s` is after the table's row `t` in the source's order."""
 _TOMBSTONE = "key STRING, place STRUCT<position: BIGINT, seqno: BIGINT>"
 
 

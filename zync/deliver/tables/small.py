@@ -28,20 +28,20 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from zync.deliver.tables.positions import NEWER
 from zync.errors import CommitRefusedError, ConflictError, ZyncError
 from zync.lake.commit import Commit, Refused
 from zync.lake.delivered import APP
+from zync.lake.delta_log import last_checkpoint
 from zync.lake.files import DataFile, add_actions
 from zync.lake.paths import locate
 from zync.lake.store_errors import without_panics
-from zync.lake.table import NO_HOOKS
+from zync.lake.table import NO_HOOKS, checkpoint_every
 
 log = logging.getLogger(__name__)
 
-NEWER = "(s._position > t._position OR s._position = t._position AND s._seqno > t._seqno)"
-"""SQL: whether a row `s` is after the table's row `t` in the source's order."""
-MAX_ROWS = 20_000
-"""The most rows of a small batch."""
+MAX_ROWS = 50_000
+"""The most rows of a small batch, of one table."""
 _MAX_BYTES = 16 << 20
 """The most bytes of a small batch's files in staging, and of a table's files that may have its keys.
 
@@ -66,15 +66,18 @@ _PROPERTIES = (
     "delta.logRetentionDuration",
 )
 """The beginnings of Delta's properties that a table may have. By others Spark does more, like writing a manifest."""
-CHECKPOINT_EVERY = 10
-"""Commits between checkpoints, as of Spark's: each batch reads the log after the last one several times."""
+_ACTIONS_A_COMMIT = 100
+"""A checkpoint has each file that was replaced within Delta's retention of a week. So that no more is written for it
+than for the commits, it waits for a commit for each so many of its actions."""
+_CLEAN_EVERY = 1000
+"""Commits between two removals of what is expired of the log."""
 _LEGACY_VERSION, _FEATURES_VERSION = 2, 7
 """Versions of Delta's protocol for writers: up to the first there are no others, at the second they are named."""
 
 
-def is_small(files: Sequence[DataFile]) -> bool:
-    """Returns whether a batch, by its files in staging, is small enough to be held in this process's memory."""
-    return sum(file.rows for file in files) <= MAX_ROWS and sum(file.size for file in files) <= _MAX_BYTES
+def is_small(rows: int, files: Sequence[DataFile]) -> bool:
+    """Returns whether rows are few enough, and their files small enough, to be held in this process's memory."""
+    return rows <= MAX_ROWS and sum(file.size for file in files) <= _MAX_BYTES
 
 
 def is_plain(table: DeltaTable) -> bool:
@@ -99,6 +102,8 @@ def has_flat_columns(schema: StructType, key: Sequence[str]) -> bool:
 def _is_flat(field: StructField, *, is_key: bool) -> bool:
     kind = field.dataType
     if any("CHAR_VARCHAR" in name for name in field.metadata):
+        return False
+    if isinstance(kind, StringType) and not kind.isUTF8BinaryCollation():  # whose texts are equal by other rules
         return False
     has_few_digits = isinstance(kind, DecimalType) and kind.precision <= _DECIMAL_DIGITS
     return isinstance(kind, _KEY_TYPES) if is_key else has_few_digits or isinstance(kind, _TYPES)
@@ -125,18 +130,18 @@ class SmallBatch:
     tag: str
     on_commit: Callable[[str, int], None]
 
-    def append(self, table: DeltaTable, rows: pa.Table) -> bool:
+    def append(self, table: DeltaTable, rows: pa.Table) -> DeltaTable | None:
         """Appends rows.
 
-        A process that was killed in between may have stored a batch's tombstones before: they are there twice then,
-        and say the same.
+        A batch's tombstones may be stored already, by a process that was killed before its rows were: they are there
+        twice then, and say the same.
 
         Args:
             table: The table, at the version that the batch was planned from.
             rows: All columns of the table, in any order.
 
         Returns:
-            False if delta-rs does not take them; then nothing was written.
+            The table with the rows; None if delta-rs does not take them: then nothing was written.
 
         Raises:
             ConflictError: Another process wrote to the table meanwhile.
@@ -152,7 +157,7 @@ class SmallBatch:
 
         return self._commit(table, write)
 
-    def upsert(self, table: DeltaTable, changes: pa.Table, key: Sequence[str]) -> bool:
+    def upsert(self, table: DeltaTable, changes: pa.Table, key: Sequence[str]) -> DeltaTable | None:
         """Merges a row for each key, as sql/tables/upsert.sql does without truncations and left-out columns.
 
         Args:
@@ -161,15 +166,15 @@ class SmallBatch:
             key: The names of the key's columns.
 
         Returns:
-            False if much would have to be read, or delta-rs does not take the rows, as where two are of one key; then
-            nothing was written.
+            The table with the changes; None if much would have to be read, or delta-rs does not take the rows, as where
+            two are of one key: then nothing was written.
 
         Raises:
             ConflictError: Another process wrote to the table meanwhile.
             CommitUnknownError: Whether it was written is not known.
         """
         if not reads_little(table, changes, key):
-            return False
+            return None
         schema = _schema(table)
         deleted = pa.field("_deleted", pa.bool_())
         changes = changes.select([*schema.names, deleted.name]).cast(schema.append(deleted))
@@ -194,7 +199,7 @@ class SmallBatch:
 
         return self._commit(table, write)
 
-    def _commit(self, table: DeltaTable, write: Callable[[CommitProperties], None]) -> bool:
+    def _commit(self, table: DeltaTable, write: Callable[[CommitProperties], None]) -> DeltaTable | None:
         location, version = locate(table.table_uri, ""), table.version()
         commit = Commit(
             table,
@@ -210,16 +215,27 @@ class SmallBatch:
                 outcome = commit.attempt(write)
         except CommitRefusedError as error:
             log.debug("%s: Spark writes it", error)
-            return False
+            return None
         if isinstance(outcome, Refused):
             msg = f"another process wrote to {location} meanwhile"
             raise ConflictError(msg) from outcome.error
         if outcome.table.version() > version:  # a merge that changes no row is no commit
             self.on_commit(location, version + 1)
-            if (version + 1) % CHECKPOINT_EVERY == 0:
-                with suppress(ZyncError, DeltaError, OSError):
-                    outcome.table.create_checkpoint()
-        return True
+            with suppress(ZyncError, DeltaError, OSError):
+                _keep_log_short(outcome.table)
+        return outcome.table
+
+
+def _keep_log_short(table: DeltaTable) -> None:
+    """Writes a checkpoint, and removes what is expired of the log, each if it is time for that."""
+    version, every = table.version(), checkpoint_every(locate(table.table_uri, ""))
+    configured = table.metadata().configuration
+    if version % int(configured.get("delta.checkpointInterval", every)) == 0:
+        last = last_checkpoint(table)
+        if last is None or version - last.version >= last.actions // _ACTIONS_A_COMMIT:
+            table.create_checkpoint()
+    if version % _CLEAN_EVERY == 0 and configured.get("delta.enableExpiredLogCleanup") != "false":
+        table.cleanup_metadata()
 
 
 def spark_schema_of(table: DeltaTable) -> StructType:

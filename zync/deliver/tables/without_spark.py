@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from zync.debezium.unavailable import Placeholder
 from zync.deliver.tables import small, truncations
 from zync.deliver.tables.positions import tombstone_files
-from zync.deliver.tables.target import TableTarget
+from zync.deliver.tables.target import OWN, TableTarget
 from zync.deliver.tables.truncations import TOMBSTONES
 from zync.deliver.tables.writer import Writer
 from zync.formats.encode.json_rows import PARSE_ERRORS, parser
@@ -27,6 +27,8 @@ from zync.lake.delivered import DELETED, PLACE
 from zync.lake.files import dataset
 from zync.staging.outputs import KAFKA_OFFSET, Arrivals, OutputRows, Truncation
 
+_MOST_BYTES = 64 << 20
+"""The most bytes of keys and values that are held as Python's objects, which take several times as much."""
 _COLUMNS = {
     "key": ds.field("key"),
     "value": ds.field("value"),
@@ -61,60 +63,91 @@ def apply(writer: Writer, staged: OutputRows, arrivals: Arrivals, placeholder: P
         placeholder: As in `zync.deliver.tables.apply.deliver`.
 
     Returns:
-        The number of rows; None if Spark has to apply them. Tombstones may be written by then, which may be repeated.
+        The number of rows; None if Spark has to apply them. Tombstones may be stored then, by this batch's `txn`.
 
     Raises:
         ConflictError: Another process wrote to the table meanwhile.
         CommitUnknownError: Whether a commit landed is not known.
     """
+    try:
+        table = _plain_table(writer, arrivals, placeholder)
+        rows = _read(staged)
+        apply_rows = _append if writer.target.apply == "append" else _upsert
+        return apply_rows(writer, table, rows, placeholder)
+    except _LeftToSparkError:
+        return None
+
+
+class _LeftToSparkError(Exception):
+    """A batch, or a table, that is not as plain as this module takes it."""
+
+
+def _plain_table(writer: Writer, arrivals: Arrivals, placeholder: Placeholder | None) -> DeltaTable:
     target = writer.target
+    columns = {*target.columns.names, *PLACE, *OWN.get(target.apply, ())}
+    table = writer.plain_table(target.location, columns, target.key)
     is_plain = not (arrivals.truncations or arrivals.left_out or arrivals.with_old_key)
     needs_position = placeholder is not None and target.apply == "upsert" and arrivals.without_position
-    own_columns = {*PLACE, DELETED} if target.apply == "append" else {*PLACE}
-    table = writer.plain_table(target.location, {*target.columns.names, *own_columns}, target.key)
-    if target.apply == "history" or not is_plain or needs_position or table is None or not table.version():
-        return None
-    rows = [_Row(*values) for values in zip(*(column.to_pylist() for column in staged.read(_COLUMNS)), strict=True)]
-    if not rows:
-        return 0
-    return _append(writer, table, rows) if target.apply == "append" else _upsert(writer, table, rows, placeholder)
+    # Version 0 was created, and not filled.
+    if table is None or not table.version() or target.apply == "history" or not is_plain or needs_position:
+        raise _LeftToSparkError
+    return table
 
 
-def _append(writer: Writer, table: DeltaTable, rows: list[_Row]) -> int | None:
-    parsed = _parsed(writer.target, rows)
-    return len(rows) if parsed is not None and writer.append_small(table, parsed) else None
+def _read(staged: OutputRows) -> list[_Row]:
+    if staged.bytes_in_files > _MOST_BYTES:
+        raise _LeftToSparkError
+    rows = staged.read(_COLUMNS)
+    if rows.nbytes > _MOST_BYTES:
+        raise _LeftToSparkError
+    return [_Row(*values) for values in zip(*(column.to_pylist() for column in rows), strict=True)]
 
 
-def _upsert(writer: Writer, table: DeltaTable, rows: list[_Row], placeholder: Placeholder | None) -> int | None:
+def _append(writer: Writer, table: DeltaTable, rows: list[_Row], _: Placeholder | None) -> int:
+    if rows and not writer.append_small(writer.target.location, table, _parsed(writer.target, rows)):
+        raise _LeftToSparkError
+    return len(rows)
+
+
+def _upsert(writer: Writer, table: DeltaTable, rows: list[_Row], placeholder: Placeholder | None) -> int:
     """Merges the newest row of each key, as sql/tables/newest.sql and sql/tables/upsert.sql do."""
     target = writer.target
     tombstones = writer.plain_table(str(target.deleted), {*TOMBSTONES.names})
     if tombstones is None:
-        return None
+        raise _LeftToSparkError
     rows = _not_truncated(rows, truncations.read_stored(tombstones) if placeholder else [])
-    deleted_at = _deleted_at(tombstones, min((row.place for row in rows), default=(0, 0)))
-    if deleted_at is None:
-        return None
-    by_key = {row.key: row for row in sorted(rows, key=lambda row: (row.place, row.offset))}
-    newest = [row for row in by_key.values() if row.place >= deleted_at.get(row.key, row.place)]
+    newest = _newest(rows, tombstones)
     if not newest:
         return 0
+    keys = pa.table(_parse(_key_columns(target), [row.key for row in newest]))
+    if not small.reads_little(table, keys, target.key):  # then all else need not be parsed
+        raise _LeftToSparkError
     changes = _parsed(target, newest)
-    if changes is None or not _can_be_merged(changes, table, target, placeholder):
-        return None
+    if not _is_key_once(changes, target) or (placeholder and _has_placeholder(changes, target, placeholder)):
+        raise _LeftToSparkError
     deleted = [row for row in newest if row.value is None]
-    if deleted and not writer.append_small(tombstones, _as_tombstones(deleted)):
-        return None
-    keys = {row.key for row in newest}
-    return sum(row.key in keys for row in rows) if writer.upsert_small(table, changes) else None
+    if deleted and not writer.append_small(str(target.deleted), tombstones, _as_tombstones(deleted)):
+        raise _LeftToSparkError
+    if not writer.upsert_small(table, changes):
+        raise _LeftToSparkError
+    texts = {row.key for row in newest}
+    return sum(row.key in texts for row in rows)
 
 
-def _can_be_merged(changes: pa.Table, table: DeltaTable, target: TableTarget, placeholder: Placeholder | None) -> bool:
-    """Returns whether no value was left out, no two rows are of one key, and little has to be written again."""
-    if placeholder and _has_placeholder(changes, target, placeholder):
-        return False
-    key_count = changes.group_by([*target.key]).aggregate([]).num_rows
-    return key_count == changes.num_rows and small.reads_little(table, changes, target.key)
+def _newest(rows: list[_Row], tombstones: DeltaTable) -> list[_Row]:
+    """Returns the newest row of each key, but of those that were deleted after it."""
+    by_key = {row.key: row for row in sorted(rows, key=lambda row: (row.place, row.offset))}
+    deleted_at = _deleted_at(tombstones, min(row.place for row in rows)) if rows else {}
+    return [row for row in by_key.values() if row.key not in deleted_at or row.place >= deleted_at[row.key]]
+
+
+def _is_key_once(changes: pa.Table, target: TableTarget) -> bool:
+    keys = {*zip(*(changes[column].to_pylist() for column in target.key), strict=True)}
+    return len(keys) == len(changes)
+
+
+def _key_columns(target: TableTarget) -> StructType:
+    return StructType([target.columns[column] for column in target.key])
 
 
 def _not_truncated(rows: list[_Row], stored: list[Truncation]) -> list[_Row]:
@@ -123,23 +156,24 @@ def _not_truncated(rows: list[_Row], stored: list[Truncation]) -> list[_Row]:
     return rows if last is None else [row for row in rows if row.place >= last]
 
 
-def _deleted_at(table: DeltaTable, since: tuple[int, int]) -> dict[str | None, tuple[int, int]] | None:
-    """Returns where each key was deleted last, if from `since` on; None if that cannot be read, or is much.
+def _deleted_at(table: DeltaTable, since: tuple[int, int]) -> dict[str | None, tuple[int, int]]:
+    """Returns where each key was deleted last, at least of those that were deleted at a place from `since` on.
 
     Args:
         table: The tombstones.
         since: A place in the source's order.
     """
     files = tombstone_files(table, since)
-    if not small.is_small(files):
-        return None
+    if not small.is_small(sum(file.rows for file in files), files):
+        raise _LeftToSparkError
     try:
         rows = dataset(table, files, TOMBSTONES).to_table(filter=ds.field("key").is_valid())
-    except FileNotFoundError:  # Spark says what to do about it
-        return None
+    except (OSError, pa.ArrowException) as error:  # Spark says what is the matter
+        raise _LeftToSparkError from error
     deleted_at: dict[str | None, tuple[int, int]] = {}
-    for key, place in zip(rows["key"].to_pylist(), rows["place"].to_pylist(), strict=True):
-        deleted_at[key] = max(deleted_at.get(key, since), (place["position"], place["seqno"]))
+    for key, deletion in zip(rows["key"].to_pylist(), rows["place"].to_pylist(), strict=True):
+        place = deletion["position"], deletion["seqno"]
+        deleted_at[key] = max(deleted_at.get(key, place), place)
     return deleted_at
 
 
@@ -148,29 +182,29 @@ def _as_tombstones(rows: list[_Row]) -> pa.Table:
     return pa.table({"key": [row.key for row in rows], "place": places}, TOMBSTONES)
 
 
-def _parsed(target: TableTarget, rows: list[_Row]) -> pa.Table | None:
-    """Returns the rows with the table's columns and `_deleted`; None if a text is not as zync writes it.
-
-    A deletion has the columns of its key only.
-    """
-    deleted = [row.value is None for row in rows]
-    try:
-        columns = _parse(target.columns, [row.value for row in rows])
-        if any(deleted) and target.key:
-            key_columns = StructType([target.columns[column] for column in target.key])
-            of_keys = _parse(key_columns, [row.key if row.value is None else None for row in rows])
-            for column, values in of_keys.items():
-                columns[column] = pc.if_else(pa.array(deleted), values, columns[column])
-    except PARSE_ERRORS:
-        return None
+def _parsed(target: TableTarget, rows: list[_Row]) -> pa.Table:
+    """Returns the rows with the table's columns and `_deleted`; a deletion has the columns of its key only."""
+    deleted = pa.array([row.value is None for row in rows])
+    columns = _parse(target.columns, [row.value for row in rows])
+    if target.key and pc.any(deleted).as_py():
+        keys = _parse(_key_columns(target), [row.key if row.value is None else None for row in rows])
+        columns |= {name: pc.if_else(deleted, values, columns[name]) for name, values in keys.items()}
     places = (pa.array([row.position for row in rows], pa.int64()), pa.array([row.seqno for row in rows], pa.int64()))
-    return pa.table({**columns, **dict(zip(PLACE, places, strict=True)), DELETED: pa.array(deleted)})
+    return pa.table({**columns, **dict(zip(PLACE, places, strict=True)), DELETED: deleted})
 
 
 def _parse(columns: StructType, texts: list[str | None]) -> dict[str, pa.Array]:
-    """Parses texts of JSON; where there is none, all columns are null."""
+    """Parses texts of JSON; where there is none, all columns are null.
+
+    Raises:
+        _LeftToSparkError: A text is not as zync writes it.
+    """
     parse = _parser(columns.json())
-    return dict(zip(columns.names, parse(["{}" if text is None else text for text in texts]), strict=True))
+    try:
+        arrays = parse(["{}" if text is None else text for text in texts])
+    except PARSE_ERRORS as error:
+        raise _LeftToSparkError from error
+    return dict(zip(columns.names, arrays, strict=True))
 
 
 @lru_cache(256)

@@ -18,7 +18,6 @@ from zync.deliver.tables.schema_changes import changes
 from zync.deliver.tables.small import SmallBatch, has_flat_columns, is_plain, spark_schema_of
 from zync.deliver.tables.target import CLUSTERED_BY, CONFIGURED, TableTarget
 from zync.lake.delivered import APP
-from zync.lake.files import add_actions
 from zync.lake.table import open_table
 from zync.rules.json_text import JSON_OPTIONS
 from zync.spark.frames import leaves
@@ -45,8 +44,8 @@ class Writer:
         staging: The table id of staging.
         upto: The last sync of the batch.
         left_out_columns: The columns that rows name as left out, which the table property toast.NOTED stores.
-        planned: Of a small batch the tables by location, at the versions that it was planned from or that delta-rs
-            wrote since, as long as Spark has not written to them: delta-rs may write to these.
+        planned: Of a small batch the tables by location that delta-rs may write to: at the versions that the batch was
+            planned from, or that delta-rs wrote since. None, or not there: they are Spark's, which may have written.
     """
 
     spark: SparkSession
@@ -169,19 +168,25 @@ class Writer:
     def append(self, rows: DataFrame, location: str) -> None:
         """Appends rows to the table at `location`; Delta skips them if the table has the batch's `txn` already."""
         table = self.plain_table(location, set(rows.columns))
-        if table and self.append_small(table, rows.toArrow()):
+        if table and self.append_small(location, table, rows.toArrow()):
             return
         self.planned.pop(location, None)
         options = {"txnAppId": APP + self.staging, "txnVersion": str(self.upto), "userMetadata": self._tag}
         rows.write.format("delta").options(**options).mode("append").save(location)
 
-    def append_small(self, table: DeltaTable, rows: pa.Table) -> bool:
+    def append_small(self, location: str, table: DeltaTable, rows: pa.Table) -> bool:
         """Appends rows to a table of `plain_table` by delta-rs; returns whether delta-rs took them."""
-        return self._small.append(table, rows)
+        appended = self._small.append(table, rows)
+        self.planned[location] = appended
+        return appended is not None
 
     def upsert_small(self, table: DeltaTable, changes: pa.Table) -> bool:
         """Merges a row for each key, with `_deleted`, into such a table; returns whether delta-rs took them."""
-        return self._small.upsert(table, changes, self.target.key)
+        merged = self._small.upsert(table, changes, self.target.key)
+        self.planned[self.target.location] = merged
+        if merged is None:  # its tombstones may be stored: Spark does not store them again
+            self.planned[str(self.target.deleted)] = None
+        return merged is not None
 
     def plain_table(self, location: str, columns: set[str], key: Sequence[str] = ()) -> DeltaTable | None:
         """Returns the table at `location` if delta-rs may write rows with these columns to it, in a small batch.
@@ -215,7 +220,7 @@ class Writer:
         """Compacts the table, and its tombstones, if it has more than `MANY` small files; each batch adds some."""
         for location in filter(None, (self.target.location, self.target.deleted)):
             table = self.planned.get(location) or open_table(location)
-            sizes = add_actions(table)["size_bytes"].to_pylist() if table else []
+            sizes = pa.table(table.get_add_actions())["size_bytes"].to_pylist() if table else []
             if sum(size < _SMALL_BYTES for size in sizes) > MANY:
                 limits = {"minFileSize": _SMALL_BYTES, "maxFileSize": _COMPACTED_BYTES}
                 with self._tagged(
