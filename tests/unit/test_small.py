@@ -22,7 +22,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from zync.deliver.tables.small import SmallBatch, _bytes_to_read, has_flat_columns, is_plain
+from zync.deliver.tables import small
+from zync.deliver.tables.small import SmallBatch, _key_range, has_flat_columns, is_plain
 
 
 @pytest.mark.parametrize(
@@ -32,7 +33,6 @@ from zync.deliver.tables.small import SmallBatch, _bytes_to_read, has_flat_colum
         (pa.int8(), [-3, 3], 0, 4),
         (pa.string(), ["b", "d" * 100], "d" * 100, "e"),
         (pa.date32(), [date(1, 1, 1), date(2026, 1, 1)], date(2025, 1, 1), date(2026, 1, 2)),
-        (pa.bool_(), [True, True], True, False),
     ],
 )
 def test_files_that_cannot_have_a_key_are_not_counted(
@@ -41,15 +41,65 @@ def test_files_that_cannot_have_a_key_are_not_counted(
     write_deltalake(tmp_path / "t", pa.table({"k": pa.array(stored, kind)}))
     table = DeltaTable(tmp_path / "t")
     (size,) = pa.table(table.get_add_actions())["size_bytes"].to_pylist()
-    assert _bytes_to_read(table, pa.table({"k": pa.array([inside], kind)}), ["k"]) == size
-    assert _bytes_to_read(table, pa.table({"k": pa.array([outside, None], kind)}), ["k"]) == size
-    assert _bytes_to_read(table, pa.table({"k": pa.array([outside], kind)}), ["k"]) == 0
+    assert _key_range(table, pa.table({"k": pa.array([inside], kind)}), ["k"]).bytes == size
+    assert _key_range(table, pa.table({"k": pa.array([outside, None], kind)}), ["k"]).bytes == size
+    assert _key_range(table, pa.table({"k": pa.array([outside], kind)}), ["k"]).bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "stored", "outside"),
+    [
+        (
+            pa.bool_(),
+            [True, True],
+            False,
+        ),  # Spark writes no statistics of it, and delta-rs takes what has none for null
+        (pa.string(), ["b"], "x" * 1000),  # which would be in the log with each commit
+        (pa.int64(), [None], 1),
+    ],
+)
+def test_files_that_a_merge_reads_all_the_same_are_counted(
+    tmp_path: Path, kind: pa.DataType, stored: list[Any], outside: Any
+) -> None:
+    write_deltalake(tmp_path / "t", pa.table({"k": pa.array(stored, kind)}))
+    table = DeltaTable(tmp_path / "t")
+    (size,) = pa.table(table.get_add_actions())["size_bytes"].to_pylist()
+    assert _key_range(table, pa.table({"k": pa.array([outside], kind)}), ["k"]).bytes == size
+
+
+@pytest.mark.parametrize(
+    ("kind", "files", "changes"),
+    [
+        (pa.int32(), [[1, 5], [10, 15], [20, 25]], [12, 15, 16]),
+        (pa.string(), [["a"], ["b'", "m\\", "n" * 60], ["x"]], ["b'", "m\\", "m\n", "n" * 60, 'c"', "h$1"]),
+        (pa.date32(), [[date(1, 1, 1)], [date(987, 1, 1), date(2026, 1, 1)], [date(9999, 1, 1)]], [date(2026, 1, 1)]),
+    ],
+    ids=str,
+)
+def test_a_merge_reads_the_files_that_may_have_the_keys_and_no_others(
+    tmp_path: Path, kind: pa.DataType, files: list[list[Any]], changes: list[Any]
+) -> None:
+    def rows(keys: list[Any], seqno: int) -> pa.Table:
+        numbers = pa.array([seqno] * len(keys), pa.int64())
+        return pa.table({"k": pa.array(keys, kind), "_position": numbers, "_seqno": numbers})
+
+    for keys in files:
+        write_deltalake(tmp_path, rows(keys, 1), mode="append")
+    changed = rows(changes, 2).append_column("_deleted", pa.array([False] * len(changes)))
+    assert SmallBatch("s", 1, "{}", lambda *_: None).upsert(DeltaTable(tmp_path), changed, ["k"])
+    table = DeltaTable(tmp_path)
+    (commit,) = table.history(1)
+    assert commit["operationMetrics"]["num_target_files_skipped_during_scan"] == 2
+    expected = {key: 1 for keys in files for key in keys} | dict.fromkeys(changes, 2)
+    found = table.to_pyarrow_table().to_pydict()
+    assert dict(zip(found["k"], found["_seqno"], strict=True)) == expected
+    assert len(found["k"]) == len(expected)
 
 
 def test_an_empty_table_has_nothing_to_read(tmp_path: Path) -> None:
     schema = pa.schema([("k", pa.int64())])
     table = DeltaTable.create(tmp_path / "t", pa.schema(schema))
-    assert _bytes_to_read(table, pa.table({"k": pa.array([1], pa.int64())}), ["k"]) == 0
+    assert _key_range(table, pa.table({"k": pa.array([1], pa.int64())}), ["k"]).bytes == 0
 
 
 @pytest.mark.parametrize(
@@ -95,11 +145,13 @@ def checkpoints(folder: Path) -> list[int]:
     return sorted(int(path.name[:20]) for path in (folder / "_delta_log").glob("*.checkpoint.parquet"))
 
 
-def test_a_checkpoint_waits_for_as_many_commits_as_are_worth_it(tmp_path: Path) -> None:
+def test_a_checkpoint_waits_for_as_many_commits_as_are_worth_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What was replaced is in each: a checkpoint of many files is not written as often as one of few."""
     rows = pa.table({"k": pa.array([1], pa.int64())})
-    interval = {"delta.checkpointInterval": "2"}
-    table = DeltaTable.create(tmp_path, rows.schema, configuration=interval)
+    monkeypatch.setattr(small, "checkpoint_every", lambda _: 2)
+    table = DeltaTable.create(tmp_path, rows.schema)
     for number in range(1, 5):
         assert SmallBatch("s", number, "{}", lambda *_: None).append(table, rows)
     assert checkpoints(tmp_path) == [2, 4]
@@ -111,3 +163,6 @@ def test_a_checkpoint_waits_for_as_many_commits_as_are_worth_it(tmp_path: Path) 
     for number in range(5, 13):
         assert SmallBatch("s", number, "{}", lambda *_: None).append(table, rows)
     assert checkpoints(tmp_path) == [2, 4, 5, 10]
+    monkeypatch.setattr(small, "_MOST_COMMITS", 2)
+    assert SmallBatch("s", 13, "{}", lambda *_: None).append(table, rows)
+    assert checkpoints(tmp_path) == [2, 4, 5, 10, 14]

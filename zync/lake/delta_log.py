@@ -155,7 +155,7 @@ def last_checkpoint(table: DeltaTable) -> Checkpoint | None:
     try:
         last = _read_hint(table_files(table))
         return Checkpoint(int(last["version"]), int(last["size"]))
-    except (FileNotFoundError, ValueError, KeyError):
+    except (FileNotFoundError, KeyError, TypeError, ValueError):  # it is only a hint
         return None
 
 

@@ -81,28 +81,6 @@ def open_any_format(location: str) -> DeltaTable | None:
         raise ZyncError(msg) from error
 
 
-class Handles:
-    """Tables that a process uses again and again: each is opened once, and refreshed then."""
-
-    def __init__(self) -> None:
-        self._tables: dict[str, DeltaTable] = {}
-
-    def open(self, location: str) -> DeltaTable | None:
-        """Returns a table at its newest version, as `open_table` does."""
-        table = self._tables.get(location)
-        if table is not None:
-            try:
-                refresh(table)
-            except TableLostError:  # what is there now may be another table
-                del self._tables[location]
-            else:
-                return table
-        table = open_table(location)
-        if table is not None:
-            self._tables[location] = table
-        return table
-
-
 def existing_table(location: str, made_by: str) -> DeltaTable:
     """Opens an existing table at its newest version.
 

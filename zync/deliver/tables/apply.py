@@ -19,6 +19,7 @@ from zync.deliver.tables.writer import Writer
 from zync.errors import ConflictError, ZyncError
 from zync.lake.delivered import PLACE
 from zync.lake.files import data_files
+from zync.lake.table import open_table
 from zync.rules.json_text import JSON_OPTIONS
 from zync.spark.errors import message_of, spark_errors
 from zync.spark.frames import RowCache, from_rows, read_parquet, result_of, select, spark_schema
@@ -71,7 +72,7 @@ def deliver(  # noqa: PLR0913 - each is a fact about the batch
         ZyncError: Spark could not apply the rows.
     """
     staging_id = str(staging.metadata().id)
-    table = target.handles.open(target.location)
+    table = open_table(target.location)
     planned = check_planned(target, table, staging_id, after, upto)
     staged = OutputRows(staging, data_files(staging, "sync", above=after, upto=upto), target.topic, after, upto)
     arrivals = staged.summary()
@@ -143,7 +144,7 @@ class _Apply:
             else {}
         )
         uses_positions = placeholder is not None and self.target.apply != "append"
-        tombstones = self.target.handles.open(str(self.target.deleted)) if uses_positions else None
+        tombstones = open_table(str(self.target.deleted)) if uses_positions else None
         self.stored_truncations = truncations.read_stored(tombstones, arrivals.truncations) if tombstones else []
         self.bind_staged(staged)
         if arrivals.without_position and uses_positions:

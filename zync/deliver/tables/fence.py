@@ -43,9 +43,7 @@ def check_planned(
     tables = {target.location: table}
     _check_sync(target.location, table, staging_id, after)
     if target.deleted:
-        tombstones = target.handles.open(target.deleted) or ensure_table(
-            target.deleted, TOMBSTONES, "zync: what was deleted, and where in the source's order"
-        )
+        tombstones = ensure_table(target.deleted, TOMBSTONES, "zync: what was deleted, and where in the source's order")
         _check_sync(target.deleted, tombstones, staging_id, upto)
         tables[target.deleted] = tombstones
     return tables

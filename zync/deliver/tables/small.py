@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -66,11 +67,10 @@ _PROPERTIES = (
     "delta.logRetentionDuration",
 )
 """The beginnings of Delta's properties that a table may have. By others Spark does more, like writing a manifest."""
-_ACTIONS_A_COMMIT = 100
-"""A checkpoint has each file that was replaced within Delta's retention of a week. So that no more is written for it
-than for the commits, it waits for a commit for each so many of its actions."""
-_CLEAN_EVERY = 1000
-"""Commits between two removals of what is expired of the log."""
+_ACTIONS_A_COMMIT, _MOST_COMMITS = 100, 1000
+"""A checkpoint has each file that was replaced within Delta's retention of a week. So that not much more is written for
+it than for the commits, it waits for a commit for each so many of its actions; but at most for so many commits, as each
+reader reads what comes after it."""
 _LEGACY_VERSION, _FEATURES_VERSION = 2, 7
 """Versions of Delta's protocol for writers: up to the first there are no others, at the second they are named."""
 
@@ -110,8 +110,8 @@ def _is_flat(field: StructField, *, is_key: bool) -> bool:
 
 
 def reads_little(table: DeltaTable, changes: pa.Table, key: Sequence[str]) -> bool:
-    """Returns whether the files of a table that may have a key of `changes` are few enough to be written again."""
-    return _bytes_to_read(table, changes, key) <= _MAX_BYTES
+    """Returns whether the files of a table that may have a key of `changes` are small enough to be read by a merge."""
+    return _key_range(table, changes, key).bytes <= _MAX_BYTES
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,8 @@ class SmallBatch:
             ConflictError: Another process wrote to the table meanwhile.
             CommitUnknownError: Whether it was written is not known.
         """
-        if not reads_little(table, changes, key):
+        key_range = _key_range(table, changes, key)
+        if key_range.bytes > _MAX_BYTES:
             return None
         schema = _schema(table)
         deleted = pa.field("_deleted", pa.bool_())
@@ -182,12 +183,13 @@ class SmallBatch:
         same_key = " AND ".join(  # in parentheses, or what follows FROM is a part of it
             f"(t.{_quoted(column)} {operator} s.{_quoted(column)})" for column, operator in operators.items()
         )
+        condition = " AND ".join([same_key, *key_range.conditions])
         values = {_quoted(column): f"s.{_quoted(column)}" for column in schema.names}
 
         def write(properties: CommitProperties) -> None:
             merge = table.merge(
                 changes,
-                same_key,
+                condition,
                 source_alias="s",
                 target_alias="t",
                 commit_properties=properties,
@@ -221,21 +223,19 @@ class SmallBatch:
             raise ConflictError(msg) from outcome.error
         if outcome.table.version() > version:  # a merge that changes no row is no commit
             self.on_commit(location, version + 1)
-            with suppress(ZyncError, DeltaError, OSError):
-                _keep_log_short(outcome.table)
+            _checkpoint(outcome.table)
         return outcome.table
 
 
-def _keep_log_short(table: DeltaTable) -> None:
-    """Writes a checkpoint, and removes what is expired of the log, each if it is time for that."""
-    version, every = table.version(), checkpoint_every(locate(table.table_uri, ""))
-    configured = table.metadata().configuration
-    if version % int(configured.get("delta.checkpointInterval", every)) == 0:
+def _checkpoint(table: DeltaTable) -> None:
+    """Writes a checkpoint if it is time for one; ignores a failure, as the commit landed."""
+    version = table.version()
+    if version % checkpoint_every(locate(table.table_uri, "")):
+        return
+    with suppress(ZyncError, DeltaError, OSError):
         last = last_checkpoint(table)
-        if last is None or version - last.version >= last.actions // _ACTIONS_A_COMMIT:
+        if last is None or version - last.version >= min(last.actions // _ACTIONS_A_COMMIT, _MOST_COMMITS):
             table.create_checkpoint()
-    if version % _CLEAN_EVERY == 0 and configured.get("delta.enableExpiredLogCleanup") != "false":
-        table.cleanup_metadata()
 
 
 def spark_schema_of(table: DeltaTable) -> StructType:
@@ -247,18 +247,48 @@ def _schema(table: DeltaTable) -> pa.Schema:
     return pa.schema(table.schema().to_arrow())
 
 
-def _bytes_to_read(table: DeltaTable, changes: pa.Table, key: Sequence[str]) -> int:
-    """Returns the bytes of the files whose statistics do not exclude that they have a key of `changes`."""
+@dataclass(frozen=True)
+class _KeyRange:
+    """The range of a batch's keys, by which delta-rs leaves out files of the table.
+
+    Attributes:
+        conditions: SQL of the ranges of the key's columns, as far as all files have statistics of them: delta-rs takes
+            what has none for null.
+        bytes: The bytes of the files that are left. A merge reads them all, into memory where they have no such key.
+    """
+
+    conditions: list[str]
+    bytes: int
+
+
+def _key_range(table: DeltaTable, changes: pa.Table, key: Sequence[str]) -> _KeyRange:
     actions = add_actions(table)
     may_match = pa.array([True] * actions.num_rows, pa.bool_())
+    conditions = []
     for column in key:
-        if not actions.num_rows or f"min.{column}" not in actions.column_names or changes[column].null_count:
+        if f"min.{column}" not in actions.column_names or changes[column].null_count or not changes.num_rows:
             continue
         low, high = actions[f"min.{column}"].combine_chunks(), actions[f"max.{column}"].combine_chunks()
+        as_sql = _AS_SQL.get(str(changes[column].type))
+        if as_sql is None or low.null_count or high.null_count:
+            continue
         ends = pc.min_max(changes[column].cast(low.type))
-        outside = pc.or_(pc.less(high, ends["min"]), pc.greater(low, ends["max"]))
-        may_match = pc.and_(may_match, pc.invert(pc.fill_null(outside, fill_value=False)))
-    return int(pc.sum(actions["size_bytes"].filter(may_match)).as_py() or 0)
+        first, last = (as_sql(ends[end].as_py()) for end in ("min", "max"))
+        if len(first) + len(last) > _LONG:
+            continue
+        may_match = pc.and_(may_match, pc.and_(pc.greater_equal(high, ends["min"]), pc.less_equal(low, ends["max"])))
+        conditions.append(f"t.{_quoted(column)} >= {first} AND t.{_quoted(column)} <= {last}")
+    return _KeyRange(conditions, int(pc.sum(actions["size_bytes"].filter(may_match)).as_py() or 0))
+
+
+_AS_SQL: dict[str, Callable[[Any], str]] = {
+    **dict.fromkeys(("int8", "int16", "int32", "int64"), str),
+    "string": lambda value: "'" + value.replace("'", "''") + "'",
+    "date32[day]": lambda value: f"CAST('{value.isoformat()}' AS DATE)",
+}
+"""How delta-rs's SQL has a value, by Arrow's type."""
+_LONG = 1000
+"""The length of a range that is no condition: each commit has its conditions in the log."""
 
 
 def _quoted(column: str) -> str:

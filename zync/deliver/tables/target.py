@@ -1,7 +1,7 @@
 """The delivered table of an output topic: its columns and layout, and checks that only zync changed it."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NoReturn
 
 from deltalake import DeltaTable
@@ -15,7 +15,7 @@ from zync.errors import UsageError, ZyncError
 from zync.lake.delivered import APP, APPLY, DELETED, PLACE, delivered_sync
 from zync.lake.delta_log import app_transactions, commit_infos
 from zync.lake.paths import locate
-from zync.lake.table import Handles
+from zync.lake.table import open_table
 from zync.rules.schema import columns_by_topic
 from zync.rules.type_changes import check_has_tables
 from zync.spark.frames import leaves
@@ -52,7 +52,6 @@ class TableTarget:
         columns: The columns that the topic's rules select.
         key: The names of the key columns.
         settings: The table's settings in the config.
-        handles: The table and its tombstones, as far as they are open.
     """
 
     topic: str
@@ -60,7 +59,6 @@ class TableTarget:
     columns: StructType
     key: tuple[str, ...]
     settings: DeliveredTable
-    handles: Handles = field(default_factory=Handles, compare=False, repr=False)
 
     @property
     def apply(self) -> str:
@@ -211,7 +209,7 @@ def check_table(target: TableTarget, staging_id: str, snapshot_version: int | No
         UsageError: the table is of another staging, or has another key, apply or partitioning than the config says.
         ZyncError: others wrote to the table, deleted it, or restored an older version.
     """
-    table = target.handles.open(target.location)
+    table = open_table(target.location)
     if table is None:
         if snapshot_version is not None:
             _raise_deleted(target, target.location)
@@ -223,7 +221,7 @@ def check_table(target: TableTarget, staging_id: str, snapshot_version: int | No
         origin = f"of another staging (table id {next(iter(syncs))})" if syncs else "not zync's"
         msg = f"the table at {target.location} is {origin}: take it away, or give another lake"
         raise UsageError(msg)
-    tombstones = target.handles.open(target.deleted) if target.deleted else None
+    tombstones = open_table(target.deleted) if target.deleted else None
     _check_made_with(target, table, tombstones)
     version = table.version()
     if snapshot_version is not None and version < snapshot_version:
