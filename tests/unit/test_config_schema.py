@@ -101,6 +101,7 @@ CONFIGS = {
     "properties": """
         deliver:
           tables: {o: {properties: {delta.enableChangeDataFeed: true, delta.checkpointInterval: 10, team.owner: us}}}
+          table_interval: 500ms
           table_properties: {delta.logRetentionDuration: interval 60 days, delta.dataSkippingStatsColumns: "a,b"}
         """,
     "hive": """

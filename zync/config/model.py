@@ -447,12 +447,15 @@ class Deliver:
         catalog: The catalog that has the tables by name. An output topic that is called `catalog` has no settings
             beside it.
         table_properties: Table properties of all tables. Those of a single table (`properties`) go before them.
+        table_interval: The least time from the begin of one batch of the tables to that of the next, while they keep
+            up. Each batch is a commit to each table that has rows in it, which their logs keep for 30 days.
     """
 
     kafka: KafkaDelivery | None = None
     tables: dict[str, DeliveredTable] | None = None
     catalog: Catalog | None = field(default=None, metadata={"key": "tables.catalog"})
     table_properties: dict[str, str] = field(default_factory=dict)
+    table_interval: timedelta = timedelta(seconds=1)
 
     def table(self, output: str) -> DeliveredTable:
         """Returns the settings of an output topic's table, with the properties of all tables."""

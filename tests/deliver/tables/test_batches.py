@@ -1,5 +1,6 @@
 """Many syncs are delivered in several batches, and a table that lacks many of them by several commits."""
 
+import queue
 import threading
 from typing import Any
 
@@ -95,6 +96,26 @@ def test_who_is_stopped_on_the_way_to_a_new_table_ends_after_a_commit_and_goes_o
     assert 0 < len(lake.rows("later")) < SYNCS
     lake.deliver()
     assert [row["id"] for row in lake.rows("later")] == list(range(SYNCS))
+
+
+def test_batches_follow_one_another_no_faster_than_the_config_says(lake: Lake) -> None:
+    lake.config("deliver: {table_interval: 1h}\n")
+    lake.staging.sync([[account(1, "1")]])
+    stop, batches = threading.Event(), queue.Queue[Batch]()
+    config = load(lake.staging.folder / "zync.yaml")
+    arguments = (lake.spark, config, lake.staging.path, str(lake.folder), stop, batches.put)
+    following = threading.Thread(target=delivery.sync_to_tables, args=arguments)
+    following.start()
+    try:
+        assert batches.get(timeout=100).sync == 1
+        lake.staging.sync([[account(2, "2")]])
+        with pytest.raises(queue.Empty):
+            batches.get(timeout=5)
+    finally:
+        stop.set()
+        following.join(30)
+    assert not following.is_alive()
+    assert lake.deliver().sync == 2
 
 
 @pytest.mark.timeout(300)
