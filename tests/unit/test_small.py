@@ -71,7 +71,11 @@ def test_files_that_a_merge_reads_all_the_same_are_counted(
     ("kind", "files", "changes"),
     [
         (pa.int32(), [[1, 5], [10, 15], [20, 25]], [12, 15, 16]),
-        (pa.string(), [["a"], ["b'", "m\\", "n" * 60], ["x"]], ["b'", "m\\", "m\n", "n" * 60, 'c"', "h$1"]),
+        (
+            pa.string(),
+            [["a"], ["b'", "m\\", "n" * 60], ["x"]],
+            ["b'", "m\\", "m\n", "n" * 60, 'c"', "h$1", "b'\0", "f\U0001f642"],
+        ),
         (pa.date32(), [[date(1, 1, 1)], [date(987, 1, 1), date(2026, 1, 1)], [date(9999, 1, 1)]], [date(2026, 1, 1)]),
     ],
     ids=str,
