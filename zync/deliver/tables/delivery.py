@@ -55,8 +55,6 @@ _CONFLICTS = 10
 """Conflicts in a row after which the delivery ends, as the other writer goes on."""
 MOST_ROWS = 4_000_000
 """Rows of staging that are delivered to a table by one commit, unless a single sync has more."""
-_LOOK_AGAIN_SECONDS = 1.0
-"""How often a delivery that waits for its next batch looks at its lease."""
 _LOOK_AFTER_SECONDS = 60.0
 """How often an idle delivery checks what others did to the tables."""
 
@@ -187,7 +185,8 @@ class _Delivery:
     ) -> None:
         """Delivers batches until `stop` is set or the tables have caught up."""
         self._read_newest()
-        checked_at, self.conflicts = float("-inf"), 0
+        checked_at = next_batch_at = float("-inf")
+        self.conflicts = 0
         table = existing_staging(self.staging) if self.until_caught_up else None
         while not self.stop.is_set():
             self.ownership.check()
@@ -201,15 +200,15 @@ class _Delivery:
             if self.metrics:
                 self.metrics.turn()
                 self.metrics.reached(self.newest.sync if self.newest else 0, newest_sync)
-            if table and newest_sync and self._is_behind(newest_sync, targets):
-                started = time.monotonic()
+            started = time.monotonic()
+            if table and newest_sync and started >= next_batch_at and self._is_behind(newest_sync, targets):
                 if self._deliver(table, targets, newest_sync):
                     store.worked()
                     checked_at = time.monotonic()
-                    if not self.until_caught_up:
+                    if not self.until_caught_up:  # of a backlog in many batches, too, staging's new files are read
+                        poll(table)
                         if not self._is_behind(newest_sync, targets):
-                            self._wait(started + self.config.deliver.table_interval.total_seconds())
-                        poll(table)  # of a backlog in many batches, too, staging's new files are read
+                            next_batch_at = started + self.config.deliver.table_interval.total_seconds()
                 continue
             if self.newest and time.monotonic() - checked_at > _LOOK_AFTER_SECONDS:
                 with suppress(ConflictError):  # the other process took a snapshot of what it did
@@ -221,11 +220,6 @@ class _Delivery:
             self.stop.wait(poll_seconds(self.staging))
             if table:
                 poll(table)
-
-    def _wait(self, until: float) -> None:
-        """Waits until a time (of `time.monotonic`) or until `stop` is set."""
-        while (seconds := until - time.monotonic()) > 0 and self._goes_on():
-            self.stop.wait(min(seconds, _LOOK_AGAIN_SECONDS))
 
     def _read_newest(self) -> None:
         self.newest = snapshots.newest(f"{self.folder}/{snapshots.NAME}")
@@ -280,7 +274,7 @@ class _Delivery:
         return True
 
     def _goes_on(self) -> bool:
-        """Returns whether to go on between two commits of a batch, of which a new table may get many, or to wait on.
+        """Returns whether to go on between two commits of a batch, of which a new table may get many.
 
         Raises:
             OwnedError: Another process has the tables.
