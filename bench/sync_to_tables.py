@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 
 from bench.harness import Result, log
 from bench.staged import Staged
-from zync.deliver.tables.delivery import Batch, sync_to_tables
+from zync.deliver.tables.batch import Batch
+from zync.deliver.tables.delivery import sync_to_tables
 from zync.lake.files import data_files
 from zync.lake.table import open_table
 from zync.project.load import load

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from zync.config.model import Config
     from zync.config.storage import Storage
     from zync.deliver.kafka.delivery import Delivered, Delivery, sync_to_kafka
-    from zync.deliver.tables.delivery import Batch, sync_to_tables
+    from zync.deliver.tables.batch import Batch
+    from zync.deliver.tables.delivery import sync_to_tables
     from zync.deliver.tables.snapshots import Snapshot
     from zync.errors import (
         CommitRefusedError,
@@ -120,7 +121,7 @@ _EXPORTS = {
     "Delivered": "zync.deliver.kafka.delivery",
     "Delivery": "zync.deliver.kafka.delivery",
     "sync_to_kafka": "zync.deliver.kafka.delivery",
-    "Batch": "zync.deliver.tables.delivery",
+    "Batch": "zync.deliver.tables.batch",
     "Snapshot": "zync.deliver.tables.snapshots",
     "sync_to_tables": "zync.deliver.tables.delivery",
     # operators

@@ -12,7 +12,7 @@ import yaml
 
 from tests.docs.pages import CHECKOUT, blocks
 from zync.deliver.kafka.delivery import Delivered
-from zync.deliver.tables.delivery import Batch
+from zync.deliver.tables.batch import Batch
 from zync.sync.outcome import SET_ASIDE_KINDS, Outcome
 from zync.sync.progress import Progress
 from zync.sync.syncer import STAGES

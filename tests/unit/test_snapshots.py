@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from zync.config.model import DeliveredTable
 from zync.deliver.tables import snapshots
-from zync.deliver.tables.delivery import look_after
+from zync.deliver.tables.batch import look_after
 from zync.deliver.tables.snapshots import Snapshot
 from zync.deliver.tables.target import TableTarget
 from zync.errors import ConflictError, UsageError, ZyncError

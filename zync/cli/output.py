@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from zync.cli.bar import Bar
     from zync.deliver.kafka.delivery import Delivered
-    from zync.deliver.tables.delivery import Batch
+    from zync.deliver.tables.batch import Batch
     from zync.deliver.tables.snapshots import Snapshot
     from zync.ingest.outcome import Ingested
     from zync.operate.check import Checked

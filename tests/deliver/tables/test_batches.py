@@ -8,8 +8,8 @@ import pytest
 
 from tests.conftest import BRISK
 from tests.deliver.tables.conftest import Lake, account, assert_together, kill_when, transfers, version_of
-from zync.deliver.tables import delivery
-from zync.deliver.tables.delivery import Batch
+from zync.deliver.tables import batch, delivery
+from zync.deliver.tables.batch import Batch
 from zync.operate.maintain import maintain
 from zync.project.load import load
 
@@ -20,7 +20,7 @@ ROWS = 4
 
 @pytest.fixture(autouse=True)
 def _few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "MOST_ROWS", 5 * ROWS)
+    monkeypatch.setattr(batch, "MOST_ROWS", 5 * ROWS)
 
 
 def syncs(lake: Lake, count: int = SYNCS, first: int = 0) -> None:
@@ -82,14 +82,14 @@ def test_a_new_table_gets_what_came_before_by_several_commits(lake: Lake, known:
 def test_who_is_stopped_on_the_way_to_a_new_table_ends_after_a_commit_and_goes_on_there(
     lake: Lake, known: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stop, commit = threading.Event(), delivery.deliver
+    stop, commit = threading.Event(), batch.deliver
 
     def commit_and_stop(*arguments: Any) -> int:
         stop.set()
         return commit(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(delivery, "deliver", commit_and_stop)
+        patch.setattr(batch, "deliver", commit_and_stop)
         config = load(lake.staging.folder / "zync.yaml")
         delivery.sync_to_tables(lake.spark, config, lake.staging.path, str(lake.folder), stop)
     assert len(lake.versions()) == known

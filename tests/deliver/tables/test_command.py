@@ -11,6 +11,7 @@ from tests.conftest import BRISK, zync
 from tests.deliver.tables.conftest import Lake, account, transfers
 from tests.kafka.conftest import wait_until
 from zync.deliver.tables import delivery
+from zync.deliver.tables.batch import Batch
 from zync.project.load import load
 
 
@@ -69,7 +70,7 @@ def test_the_commands(lake: Lake, warm: Any) -> None:
 
 
 def test_it_follows(lake: Lake) -> None:
-    stop, seen = threading.Event(), list[delivery.Batch]()
+    stop, seen = threading.Event(), list[Batch]()
     config = load(lake.staging.folder / "zync.yaml")
 
     def follow() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import BRISK
 from tests.deliver.tables.conftest import Lake, account, assert_together, kill_when, transfers, version_of
-from zync.deliver.tables import apply, delivery, snapshots
+from zync.deliver.tables import apply, batch, snapshots
 from zync.deliver.tables.target import table_targets
 from zync.errors import ConflictError
 from zync.project.load import load
@@ -34,14 +34,14 @@ def test_who_was_killed_in_between_goes_on_and_no_snapshot_is_half(
         if after == "all tables":
             patch.setattr(snapshots, "take", lambda *_: (_ for _ in ()).throw(KilledError()))
         else:
-            real = delivery.deliver
+            real = batch.deliver
 
             def once(spark: Any, target: Any, *rest: Any, **more: Any) -> int:
                 if target.topic == "history":
                     raise KilledError
                 return real(spark, target, *rest, **more)
 
-            patch.setattr(delivery, "deliver", once)
+            patch.setattr(batch, "deliver", once)
         lake.staging.sync(transfers(4, 4))
         with pytest.raises(KilledError):
             lake.deliver()
@@ -122,15 +122,13 @@ def test_a_delivery_that_knows_less_of_staging_than_a_table_has_reads_it_anew(
         return apply.deliver(spark, target, *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(delivery, "deliver", killed)
+        patch.setattr(batch, "deliver", killed)
         with pytest.raises(KilledError):
             lake.deliver()
     config = load(lake.staging.folder / "zync.yaml")
     _, rules = rules_over_nothing(lake.spark, config, understand(lake.spark, config))
     tables = list(table_targets(rules, config.deliver, str(lake.folder)).values())
     with pytest.raises(ConflictError, match="another process delivered sync 2, and .* was read through sync 1"):
-        delivery._deliver_batch(  # noqa: SLF001
-            lake.spark, config, stale, tables, str(lake.folder), previous, 1, lambda: True
-        )
+        batch.deliver_batch(lake.spark, config, stale, tables, str(lake.folder), previous, 1, lambda: True)
     assert lake.deliver().sync == 2
     assert len(lake.rows("history")) == 8

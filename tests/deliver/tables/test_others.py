@@ -10,7 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.deliver.conftest import Staging
 from tests.deliver.tables.conftest import Lake, transfers
-from zync.deliver.tables import apply, delivery, small, writer
+from zync.deliver.tables import apply, batch, delivery, small, writer
 from zync.errors import OwnedError, UsageError, ZyncError
 from zync.lake.lock import owned
 from zync.raw.table import ensure_raw
@@ -129,7 +129,7 @@ def test_what_others_did_meanwhile_is_recognised(lake: Lake, monkeypatch: pytest
         write_deltalake(table, table.to_pyarrow_table().slice(0, 1), mode="append")
         return count
 
-    monkeypatch.setattr(delivery, "deliver", disturbed)
+    monkeypatch.setattr(batch, "deliver", disturbed)
     with pytest.raises(ZyncError, match=r"somebody else changed the table .*history: its version \d+ is WRITE"):
         lake.deliver()
     monkeypatch.undo()

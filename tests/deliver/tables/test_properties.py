@@ -6,7 +6,7 @@ import pytest
 from deltalake import DeltaTable, TableFeatures
 
 from tests.deliver.tables.conftest import ACCOUNTS, Lake, account, assert_together, transfers
-from zync.deliver.tables import apply, delivery
+from zync.deliver.tables import apply, batch
 from zync.errors import ZyncError
 
 CHANGES = "delta.enableChangeDataFeed"
@@ -174,6 +174,6 @@ def test_what_a_delivery_came_after_cannot_be_taken_back(lake: Lake, monkeypatch
         monkeypatch.undo()
         return apply.deliver(*args, **options)
 
-    monkeypatch.setattr(delivery, "deliver", disturbed)
+    monkeypatch.setattr(batch, "deliver", disturbed)
     with pytest.raises(ZyncError, match="its version 2 is DELETE: take the folder of the tables away"):
         lake.deliver()
