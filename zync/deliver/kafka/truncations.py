@@ -13,7 +13,7 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from zync.lake.files import data_files, dataset
-from zync.staging.outputs import DELIVERY_ORDER, DeliveryPosition
+from zync.staging.outputs import DELIVERY_ORDER, KAFKA_OFFSET, DeliveryPosition
 from zync.staging.table import STAGING_SCHEMA
 
 
@@ -158,12 +158,11 @@ def _living_keys(table: DeltaTable, truncation: dict[str, Any], remember: int) -
     A key is deleted if its last row in the source's order is before the truncation, of those that went out, and if a
     reader may have a row of it: one who takes messages as they come, or by their positions.
     """
-    offset = ds.field("kafka", "offset")
     files = data_files(table, "sync", upto=truncation["sync"])
     row_filter = (ds.field("kind") == "output") & (ds.field("kafka", "topic") == truncation["topic"])
-    row_filter &= offset < truncation["offset"]
+    row_filter &= truncation["offset"] > KAFKA_OFFSET
     columns = {name: ds.field(name) for name in ("key", "position", "seqno", "reason")}
-    columns |= {"turn": DELIVERY_ORDER["turn"], "offset": offset, "deleted": ds.field("value").is_null()}
+    columns |= {"turn": DELIVERY_ORDER["turn"], "offset": KAFKA_OFFSET, "deleted": ds.field("value").is_null()}
     rows = dataset(table, files, STAGING_SCHEMA).to_table(columns=columns, filter=row_filter).sort_by("offset")
     is_truncation = pc.is_valid(rows["reason"])
     earlier, rows = rows.filter(is_truncation), rows.filter(pc.invert(is_truncation))

@@ -6,14 +6,13 @@ from typing import Any
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
-from pyspark.sql.types import StructType
 
 from zync.debezium import toast
 from zync.debezium.unavailable import Placeholder
-from zync.deliver.tables import moves, pruning, small, truncations, without_spark
+from zync.deliver.tables import moves, pruning, small, tombstones, truncations, without_spark
 from zync.deliver.tables.fence import check_planned, planned_from
 from zync.deliver.tables.others import advice
-from zync.deliver.tables.positions import NEWER, assign_positions, bind_tombstones
+from zync.deliver.tables.positions import NEWER, assign_positions
 from zync.deliver.tables.target import VALIDITY, TableTarget
 from zync.deliver.tables.writer import Writer
 from zync.errors import ConflictError, ZyncError
@@ -129,9 +128,8 @@ class _Apply:
         self.dropped, self.is_new, self.debezium = dropped, is_new, placeholder is not None
         self.spark, self.target = writer.spark, writer.target
         self.columns = self.target.columns.names
-        key_schema = StructType([self.target.columns[column] for column in self.target.key]).toDDL() or "none INT"
         self.types = {
-            "key_type": literal(key_schema),
+            "key_type": literal(self.target.key_columns.toDDL() or "none INT"),
             "value_type": literal(self.target.columns.toDDL()),
             "options": options(FROM_JSON),
         }
@@ -144,8 +142,8 @@ class _Apply:
             else {}
         )
         uses_positions = placeholder is not None and self.target.apply != "append"
-        tombstones = open_table(str(self.target.deleted)) if uses_positions else None
-        self.stored_truncations = truncations.read_stored(tombstones, arrivals.truncations) if tombstones else []
+        stored = open_table(str(self.target.deleted)) if uses_positions else None
+        self.stored_truncations = truncations.read_stored(stored, arrivals.truncations) if stored else []
         self.bind_staged(staged)
         if arrivals.without_position and uses_positions:
             truncations.bind(self.spark, [*arrivals.truncations, *self.stored_truncations])
@@ -208,14 +206,14 @@ class _Apply:
 
     def store_tombstones(self, rows: DataFrame) -> None:
         """Stores the deletions in `rows`, and the truncations, so that older rows do not bring the keys back."""
-        tombstones = select(rows.where("deleted"), "key", "struct(place.position, place.seqno) AS place")
+        deletions = select(rows.where("deleted"), "key", "struct(place.position, place.seqno) AS place")
         if self.arrivals.truncations:
-            tombstones = tombstones.unionByName(truncations.as_tombstones(self.spark, self.arrivals.truncations))
-        self.writer.append(tombstones, str(self.target.deleted))
+            deletions = deletions.unionByName(truncations.as_tombstones(self.spark, self.arrivals.truncations))
+        self.writer.append(deletions, str(self.target.deleted))
 
     def upsert(self) -> int:
         """Keeps a row for each key: the newest in the source's order."""
-        bind_tombstones(self.spark, self.target, self.arrivals.first_place)
+        tombstones.bind(self.spark, self.target, self.arrivals.first_place)
         arrived_truncations, count = self.arrivals.truncations, None
         if arrived_truncations or self.stored_truncations:
             rows = self.spark.table("arrived").where(
@@ -262,7 +260,7 @@ class _Apply:
 
     def history(self) -> int:
         """Keeps the versions of a key, at most one for each transaction, with the places where each begins and ends."""
-        bind_tombstones(self.spark, self.target)
+        tombstones.bind(self.spark, self.target)
         all_truncations = [*self.arrivals.truncations, *self.stored_truncations]
         if all_truncations:
             truncations.bind(self.spark, all_truncations)

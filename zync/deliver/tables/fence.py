@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from zync.deliver.tables.target import TableTarget
-from zync.deliver.tables.truncations import TOMBSTONES
+from zync.deliver.tables.tombstones import TOMBSTONES
 from zync.errors import ConflictError
 from zync.lake.delivered import delivered_sync
 from zync.lake.paths import is_local

@@ -71,6 +71,11 @@ class TableTarget:
         folder, _, topic = self.location.rpartition("/")
         return f"{folder}/{DELETED}/{topic}" if self.apply != "append" else None
 
+    @property
+    def key_columns(self) -> StructType:
+        """The columns of the key."""
+        return StructType([self.columns[column] for column in self.key])
+
     def is_partition(self, column: str) -> bool:
         """Returns whether the table is partitioned by the column."""
         return column.lower() in map(str.lower, self.settings.partition_by)
@@ -133,25 +138,27 @@ def check_columns(target: TableTarget, subject: str) -> None:
         UsageError: a column's name or type does not fit, or the table cannot be laid out as the config says.
     """
     reserved = {*PLACE, DELETED, toast.COLUMN, *OWN.get(target.apply, ())}
-    for column in target.columns:
-        if column.name.lower() in {*reserved, toast.MISSING} or column.name.lower().startswith(toast.KNOWN):
-            msg = f"{subject} selects {column.name!r}, which is a column of zync's own in tables: name it otherwise"
+    for field in target.columns:
+        if field.name.lower() in {*reserved, toast.MISSING} or field.name.lower().startswith(toast.KNOWN):
+            msg = f"{subject} selects {field.name!r}, which is a column of zync's own in tables: name it otherwise"
             raise UsageError(msg)
-        if invalid := _NOT_IN_NAMES.search(column.name):
-            msg = f"{subject} selects {column.name!r}, and tables have no {invalid[0]!r} in the name of a column"
-            msg += ": name it otherwise"
+        if invalid := _NOT_IN_NAMES.search(field.name):
+            msg = (
+                f"{subject} selects {field.name!r}, and tables have no {invalid[0]!r} in the name of a column: name it "
+                "otherwise"
+            )
             raise UsageError(msg)
-        check_has_tables(column.dataType, column.name, subject)
-        if target.settings.iceberg and any(isinstance(leaf, VariantType) for leaf in leaves(column.dataType)):
-            msg = f"{subject}: column {column.name!r} is {column.dataType.simpleString()}, and Iceberg has no VARIANT: "
+        check_has_tables(field.dataType, field.name, subject)
+        if target.settings.iceberg and any(isinstance(leaf, VariantType) for leaf in leaves(field.dataType)):
+            msg = f"{subject}: column {field.name!r} is {field.dataType.simpleString()}, and Iceberg has no VARIANT: "
             msg += f"cast it, or take out deliver.tables.{target.topic}.iceberg"
             raise UsageError(msg)
-        if re.search(r"\bmap<(?!string,)", column.dataType.simpleString()):
-            msg = f"{subject}: column {column.name!r} is {column.dataType.simpleString()}: cast its keys to string"
+        if re.search(r"\bmap<(?!string,)", field.dataType.simpleString()):
+            msg = f"{subject}: column {field.name!r} is {field.dataType.simpleString()}: cast its keys to string"
             raise UsageError(msg)
-        if column.name in target.key and isinstance(column.dataType, ArrayType | MapType | VariantType):
-            type_text = column.dataType.simpleString()
-            msg = f"{subject}: column {column.name!r} is {type_text}, by which no row is found: cast it"
+        if field.name in target.key and isinstance(field.dataType, ArrayType | MapType | VariantType):
+            type_text = field.dataType.simpleString()
+            msg = f"{subject}: column {field.name!r} is {type_text}, by which no row is found: cast it"
             raise UsageError(msg)
     _check_layout(target)
 

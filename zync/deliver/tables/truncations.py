@@ -7,17 +7,15 @@ deleted keys, as a tombstone without a key.
 from collections.abc import Sequence
 from urllib.parse import unquote
 
-import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from zync.deliver.tables.tombstones import TOMBSTONES
 from zync.lake.files import add_actions, dataset
 from zync.spark.frames import from_rows
 from zync.staging.outputs import Truncation
 
-TOMBSTONES = pa.schema([("key", pa.string()), ("place", pa.struct([("position", pa.int64()), ("seqno", pa.int64())]))])
-"""Columns of the table of tombstones: a deleted key and the place of its deletion; a null key stands for all keys."""
 _COLUMNS = "position bigint, seqno bigint, offset bigint, turn bigint"
 
 

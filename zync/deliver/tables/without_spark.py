@@ -18,9 +18,8 @@ from pyspark.sql.types import StructType
 
 from zync.debezium.unavailable import Placeholder
 from zync.deliver.tables import small, truncations
-from zync.deliver.tables.positions import tombstone_files
 from zync.deliver.tables.target import OWN, TableTarget
-from zync.deliver.tables.truncations import TOMBSTONES
+from zync.deliver.tables.tombstones import TOMBSTONES, files_since
 from zync.deliver.tables.writer import Writer
 from zync.formats.encode.json_rows import PARSE_ERRORS, parser
 from zync.lake.delivered import DELETED, PLACE
@@ -119,7 +118,7 @@ def _upsert(writer: Writer, table: DeltaTable, rows: list[_Row], placeholder: Pl
     newest = _newest(rows, tombstones)
     if not newest:
         return 0
-    keys = pa.table(_parse(_key_columns(target), [row.key for row in newest]))
+    keys = pa.table(_parse(target.key_columns, [row.key for row in newest]))
     if not small.reads_little(table, keys, target.key):  # then all else need not be parsed
         raise _LeftToSparkError
     changes = _parsed(target, newest)
@@ -146,10 +145,6 @@ def _is_key_once(changes: pa.Table, target: TableTarget) -> bool:
     return len(keys) == len(changes)
 
 
-def _key_columns(target: TableTarget) -> StructType:
-    return StructType([target.columns[column] for column in target.key])
-
-
 def _not_truncated(rows: list[_Row], stored: list[Truncation]) -> list[_Row]:
     """Returns the rows that are not before a truncation of an earlier batch."""
     last = max(((truncation.position, truncation.seqno) for truncation in stored), default=None)
@@ -163,7 +158,7 @@ def _deleted_at(table: DeltaTable, since: tuple[int, int]) -> dict[str | None, t
         table: The tombstones.
         since: A place in the source's order.
     """
-    files = tombstone_files(table, since)
+    files = files_since(table, since)
     if not small.is_small(sum(file.rows for file in files), files):
         raise _LeftToSparkError
     try:
@@ -187,7 +182,7 @@ def _parsed(target: TableTarget, rows: list[_Row]) -> pa.Table:
     deleted = pa.array([row.value is None for row in rows])
     columns = _parse(target.columns, [row.value for row in rows])
     if target.key and pc.any(deleted).as_py():
-        keys = _parse(_key_columns(target), [row.key if row.value is None else None for row in rows])
+        keys = _parse(target.key_columns, [row.key if row.value is None else None for row in rows])
         columns |= {name: pc.if_else(deleted, values, columns[name]) for name, values in keys.items()}
     places = (pa.array([row.position for row in rows], pa.int64()), pa.array([row.seqno for row in rows], pa.int64()))
     return pa.table({**columns, **dict(zip(PLACE, places, strict=True)), DELETED: deleted})
