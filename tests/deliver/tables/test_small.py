@@ -73,9 +73,6 @@ def as_json(row: dict[str, Any]) -> str:
 
 
 APPENDED = "deliver: {tables: {accounts: {apply: append}}}\n"
-
-
-Apply = apply._Apply  # noqa: SLF001
 WAYS = ("without Spark", "by delta-rs", "by Spark")
 """How a batch is applied: wholly without Spark, or typed by Spark and written by delta-rs, or wholly by Spark."""
 
@@ -96,7 +93,7 @@ def test_tables_are_as_spark_makes_them(
 ) -> None:
     """Each type, nulls in keys, and rows that come late."""
     columns = ", ".join(f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in TYPES.items())
-    rows = {}
+    rows, deleted = {}, {}
     for way in WAYS:
         with monkeypatch.context() as patch:
             lake = lake_of(tmp_path, spark, patch, way)
@@ -115,6 +112,9 @@ def test_tables_are_as_spark_makes_them(
         assert {*engines(lake, "accounts")[2:]} == {engine}
         if how == "upsert":
             assert {*engines(lake, "_deleted/accounts")[1:]} == {engine}
+            tombstones = DeltaTable(str(lake.folder / "_deleted" / "accounts")).to_pyarrow_table()
+            deleted[way] = sorted(tombstones.to_pylist(), key=str)
+    assert how == "append" or deleted["without Spark"] == deleted["by delta-rs"] == deleted["by Spark"] != []
     assert len(rows["by Spark"]) > 3
     assert rows["without Spark"] == rows["by delta-rs"] == rows["by Spark"]
 
@@ -153,6 +153,16 @@ def test_rows_are_appended_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> 
     lake.deliver()
     assert engines(lake, "history")[3:] == ["Apache-Spark"]
     assert [row["id"] for row in lake.rows("history")] == [*range(1, 10)]
+
+
+def test_of_a_transactions_rows_of_a_key_the_last_holds(lake: Lake) -> None:
+    lake.staging.sync([[account(1, "0")]])
+    lake.deliver()
+    changes = [account(key, str(balance)) for balance in range(1, 20) for key in (1, 2, 3)]
+    lake.staging.sync([[*changes, account(3, None)]], shuffled=random.Random(7), pieces=3)
+    lake.deliver()
+    assert engines(lake, "accounts")[-1] == "delta-rs"
+    assert [(row["id"], int(row["balance"])) for row in lake.rows("accounts")] == [(1, 19), (2, 19)]
 
 
 def test_a_batch_is_planned_anew_after_a_commit_of_another_process(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,8 +250,8 @@ def test_texts_that_would_take_much_memory_are_sparks(lake: Lake, monkeypatch: p
     lake.staging.sync([[account(1, "1", "a")]])
     lake.deliver()
     monkeypatch.setattr(without_spark, "_MOST_BYTES", 5000)
-    applied = list[Any]()
-    monkeypatch.setattr(apply, "_Apply", lambda *args, **options: applied.append(args) or Apply(*args, **options))
+    applied, by_spark = list[Any](), apply._Apply  # noqa: SLF001
+    monkeypatch.setattr(apply, "_Apply", lambda *args, **options: applied.append(args) or by_spark(*args, **options))
     for number, note in ((1, "b"), (2, "x" * 10_000)):
         lake.staging.sync([[account(1, str(number), note)]])
         lake.deliver()
