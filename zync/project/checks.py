@@ -3,6 +3,7 @@
 import difflib
 import math
 import re
+import stat
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -43,11 +44,14 @@ _SCHEMA_FILES: tuple[tuple[Part, str], ...] = (("key", "key_avro_schema"), ("val
 def _file_error(path: Path) -> str | None:
     """Returns why `path` is no readable file, as the end of a sentence about it; None if it is a file."""
     try:
-        if path.is_file():
-            return None
-        return "is a folder" if path.is_dir() else "is not there"
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # of a NUL in it
+        return "is not there"
     except OSError as error:
         return f"cannot be read: {error.strerror}"
+    if stat.S_ISREG(mode):
+        return None
+    return "is a folder" if stat.S_ISDIR(mode) else "is not a file"
 
 
 def _text_error(path: Path) -> str | None:
