@@ -122,7 +122,7 @@ def _upsert(writer: Writer, table: DeltaTable, rows: list[_Row], placeholder: Pl
     if not small.reads_little(table, keys, target.key):  # then all else need not be parsed
         raise _LeftToSparkError
     changes = _parsed(target, newest)
-    if not _is_key_once(changes, target) or (placeholder and _has_placeholder(changes, target, placeholder)):
+    if placeholder and _has_placeholder(changes, target, placeholder):
         raise _LeftToSparkError
     deleted = [row for row in newest if row.value is None]
     if deleted and not writer.append_small(str(target.deleted), tombstones, _as_tombstones(deleted)):
@@ -138,11 +138,6 @@ def _newest(rows: list[_Row], tombstones: DeltaTable) -> list[_Row]:
     by_key = {row.key: row for row in sorted(rows, key=lambda row: (row.place, row.offset))}
     deleted_at = _deleted_at(tombstones, min(row.place for row in rows)) if rows else {}
     return [row for row in by_key.values() if row.key not in deleted_at or row.place >= deleted_at[row.key]]
-
-
-def _is_key_once(changes: pa.Table, target: TableTarget) -> bool:
-    keys = {*zip(*(changes[column].to_pylist() for column in target.key), strict=True)}
-    return len(keys) == len(changes)
 
 
 def _not_truncated(rows: list[_Row], stored: list[Truncation]) -> list[_Row]:
