@@ -113,6 +113,19 @@ def test_of_what_was_deleted_only_that_is_read_which_may_be_newer(lake: Lake, *,
         assert [row["id"] for row in lake.rows("accounts")] == [1]
 
 
+def test_a_row_without_position_comes_after_what_went_out_before_it(lake: Lake) -> None:
+    """As rows of a Debezium snapshot without LSN come."""
+    lake.config("transactions: {preset: debezium, topic: records.transaction}\n")
+    lake.staging.sync([[account(1, "1"), account(2, "1")], [account(2, None)]], positions=itertools.count(100))
+    lake.deliver()
+    lake.staging.sync([[account(1, "2"), account(2, "2")]], positions=itertools.repeat(None))
+    lake.deliver()
+    assert [(row["id"], int(row["balance"]), row["_position"]) for row in lake.rows("accounts")] == [
+        (1, 2, 100),
+        (2, 2, 101),
+    ]
+
+
 def test_what_the_first_batch_deleted_is_remembered(lake: Lake) -> None:
     lake.staging.sync([[account(1, "1")], [account(1, None)]], positions=itertools.count(200))
     lake.deliver()
