@@ -189,6 +189,12 @@ def test_a_part_that_is_not_enabled_is_not_there() -> None:
     assert pod["containers"][0]["image"].startswith("zync@sha256:")
 
 
+def test_delivered_tables_are_maintained_where_there_are_any() -> None:
+    for name, tables in (("watched", {"raw", "staging", "tables"}), ("minimal", {"raw", "staging"})):
+        jobs = of_kind(helm.manifests(case(name)), "CronJob").values()
+        assert {pod_of(job)["containers"][0]["args"][1] for job in jobs} == tables
+
+
 def test_the_notes_say_that_no_volume_is_kept_and_name_what_is_there(tmp_path: Path) -> None:
     """Helm shows the notes only of what it installs, so they are a template of a copy here."""
     chart = shutil.copytree(helm.CHART, tmp_path / "chart")

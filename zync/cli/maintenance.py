@@ -100,7 +100,7 @@ def verify(
 @common_options()
 def maintain(
     common: Common,
-    table: Annotated[str, typer.Argument(help="raw or staging.", autocompletion=tables)],
+    table: Annotated[str, typer.Argument(help="raw, staging, or tables: all delivered ones.", autocompletion=tables)],
     compact: Annotated[bool, typer.Option("--compact", help="Small files into large ones.")] = False,
     vacuum: Annotated[bool, typer.Option("--vacuum", help="Delete files that are no part of it any more.")] = False,
     retain: Retain = None,
@@ -115,10 +115,13 @@ def maintain(
     Vacuum keeps what the table was made of within --retain (7d), and a day at least, for those who still read it.
     If --retain is given it takes records of raw away, too: older ones, of transactions that every staging has settled.
 
+    Delivered tables are vacuumed, and their logs shortened; deliveries compact them.
+
     \b
     zync maintain raw --dry-run
     zync maintain raw --retain 30d
     zync maintain staging --compact --vacuum
+    zync maintain tables
     """
     from zync.errors import UsageError
     from zync.operate.maintain import RETAIN, Trimming

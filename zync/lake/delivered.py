@@ -17,6 +17,10 @@ DELETED = "_deleted"
 """The column of an append table that tells whether a row is a deletion; also the folder of the tombstone tables."""
 TAG = '{"zync":'
 """The prefix of the `userMetadata` of zync's commits."""
+_PLAIN_FEATURES = {"appendOnly", "invariants", "timestampNtz"}
+"""The features of Delta that delta-rs keeps as Spark does; deletion vectors, change data and others are Spark's."""
+_LEGACY_VERSION, _FEATURES_VERSION = 2, 7
+"""Versions of Delta's protocol for writers: up to the first there are few features, at the second they are named."""
 
 
 def table_of(topic: str, lake: str) -> str:
@@ -32,3 +36,11 @@ def delivered_sync(table: DeltaTable | None, staging_id: str) -> int:
     which outlives an entry that another engine replaced.
     """
     return app_transactions(table).get(APP + staging_id, 0) if table else 0
+
+
+def has_plain_protocol(table: DeltaTable) -> bool:
+    """Returns whether a table has no features of Delta but those that delta-rs keeps as Spark does."""
+    protocol = table.protocol()
+    if protocol.min_writer_version == _FEATURES_VERSION:
+        return {*(protocol.writer_features or ()), *(protocol.reader_features or ())} <= _PLAIN_FEATURES
+    return protocol.min_writer_version <= _LEGACY_VERSION

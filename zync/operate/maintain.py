@@ -9,16 +9,20 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from urllib.parse import unquote
+from functools import partial
 
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
-from pyarrow.fs import FileSelector
 
-from zync.errors import UsageError, ZyncError
-from zync.lake.files import DataFile, data_files, table_files
+from zync.deliver.tables import snapshots
+from zync.deliver.tables.snapshots import Snapshot
+from zync.errors import UsageError
+from zync.lake.delivered import DELETED, has_plain_protocol
+from zync.lake.files import DataFile, data_files
 from zync.lake.lock import owned
-from zync.lake.table import REMEMBERED, first_line, open_table, refresh
+from zync.lake.paths import locate
+from zync.lake.table import REMEMBERED, open_table, refresh
+from zync.operate.expired import shorten_log
+from zync.operate.expired import vacuum as vacuum_files
 from zync.operate.rewrite import is_raw, rewrite
 from zync.operate.trim import first_since, plan, stagings, trim
 from zync.raw.table import first_seqno
@@ -48,6 +52,7 @@ class Maintained:
         compacted: number of files that were compacted.
         into: number of files that these became.
         deleted: number of files that were deleted by vacuum.
+        left_to_spark: the delivered tables with features of Delta that delta-rs does not know.
         dry_run: whether nothing was changed.
         seconds: duration of each step by its name.
     """
@@ -60,6 +65,7 @@ class Maintained:
     compacted: int = 0
     into: int = 0
     deleted: int = 0
+    left_to_spark: list[str] = field(default_factory=list)
     dry_run: bool = False
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -89,19 +95,21 @@ def maintain(
     dry_run: bool = False,
     on_compacted: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> Maintained:
-    """Maintains the raw or staging at `location`.
+    """Maintains the raw or staging at `location`, or the delivered tables in the folder there.
 
     Args:
-        location: the table.
+        location: the table, or the folder of the delivered tables, which deliveries compact.
         compact: merge small files into large ones.
         vacuum: delete files that are no longer part of the table.
-        retain: how long vacuum keeps such files for those who still read them; a day at least.
+        retain: how long vacuum keeps such files for those who still read them; a day at least. A delivered table keeps
+            them for its `delta.deletedFileRetentionDuration`.
         trimming: which records raw keeps; None: all of them.
         dry_run: change nothing, and return what would be done.
         on_compacted: called after each compacted group of files with its number and the number of groups.
 
     Raises:
-        UsageError: the location has no table of zync's, or a staging in `trimming` was not made of this raw.
+        UsageError: the location has no table of zync's, a staging in `trimming` was not made of this raw, or delivered
+            tables are to be trimmed, or only compacted.
         OwnedError: another process maintains the table. The steps that were committed before stay.
 
     Example:
@@ -109,9 +117,17 @@ def maintain(
         >>> maintained.files, maintained.files_after
         (4, 1)
     """
+    if snapshot := snapshots.newest(f"{location}/{snapshots.NAME}"):
+        if trimming or not vacuum:
+            what = (
+                "keep files for their delta.deletedFileRetentionDuration" if trimming else "are compacted by deliveries"
+            )
+            msg = f"{location} has delivered tables, which {what}: leave --{'retain' if trimming else 'compact'} out"
+            raise UsageError(msg)
+        return _maintain_delivered(location, snapshot, dry_run=dry_run)
     table = open_table(location)
     if table is None:
-        msg = f"there is no table at {location} to maintain"
+        msg = f"there is no table at {location} to maintain, and no folder of delivered tables"
         raise UsageError(msg)
     raw = is_raw(table)
     if trimming and trimming.stagings and not raw:
@@ -127,17 +143,47 @@ def maintain(
         if vacuum:
             _timed(result, "vacuum", lambda: _vacuum(table, result, max(retain, LEAST_RETAIN)))
         if not dry_run:
-            _timed(result, "log", lambda: _shorten_log(table))
+            _timed(result, "log", lambda: shorten_log(table))
     if not dry_run:
         result.files_after = len(table.file_uris())
     return result
 
 
+def _maintain_delivered(folder: str, snapshot: Snapshot, *, dry_run: bool) -> Maintained:
+    """Vacuums the tables that a snapshot names, and their tombstones; shortens their logs.
+
+    The files of the snapshot's versions stay, whatever was committed since. So do the log's entries if it is no longer
+    of today: who does not deliver writes none.
+    """
+    result = Maintained(files=0, files_after=0, dry_run=dry_run)
+    is_recent = snapshots.now() - snapshot.at < LEAST_RETAIN
+    versions: dict[str, int | None] = {**snapshot.versions}
+    versions |= {f"{DELETED}/{topic}": None for topic in snapshot.versions}
+    with owned(folder, f"another zync maintains {folder}", what="maintain", name="maintain"):
+        for name, version in versions.items():
+            table = open_table(locate(name, folder))
+            if table is None:
+                continue
+            result.files += len(table.file_uris())
+            if not has_plain_protocol(table):
+                result.left_to_spark.append(name)
+                continue
+            _timed(result, "vacuum", partial(_vacuum_delivered, table, result, version))
+            if is_recent and not dry_run:
+                _timed(result, "log", partial(shorten_log, table))
+    result.files_after = result.files
+    return result
+
+
+def _vacuum_delivered(table: DeltaTable, result: Maintained, version: int | None) -> None:
+    result.deleted += vacuum_files(table, None, keep=version, dry_run=result.dry_run)
+
+
 def _timed(result: Maintained, step: str, work: Callable[[], None]) -> None:
-    """Runs a step and stores its duration in the result."""
+    """Runs a step and adds its duration to the result."""
     started = time.monotonic()
     work()
-    result.seconds[step] = round(time.monotonic() - started, 3)
+    result.seconds[step] = round(result.seconds.get(step, 0) + time.monotonic() - started, 3)
 
 
 def groups(files: list[DataFile], target: int = TARGET) -> list[list[DataFile]]:
@@ -197,31 +243,11 @@ def _compact(table: DeltaTable, result: Maintained, on_compacted: Callable[[int,
 
 
 def _vacuum(table: DeltaTable, result: Maintained, retain: timedelta) -> None:
-    hours = math.ceil(retain / timedelta(hours=1))
-    try:
+    if retain > REMEMBERED and not result.dry_run:  # otherwise checkpoints drop the removals before `retain` ends
         refresh(table)
-        if retain > REMEMBERED and not result.dry_run:  # otherwise checkpoints drop the removals before `retain` ends
-            table.alter.set_table_properties({"delta.deletedFileRetentionDuration": f"interval {hours} hours"})
-        expired = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
-        existing = {file.path for file in table_files(table).get_file_info(FileSelector("", recursive=True))}
-        # delta-rs also lists files that an earlier vacuum deleted.
-        result.deleted = len(existing.intersection(map(unquote, expired)))
-        if result.deleted and not result.dry_run:
-            table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
-    except (DeltaError, OSError) as error:
-        msg = f"{table.table_uri} cannot be vacuumed: {first_line(error)}"
-        raise ZyncError(msg) from error
-
-
-def _shorten_log(table: DeltaTable) -> None:
-    """Writes a checkpoint, and deletes log entries older than the table's log retention, by default 30 days."""
-    try:
-        refresh(table)
-        table.create_checkpoint()
-        table.cleanup_metadata()
-    except (DeltaError, OSError) as error:
-        msg = f"the log of {table.table_uri} cannot be shortened: {first_line(error)}"
-        raise ZyncError(msg) from error
+        hours = math.ceil(retain / timedelta(hours=1))
+        table.alter.set_table_properties({"delta.deletedFileRetentionDuration": f"interval {hours} hours"})
+    result.deleted = vacuum_files(table, retain, dry_run=result.dry_run)
 
 
 def describe(result: Maintained) -> str:
@@ -236,4 +262,5 @@ def describe(result: Maintained) -> str:
         trimmed = f"; no records taken away: {result.untrimmed}"
     compacted = f"{result.compacted:,} {would}compacted into {result.into:,}" if result.compacted else "none to compact"
     deleted = f"{result.deleted:,} that nobody needs {would}deleted"
-    return f"{amount(result.files, 'file')} in the table, {compacted}; {deleted}{trimmed}"
+    left = f"; left to Spark's VACUUM: {', '.join(result.left_to_spark)}" if result.left_to_spark else ""
+    return f"{amount(result.files, 'file')} in the table, {compacted}; {deleted}{trimmed}{left}"

@@ -92,3 +92,16 @@ spark-submit. The Role permits no more than pods: properties keep Spark from Con
   (dict "name" "PYSPARK_SUBMIT_ARGS" "value" (printf "%s pyspark-shell" (join " " $words)))
   | toJson -}}
 {{- end -}}
+
+{{/*
+The tables that have a CronJob, with it, as JSON. The delivered ones have it where they are delivered to.
+*/}}
+{{- define "zync.maintained" -}}
+{{- $tables := dict }}
+{{- range $table, $job := .Values.maintenance.tables }}
+{{- if and $job (or (ne $table "tables") $.Values.syncToTables.enabled) }}
+{{- $_ := set $tables $table $job }}
+{{- end }}
+{{- end }}
+{{- toJson $tables }}
+{{- end }}

@@ -32,7 +32,7 @@ from pyspark.sql.types import (
 from zync.deliver.tables.positions import NEWER
 from zync.errors import CommitRefusedError, ConflictError, ZyncError
 from zync.lake.commit import Commit, Refused
-from zync.lake.delivered import APP
+from zync.lake.delivered import APP, has_plain_protocol
 from zync.lake.delta_log import last_checkpoint
 from zync.lake.files import DataFile, add_actions
 from zync.lake.paths import locate
@@ -56,8 +56,6 @@ _TYPES = (*_KEY_TYPES, TimestampType, TimestampNTZType)
 floating point numbers without NaN: Spark would then leave out files that a query needs."""
 _DECIMAL_DIGITS = 15
 """The digits of a decimal that a double holds."""
-_FEATURES = {"appendOnly", "invariants", "timestampNtz"}
-"""The features of Delta that a table may have. Of others, like change data or deletion vectors, Spark takes care."""
 _PROPERTIES = (
     "delta.checkpointInterval",
     "delta.dataSkipping",
@@ -71,8 +69,6 @@ _ACTIONS_A_COMMIT, _MOST_COMMITS = 100, 1000
 """A checkpoint has each file that was replaced within Delta's retention of a week. So that not much more is written for
 it than for the commits, it waits for a commit for each so many of its actions; but at most for so many commits, as each
 reader reads what comes after it."""
-_LEGACY_VERSION, _FEATURES_VERSION = 2, 7
-"""Versions of Delta's protocol for writers: up to the first there are no others, at the second they are named."""
 
 
 def is_small(rows: int, files: Sequence[DataFile]) -> bool:
@@ -82,15 +78,10 @@ def is_small(rows: int, files: Sequence[DataFile]) -> bool:
 
 def is_plain(table: DeltaTable) -> bool:
     """Returns whether delta-rs writes to a table as Spark does: no partitions, few features and properties of Delta."""
-    protocol = table.protocol()
-    if protocol.min_writer_version == _FEATURES_VERSION:
-        has_few_features = {*(protocol.writer_features or ()), *(protocol.reader_features or ())} <= _FEATURES
-    else:
-        has_few_features = protocol.min_writer_version <= _LEGACY_VERSION
     metadata = table.metadata()
     properties = [name for name in metadata.configuration if name.startswith("delta.")]
     has_few_properties = all(name.startswith(_PROPERTIES) for name in properties)
-    return has_few_features and has_few_properties and not metadata.partition_columns
+    return has_plain_protocol(table) and has_few_properties and not metadata.partition_columns
 
 
 def has_flat_columns(schema: StructType, key: Sequence[str]) -> bool:
