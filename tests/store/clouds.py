@@ -36,6 +36,7 @@ def check_delivered(run: Run, lake: str) -> None:
     assert run("snapshot").stdout.startswith("sync 1")
     assert "4" in run("query", "SELECT count(*) AS n FROM raw").stdout
     run("maintain", "staging")
+    run("maintain", "tables")
     run("status")
     run("verify")
 

@@ -72,6 +72,7 @@ def test_with_the_listed_rights_every_command_works(versity: Versity, run: Run) 
         ("dlq", "list"),
         ("maintain", "raw"),
         ("maintain", "staging"),
+        ("maintain", "tables"),
     ):
         run(*words)
     run("verify")

@@ -62,6 +62,7 @@ def test_the_demo_runs_on_s3_and_each_command_ends_cleanly(
     assert sorted(row["customerID"] for row in orders) == sorted(row["key"]["customerID"] for row in rows) == [1, 2]
     assert run("snapshot").stdout.startswith("sync 2")
     run("maintain", "staging")
+    run("maintain", "tables")
     run("status")
     run("verify")
 
