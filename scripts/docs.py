@@ -3,6 +3,7 @@
 `--check` writes nothing, names the pages that are stale, and exits 1 if there are any.
 """
 
+import inspect
 import json
 import re
 import sys
@@ -276,10 +277,7 @@ def _section_anchor(section: Section) -> str:
 
 def attributes(kind: Any) -> tuple[str, dict[str, str]]:
     """The docstring's text before its Google-style section `Attributes:`, and what that says of each field."""
-    doc = "\n".join(
-        line.strip() if not line[:1].isspace() else line for line in (kind.__doc__ or "").expandtabs().split("\n")
-    )
-    text, _, listed = re.sub(r"(?m)^    ", "", doc).partition("Attributes:\n")
+    text, _, listed = inspect.cleandoc(kind.__doc__ or "").partition("Attributes:\n")
     found: dict[str, str] = {}
     for name, meaning in re.findall(r"(?ms)^    (\w+): (.+?)(?=^    \w+: |^\S|\Z)", listed):
         found[name] = " ".join(meaning.split())
