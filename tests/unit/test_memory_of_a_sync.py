@@ -48,16 +48,27 @@ def test_what_may_not_fit_is_told_once_with_what_takes_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(memory, "available_bytes", lambda: 500_000_000)
-    check = MemoryCheck()
+    check = MemoryCheck(lambda: 0)
     with caplog.at_level(logging.WARNING):
         check(bookkeeping(10), 1_000_000)
         assert not caplog.messages
         check(bookkeeping(1_000_000), 10)
         check(bookkeeping(1_000_000), 10)
     assert caplog.messages == [
-        "the next sync may take 572.2 MiB of memory beside Spark's, and 476.8 MiB are free; most of it for 1,000,000 "
-        "transactions in flight (zync txn list)"
+        "the next sync may take 572.2 MiB of memory, most of it for 1,000,000 transactions in flight (zync txn list), "
+        "and Spark's heap 0 B more; 476.8 MiB are free"
     ]
     check(bookkeeping(10), 10)
     check(bookkeeping(10), 3_000_000)
-    assert caplog.messages[1].endswith("most of it for 3,000,000 new records (limits.records_per_sync)")
+    assert ", most of it for 3,000,000 new records (limits.records_per_sync), " in caplog.messages[1]
+
+
+def test_what_sparks_heap_will_still_grow_by_is_not_free(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(memory, "available_bytes", lambda: 3 << 30)
+    with caplog.at_level(logging.WARNING):
+        MemoryCheck(lambda: 1 << 30)(bookkeeping(1_000_000), 10)
+        assert not caplog.messages
+        MemoryCheck(lambda: (5 << 30) // 2)(bookkeeping(1_000_000), 10)
+    assert caplog.messages[0].endswith("and Spark's heap 2.5 GiB more; 3.0 GiB are free")

@@ -13,6 +13,12 @@ def jvm_class(spark: SparkSession, qualified: str) -> Any:
     return getattr(spark._jvm, qualified)  # noqa: SLF001
 
 
+def heap_growth(spark: SparkSession) -> int:
+    """Returns by how many bytes the heap of the driver's JVM may still grow."""
+    runtime = jvm_class(spark, "java.lang.Runtime").getRuntime()
+    return int(runtime.maxMemory() - runtime.totalMemory())
+
+
 def own_object(spark: SparkSession, qualified: str) -> Any:
     """Returns a new object of a class of zync's own, and adds the jar to an application without it.
 

@@ -2,6 +2,7 @@
 
 import logging
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,8 +23,13 @@ _MUCH = 256 * 1024 * 1024
 class MemoryCheck:
     """Warns before a sync that may need more memory than there is; once, until one needs less again."""
 
-    def __init__(self) -> None:
-        self._has_warned = False
+    def __init__(self, heap_growth: Callable[[], int]) -> None:
+        """Prepares the check.
+
+        Args:
+            heap_growth: Returns by how many bytes the heap of Spark's JVM may still grow.
+        """
+        self._heap_growth, self._has_warned = heap_growth, False
 
     def __call__(self, bookkeeping: Bookkeeping, records: int) -> None:
         """Warns if the next sync may need more memory than there is, and says what for.
@@ -40,14 +46,16 @@ class MemoryCheck:
         }
         needed = sum(bytes_of.values())
         available = available_bytes() if needed > _MUCH else None
-        is_short = available is not None and needed > available
+        growth = 0 if available is None else self._heap_growth()
+        is_short = available is not None and needed + growth > available
         if is_short and not self._has_warned:
             log.warning(
-                "the next sync may take %s of memory beside Spark's, and %s are free; most of it for %s",
+                "the next sync may take %s of memory, most of it for %s, and Spark's heap %s more; %s are free",
                 byte_size(needed),
-                byte_size(available or 0),
                 max(bytes_of, key=lambda what: bytes_of[what]),
-                extra=event("memory", needed=needed, available=available),
+                byte_size(growth),
+                byte_size(available or 0),
+                extra=event("memory", needed=needed, heap_growth=growth, available=available),
             )
         self._has_warned = is_short
 

@@ -18,6 +18,7 @@ from zync.observe.lineage import Run
 from zync.observe.traces import span
 from zync.raw.table import DECISIONS, RAW_SCHEMA, existing_raw, next_seqno, positions, trimmed
 from zync.spark.frames import RowCache
+from zync.spark.jvm import heap_growth
 from zync.staging.bookkeeping import Bookkeeping, read_bookkeeping
 from zync.staging.commit import reclaim
 from zync.staging.table import STAGING_SCHEMA, ensure_staging, open_staging
@@ -76,7 +77,7 @@ class Syncer:
         self.bookkeeping: Bookkeeping | None = None
         self.clock = 0
         self.lineage = Run()
-        self._check_memory = MemoryCheck()
+        self._check_memory = MemoryCheck(lambda: heap_growth(spark))
         self._staging_version = -1
         self._raw_table: DeltaTable | None = None
         self._staging_table: DeltaTable | None = None
