@@ -22,6 +22,7 @@ NAMES = (
     "sync_to_tables",
     "bank",
     "latency",
+    "rate",
     "reassembly",
     "preset",
     "quarantine",

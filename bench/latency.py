@@ -80,6 +80,38 @@ class Watch:
 
 
 def _measured(folder: Path, *, tables: bool) -> list[Result]:
+    warm, late_by_place = follow(folder, TRANSFERS, COMPILED_BOTH if tables else COMPILED, SECONDS, tables=tables)
+    results = []
+    for place, late in late_by_place.items():
+        p50, p99 = quantiles([seconds for _, seconds in late])
+        of = f"from commit to {place}, at 1,000 rows/s, " + ("with tables" if tables else "without tables")
+        log(f"{of}, after {warm:.0f} s: p50 {p50:.2f} s, p99 {p99:.2f} s")
+        goal = _GOAL if place == "staging" else None
+        results += [Result(f"p50 {of}", p50, "s", goal), Result(f"p99 {of}", p99, "s")]
+    return results
+
+
+def quantiles(late: list[float]) -> tuple[float, float]:
+    """p50 and p99."""
+    return statistics.median(late), sorted(late)[int(0.99 * len(late))]
+
+
+def follow(
+    folder: Path, transfers: float, compiled: float, seconds: float, *, tables: bool
+) -> tuple[float, dict[str, list[tuple[float, float]]]]:
+    """Runs `zync run` on the demo's bank, and measures once it is warm.
+
+    Args:
+        folder: Where the project is made.
+        transfers: Transfers a second, of four rows each.
+        compiled: Seconds from the cold start that are not measured; more until it has caught up.
+        seconds: For how long it is measured.
+        tables: Whether it delivers to tables, too.
+
+    Returns:
+        The seconds that were not measured; by place, when each transfer was committed (seconds since the measuring
+        began) and how many seconds later it was seen there, in order of commit.
+    """
     shutil.copytree(data_folder("demo") / "bank", folder)
     said = "".join(
         line + "\n"
@@ -87,8 +119,9 @@ def _measured(folder: Path, *, tables: bool) -> list[Result]:
         if not line.startswith("spark:") and (tables or not line.startswith("  tables:"))
     )
     (folder / "zync.yaml").write_text(said)
+    places = ("staging", "tables", "kafka") if tables else ("staging", "kafka")
     with broker() as servers:
-        bank, watch = SimulatedBank(servers, TRANSFERS, slowest=0), Watch(folder, servers)
+        bank, watch = SimulatedBank(servers, transfers, slowest=0), Watch(folder, servers)
         bank.start()
         command = [*ZYNC, "run", "--commit-every", "200ms", "--bootstrap-servers", servers]
         with (folder / "run.log").open("w") as out:
@@ -96,28 +129,20 @@ def _measured(folder: Path, *, tables: bool) -> list[Result]:
         try:
             for thread in watch.threads:
                 thread.start()
-            warm = _caught_up(bank, watch, COMPILED_BOTH if tables else COMPILED)
+            warm = _caught_up(bank, watch, compiled)
             began = time.time()
-            time.sleep(SECONDS)
+            time.sleep(seconds)
             ended = time.time()
             bank.end()
             measured = {txn: at for txn, at in bank.committed.items() if began < at < ended}
-            _await(lambda: all(measured.keys() <= watch.seen[one].keys() for one in ("staging", "kafka")), 300)
-            if tables:
-                _await(lambda: measured.keys() <= watch.seen["tables"].keys(), 300)
+            _await(lambda: all(measured.keys() <= watch.seen[place].keys() for place in places), 600)
         finally:
             watch.over.set()
             running.send_signal(signal.SIGINT)
             running.wait(120)
-    results = []
-    for place in ("staging", "tables", "kafka") if tables else ("staging", "kafka"):
-        late = sorted(watch.seen[place][txn] - at for txn, at in measured.items())
-        p50, p99 = statistics.median(late), late[int(0.99 * len(late))]
-        of = f"from commit to {place}, at 1,000 rows/s, " + ("with tables" if tables else "without tables")
-        log(f"{of}, after {warm:.0f} s: p50 {p50:.2f} s, p99 {p99:.2f} s")
-        goal = _GOAL if place == "staging" else None
-        results += [Result(f"p50 {of}", p50, "s", goal), Result(f"p99 {of}", p99, "s")]
-    return results
+    return warm, {
+        place: [(at - began, watch.seen[place][txn] - at) for txn, at in measured.items()] for place in places
+    }
 
 
 def _caught_up(bank: SimulatedBank, watch: Watch, compiled: float) -> float:

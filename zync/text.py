@@ -39,16 +39,19 @@ def strict_json(text: str | bytes, parse_number: Callable[[str], Any] | None = N
         parse_number: Makes a number of its text; None: int and float.
 
     Raises:
-        ValueError: The text is not JSON; the message says where and why.
-        RecursionError: It is nested too deep for Python's parser.
+        ValueError: The text is not JSON, or nested too deep for Python's parser; the message says where and why.
     """
-    return json.loads(
-        text,
-        parse_int=parse_number,
-        parse_float=parse_number,
-        parse_constant=_reject_constant,
-        object_pairs_hook=_reject_duplicate_keys,
-    )
+    try:
+        return json.loads(
+            text,
+            parse_int=parse_number,
+            parse_float=parse_number,
+            parse_constant=_reject_constant,
+            object_pairs_hook=_reject_duplicate_keys,
+        )
+    except RecursionError:
+        msg = "it is nested too deep"
+        raise ValueError(msg) from None
 
 
 def _reject_constant(text: str) -> NoReturn:

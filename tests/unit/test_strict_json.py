@@ -13,6 +13,7 @@ from zync.text import Verbatim, strict_json
         ("-Infinity", "-Infinity is no number in JSON"),
         ("{} {}", "Extra data"),
         (b'"\xff"', "utf-8"),
+        ("[" * 200_000, "it is nested too deep"),
     ],
 )
 def test_what_is_no_json_is_refused_with_the_cause(text: str | bytes, says: str) -> None:

@@ -71,7 +71,7 @@ def to_bytes(owner: Owner, **values: int | bool) -> bytes:
 def from_bytes(content: bytes) -> tuple[Owner, dict[str, object]]:
     """Returns the owner and the further values in JSON; an empty owner for other content."""
     values: dict[str, object] = {}
-    with suppress(ValueError, RecursionError):
+    with suppress(ValueError):
         parsed = strict_json(content)
         values = parsed if isinstance(parsed, dict) else {}
     known = {field.name: values.pop(field.name) for field in fields(Owner) if field.name in values}

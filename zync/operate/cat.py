@@ -125,7 +125,7 @@ def json_value(data: bytes | None) -> Any:
     if text.lstrip()[:1] in ("{", "["):
         try:
             strict_json(text)
-        except (ValueError, RecursionError):
+        except ValueError:
             return text
         return Verbatim(text if "\n" not in text and "\r" not in text else text.replace("\n", " ").replace("\r", " "))
     return text

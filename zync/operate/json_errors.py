@@ -15,8 +15,6 @@ def why_no_json(value: bytes) -> str | None:
         strict_json(text)
     except UnicodeDecodeError as error:
         return f"byte {error.start} ({error.object[error.start]:#04x}) is not UTF-8"
-    except RecursionError:
-        return "it is nested too deep"
     except ValueError as error:
         return str(error)
     return None

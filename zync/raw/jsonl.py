@@ -188,7 +188,7 @@ def _line(text: bytes, where: str) -> Line:
 
     try:
         fields = strict_json(text, _Number)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         fail(f"not JSON ({error})")
     if not isinstance(fields, dict):
         fail("a line must be a JSON object with at least a topic")
