@@ -74,6 +74,12 @@ def tables(ctx: typer.Context) -> Candidates:
 
 
 @_completer
+def maintained(_ctx: typer.Context) -> Candidates:
+    """Yields what `zync maintain` takes."""
+    yield from (("raw", ""), ("staging", ""), ("tables", "all delivered ones"))
+
+
+@_completer
 def input_topics(ctx: typer.Context) -> Candidates:
     """Yields the config's input topics, with ^regexes unexpanded."""
     yield from ((topic, "") for topic in _config(ctx).topics)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from zync.cli.common import Common, common_options
-from zync.cli.completion import tables
+from zync.cli.completion import maintained, tables
 from zync.cli.options import Retain
 from zync.lake.paths import locate
 
@@ -100,7 +100,9 @@ def verify(
 @common_options()
 def maintain(
     common: Common,
-    table: Annotated[str, typer.Argument(help="raw, staging, or tables: all delivered ones.", autocompletion=tables)],
+    table: Annotated[
+        str, typer.Argument(help="raw, staging, or tables: all delivered ones.", autocompletion=maintained)
+    ],
     compact: Annotated[bool, typer.Option("--compact", help="Small files into large ones.")] = False,
     vacuum: Annotated[bool, typer.Option("--vacuum", help="Delete files that are no part of it any more.")] = False,
     retain: Retain = None,
