@@ -75,7 +75,7 @@ class SimulatedBank:
         transfers, due = _transfers(), time.monotonic()
         while not self._ended.is_set() or any(queues.values()):
             now = time.monotonic()
-            if now >= due and not self._ended.is_set():
+            while now >= due and not self._ended.is_set():
                 due += 1 / self.rate
                 txn, delta, events = next(transfers)
                 self.total, self.committed[txn] = self.total + delta, time.time()
