@@ -64,9 +64,7 @@ def _config(ctx: typer.Context) -> Config:
     return read_config(Path(path) if path else None, lake)
 
 
-@_completer
-def tables(ctx: typer.Context) -> Candidates:
-    """Yields raw, staging, and the lake's other tables."""
+def _tables(ctx: typer.Context) -> Candidates:
     yield from (("raw", ""), ("staging", ""))
     raw = locate("raw", _config(ctx).lake)
     if is_local(raw):
@@ -74,9 +72,16 @@ def tables(ctx: typer.Context) -> Candidates:
 
 
 @_completer
-def maintained(_ctx: typer.Context) -> Candidates:
-    """Yields what `zync maintain` takes."""
-    yield from (("raw", ""), ("staging", ""), ("tables", "all delivered ones"))
+def tables(ctx: typer.Context) -> Candidates:
+    """Yields raw, staging, and the lake's other tables."""
+    yield from _tables(ctx)
+
+
+@_completer
+def maintained(ctx: typer.Context) -> Candidates:
+    """Yields what `zync maintain` takes: those, and the folder of the delivered tables."""
+    yield from _tables(ctx)
+    yield ("tables", "all delivered ones")
 
 
 @_completer
