@@ -2,6 +2,7 @@
 
 import math
 from datetime import timedelta
+from functools import partial
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
@@ -10,7 +11,7 @@ from pyarrow.fs import FileSelector
 
 from zync.errors import ZyncError
 from zync.lake.files import table_files
-from zync.lake.table import first_line, refresh
+from zync.lake.table import REMEMBERED, first_line, refresh
 
 
 def vacuum(table: DeltaTable, retain: timedelta | None, *, keep: int | None = None, dry_run: bool = False) -> int:
@@ -30,13 +31,12 @@ def vacuum(table: DeltaTable, retain: timedelta | None, *, keep: int | None = No
         ZyncError: The table cannot be read, or a file not be deleted.
     """
     hours = None if retain is None else math.ceil(retain / timedelta(hours=1))
-
-    def expired(*, dry_run: bool) -> list[str]:
-        versions = None if keep is None else [keep]
-        return table.vacuum(hours, dry_run, enforce_retention_duration=hours is None, full=True, keep_versions=versions)
-
+    kept = None if keep is None else [keep]
+    expired = partial(table.vacuum, hours, enforce_retention_duration=hours is None, full=True, keep_versions=kept)
     try:
         refresh(table)
+        if retain is not None and retain > REMEMBERED and not dry_run:  # or checkpoints drop the removals before then
+            table.alter.set_table_properties({"delta.deletedFileRetentionDuration": f"interval {hours} hours"})
         existing = {file.path for file in table_files(table).get_file_info(FileSelector("", recursive=True))}
         # delta-rs also lists files that an earlier vacuum deleted.
         count = len(existing.intersection(map(unquote, expired(dry_run=True))))

@@ -4,7 +4,6 @@ Writers and readers go on meanwhile, and the process may be killed at any moment
 own compaction bins files by size, which scatters the rows that a reader looks for; here neighbours become one file.
 """
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,9 +19,8 @@ from zync.lake.delivered import DELETED, has_plain_protocol
 from zync.lake.files import DataFile, data_files
 from zync.lake.lock import owned
 from zync.lake.paths import locate
-from zync.lake.table import REMEMBERED, open_table, refresh
-from zync.operate.expired import shorten_log
-from zync.operate.expired import vacuum as vacuum_files
+from zync.lake.table import open_table
+from zync.operate import expired
 from zync.operate.rewrite import is_raw, rewrite
 from zync.operate.trim import first_since, plan, stagings, trim
 from zync.raw.table import first_seqno
@@ -46,6 +44,7 @@ class Maintained:
     Attributes:
         files: number of the table's files before.
         files_after: number of its files after.
+        tables: number of delivered tables, with those of their tombstones; None for raw and staging.
         trimmed: number of records that were trimmed from raw.
         start: raw has all records from this seqno on.
         untrimmed: why no records were trimmed, if they should have been.
@@ -59,6 +58,7 @@ class Maintained:
 
     files: int
     files_after: int
+    tables: int | None = None
     trimmed: int = 0
     start: int = 1
     untrimmed: str | None = None
@@ -143,7 +143,7 @@ def maintain(
         if vacuum:
             _timed(result, "vacuum", lambda: _vacuum(table, result, max(retain, LEAST_RETAIN)))
         if not dry_run:
-            _timed(result, "log", lambda: shorten_log(table))
+            _timed(result, "log", lambda: expired.shorten_log(table))
     if not dry_run:
         result.files_after = len(table.file_uris())
     return result
@@ -155,28 +155,25 @@ def _maintain_delivered(folder: str, snapshot: Snapshot, *, dry_run: bool) -> Ma
     The files of the snapshot's versions stay, whatever was committed since. So do the log's entries if it is no longer
     of today: who does not deliver writes none.
     """
-    result = Maintained(files=0, files_after=0, dry_run=dry_run)
     is_recent = snapshots.now() - snapshot.at < LEAST_RETAIN
-    versions: dict[str, int | None] = {**snapshot.versions}
-    versions |= {f"{DELETED}/{topic}": None for topic in snapshot.versions}
+    names = [*snapshot.versions, *(f"{DELETED}/{topic}" for topic in snapshot.versions)]
+    tables = {name: table for name in names if (table := open_table(locate(f"{folder}/{name}", folder)))}
+    result = Maintained(files=0, files_after=0, tables=len(tables), dry_run=dry_run)
     with owned(folder, f"another zync maintains {folder}", what="maintain", name="maintain"):
-        for name, version in versions.items():
-            table = open_table(locate(name, folder))
-            if table is None:
-                continue
+        for name, table in tables.items():
             result.files += len(table.file_uris())
             if not has_plain_protocol(table):
                 result.left_to_spark.append(name)
                 continue
-            _timed(result, "vacuum", partial(_vacuum_delivered, table, result, version))
+            _timed(result, "vacuum", partial(_vacuum, table, result, None, snapshot.versions.get(name)))
             if is_recent and not dry_run:
-                _timed(result, "log", partial(shorten_log, table))
+                _timed(result, "log", partial(expired.shorten_log, table))
     result.files_after = result.files
     return result
 
 
-def _vacuum_delivered(table: DeltaTable, result: Maintained, version: int | None) -> None:
-    result.deleted += vacuum_files(table, None, keep=version, dry_run=result.dry_run)
+def _vacuum(table: DeltaTable, result: Maintained, retain: timedelta | None, keep: int | None = None) -> None:
+    result.deleted += expired.vacuum(table, retain, keep=keep, dry_run=result.dry_run)
 
 
 def _timed(result: Maintained, step: str, work: Callable[[], None]) -> None:
@@ -242,14 +239,6 @@ def _compact(table: DeltaTable, result: Maintained, on_compacted: Callable[[int,
             on_compacted(number, len(planned))
 
 
-def _vacuum(table: DeltaTable, result: Maintained, retain: timedelta) -> None:
-    if retain > REMEMBERED and not result.dry_run:  # otherwise checkpoints drop the removals before `retain` ends
-        refresh(table)
-        hours = math.ceil(retain / timedelta(hours=1))
-        table.alter.set_table_properties({"delta.deletedFileRetentionDuration": f"interval {hours} hours"})
-    result.deleted = vacuum_files(table, retain, dry_run=result.dry_run)
-
-
 def describe(result: Maintained) -> str:
     """Returns what was done as a line for people."""
     would = "would be " if result.dry_run else ""
@@ -260,7 +249,10 @@ def describe(result: Maintained) -> str:
     )
     if result.untrimmed:
         trimmed = f"; no records taken away: {result.untrimmed}"
+    if result.tables is not None:
+        left = f"; left to Spark's VACUUM: {', '.join(result.left_to_spark)}" if result.left_to_spark else ""
+        tables, count = amount(result.tables, "table"), amount(result.deleted, "file")
+        return f"{amount(result.files, 'file')} in {tables}; {count} that nobody needs {would}deleted{left}"
     compacted = f"{result.compacted:,} {would}compacted into {result.into:,}" if result.compacted else "none to compact"
     deleted = f"{result.deleted:,} that nobody needs {would}deleted"
-    left = f"; left to Spark's VACUUM: {', '.join(result.left_to_spark)}" if result.left_to_spark else ""
-    return f"{amount(result.files, 'file')} in the table, {compacted}; {deleted}{trimmed}{left}"
+    return f"{amount(result.files, 'file')} in the table, {compacted}; {deleted}{trimmed}"

@@ -38,7 +38,7 @@ def is_raw(table: DeltaTable) -> bool:
     for schema, raw in ((STAGING_SCHEMA, False), (RAW_SCHEMA, True)):
         if is_plain and types == {field.name: field.type for field in Schema.from_arrow(schema).fields}:
             return raw
-    msg = f"{table.table_uri} is neither a raw nor a staging as zync makes them"
+    msg = f"{table.table_uri} is neither a raw nor a staging as zync makes them, nor the folder of delivered tables"
     raise UsageError(msg)
 
 
