@@ -5,9 +5,11 @@ import threading
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from tests.conftest import BRISK
 from tests.deliver.tables.conftest import Lake, account, assert_together, kill_when, transfers, version_of
+from tests.kafka.conftest import wait_until
 from zync.deliver.tables import batch, delivery
 from zync.deliver.tables.batch import Batch
 from zync.operate.maintain import maintain
@@ -98,7 +100,9 @@ def test_who_is_stopped_on_the_way_to_a_new_table_ends_after_a_commit_and_goes_o
     assert [row["id"] for row in lake.rows("later")] == list(range(SYNCS))
 
 
-def test_batches_follow_one_another_no_faster_than_the_config_says(lake: Lake) -> None:
+def test_batches_follow_one_another_no_faster_than_the_config_says(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Meanwhile the tables are looked after."""
+    monkeypatch.setattr(delivery, "_LOOK_AFTER_SECONDS", 0.5)
     lake.config("deliver: {table_interval: 1h}\n")
     lake.staging.sync([[account(1, "1")]])
     stop, batches = threading.Event(), queue.Queue[Batch]()
@@ -111,6 +115,8 @@ def test_batches_follow_one_another_no_faster_than_the_config_says(lake: Lake) -
         lake.staging.sync([[account(2, "2")]])
         with pytest.raises(queue.Empty):
             batches.get(timeout=5)
+        DeltaTable(str(lake.folder / "accounts")).alter.set_table_description("by another")
+        wait_until(lambda: lake.versions()[-1].versions["accounts"] == version_of(lake, "accounts"), 30)
     finally:
         stop.set()
         following.join(30)
