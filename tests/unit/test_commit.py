@@ -92,7 +92,10 @@ def test_a_commit_lands_with_its_transactions(location: str) -> None:
     assert DeltaTable(location).transaction_version("app") == 1
 
 
-@pytest.mark.parametrize("error", [OSError("the answer was lost"), DeltaError("a hook failed"), pa.ArrowInvalid("odd")])
+@pytest.mark.parametrize(
+    "error",
+    [OSError("the answer was lost"), DeltaError("a hook failed"), pa.ArrowInvalid("odd"), Exception("as delta-rs does")],
+)
 def test_a_commit_whose_answer_is_lost_has_landed(location: str, error: Exception) -> None:
     table = DeltaTable(location)
     outcome = commit(table).attempt(then(append(table, 1), raises(error)))
@@ -158,6 +161,11 @@ def test_where_the_table_cannot_be_read_any_more_the_outcome_is_unknown(location
     )
     with pytest.raises(CommitUnknownError, match=message):
         commit(table).attempt(then(append(table, 1), cut_off))
+
+
+def test_a_commit_that_delta_rs_refuses_by_an_exception_without_a_class_did_not_land(location: str) -> None:
+    with pytest.raises(CommitRefusedError, match=r"^it cannot be written: Arrow failed$"):
+        commit(DeltaTable(location)).attempt(lambda _: raises(Exception("Arrow failed"))())
 
 
 @pytest.mark.parametrize("left", [False, True])

@@ -14,7 +14,6 @@ error the table is opened anew, and the log is searched for the commit's nonce. 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
@@ -94,7 +93,9 @@ class Commit:
         properties = commit_properties(dict(self.transactions), others=self.others, **fields)
         try:
             write(properties)
-        except (DeltaError, OSError, pa.ArrowException) as error:
+        except ZyncError:
+            raise
+        except Exception as error:  # for some of Arrow's errors delta-rs raises ValueError, or Exception itself
             return self._resolve(error, version)
         return Landed(self.table)
 
