@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from zync.config.model import Transactions
 from zync.errors import UsageError, ZyncError
@@ -150,17 +149,12 @@ def sync_from_kafka(
             store.worked()
             on_commit(appended)
 
-        while True:
-            run = _Run(ingest, brokers, table, targets, stop, committed, metrics, result)
-            try:
-                run.run()
-            except (ZyncError, DeltaError, OSError) as error:
-                if ingest.until_caught_up or not store.outlast(error):
-                    raise
-                if not stop.is_set():
-                    continue
-            result.seconds = time.monotonic() - started
-            return result
+        def consume() -> None:
+            _Run(ingest, brokers, table, targets, stop, committed, metrics, result).run()
+
+        store.outlasting(consume, waits=lambda: not ingest.until_caught_up)
+    result.seconds = time.monotonic() - started
+    return result
 
 
 def _warn_of_compacted(brokers: Brokers, topics: Iterable[str]) -> None:

@@ -83,6 +83,24 @@ class StoreWatch:
             self._reason = None
         return True
 
+    def outlasting(self, work: Callable[[], None], *, waits: Callable[[], bool]) -> None:
+        """Does the work, and tries it again after each outage of the store, until the process is to stop.
+
+        Args:
+            work: Goes on from where it was when it is called again.
+            waits: Returns whether an error that waiting mends is waited for; called after each error.
+        """
+        while True:
+            try:
+                work()
+            except Exception as error:
+                if not waits() or not self.outlast(error):
+                    raise
+                if self._stop.is_set():
+                    return
+            else:
+                return
+
     def _reason_of(self, error: BaseException) -> str | None:
         """Returns what is wrong with the store, if that caused the error; asks it if the error says nothing."""
         if is_local(self._location) or isinstance(error, _LASTING):

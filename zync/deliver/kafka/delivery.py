@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -180,7 +181,8 @@ class _Run:
                 if self.is_ready(table):
                     with self.ownership(name) as self.owned:
                         if self.owned.is_held:
-                            self.deliver_through_outages(table)
+                            deliver = partial(self.deliver, table)
+                            self.store.outlasting(deliver, waits=lambda: not self.delivery.until_caught_up)
         self.done.seconds = time.monotonic() - started
         return self.done
 
@@ -205,19 +207,6 @@ class _Run:
             return False
         self.progress_topic.read_for(table, read_cursor(table), final=False)
         return True
-
-    def deliver_through_outages(self, table: DeltaTable) -> None:
-        """Delivers staging; unless `until_caught_up`, it waits for an object store that is away, and goes on."""
-        while True:
-            try:
-                self.deliver(table)
-            except Exception as error:
-                if self.delivery.until_caught_up or not self.store.outlast(error):
-                    raise
-                if self.stop.is_set():
-                    return
-            else:
-                return
 
     def open_table(self) -> DeltaTable | None:
         """Opens staging; waits for its first sync unless `until_caught_up`. Returns None if stopped before that."""

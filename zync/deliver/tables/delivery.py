@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
@@ -103,16 +104,7 @@ def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses eac
         delivery = _Delivery(
             spark, config, staging, folder, stop, on_batch, metrics, until_caught_up, ownership, lineage
         )
-        while True:
-            try:
-                delivery.run(store)
-            except Exception as error:
-                if until_caught_up or not delivery.has_begun or not store.outlast(error):
-                    raise
-                if stop.is_set():
-                    break
-            else:
-                break
+        store.outlasting(partial(delivery.run, store), waits=lambda: delivery.has_begun and not until_caught_up)
     return delivery.newest
 
 
