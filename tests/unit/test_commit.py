@@ -94,7 +94,12 @@ def test_a_commit_lands_with_its_transactions(location: str) -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [OSError("the answer was lost"), DeltaError("a hook failed"), pa.ArrowInvalid("odd"), Exception("as delta-rs does")],
+    [
+        OSError("the answer was lost"),
+        DeltaError("a hook failed"),
+        pa.ArrowInvalid("odd"),
+        Exception("no class"),
+    ],
 )
 def test_a_commit_whose_answer_is_lost_has_landed(location: str, error: Exception) -> None:
     table = DeltaTable(location)

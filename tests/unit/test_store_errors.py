@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from zync.lake.store_errors import meaning, without_panics
+from zync.lake.panics import without_panics
+from zync.lake.store_errors import meaning
 
 _BODY = '<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>{}</Code><Message>{}</Message></Error>'
 _ARROW = "\x1b[31m↳\x1b[0m"

@@ -22,8 +22,8 @@ from zync.kafka.partition import Partition
 from zync.lake import storage
 from zync.lake.commit import Commit, Landed, Refused, change_files
 from zync.lake.lock import locked
+from zync.lake.panics import without_panics
 from zync.lake.paths import is_local
-from zync.lake.store_errors import without_panics
 from zync.lake.table import (
     NO_HOOKS,
     checkpoint_every,

@@ -35,8 +35,8 @@ from zync.lake.commit import Commit, Refused
 from zync.lake.delivered import APP, has_plain_protocol
 from zync.lake.delta_log import last_checkpoint
 from zync.lake.files import DataFile, add_actions
+from zync.lake.panics import without_panics
 from zync.lake.paths import locate
-from zync.lake.store_errors import without_panics
 from zync.lake.table import NO_HOOKS, checkpoint_every
 
 log = logging.getLogger(__name__)

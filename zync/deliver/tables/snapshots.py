@@ -22,8 +22,8 @@ from zync.errors import ConflictError, UsageError
 from zync.lake import delivered
 from zync.lake.commit import Commit, Refused
 from zync.lake.files import data_files, dataset
+from zync.lake.panics import without_panics
 from zync.lake.paths import locate
-from zync.lake.store_errors import without_panics
 from zync.lake.table import (
     CHECKPOINT_EVERY,
     NO_HOOKS,
