@@ -5,7 +5,6 @@ found here, and handed to each of the three: Hadoop's file system reads no envir
 managed identity is asked.
 """
 
-import os
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from urllib.parse import urlparse
 
 from zync.config.storage import Storage
 from zync.errors import UsageError
+from zync.lake.environment import first_variable
 
 if TYPE_CHECKING:
     from pyarrow.fs import AzureFileSystem, FileSystem
@@ -109,7 +109,7 @@ def _authentication(location: str, storage: Storage) -> dict[str, str]:
         return {"account.auth.type": "SharedKey", f"account.key.{_host(location, storage)}": keys.account_key}
     if keys.sas_token:
         return {"account.auth.type": "SAS", "sas.fixed.token": keys.sas_token.removeprefix("?")}
-    host = storage.options.get("azure_authority_host") or os.environ.get("AZURE_AUTHORITY_HOST") or _AUTHORITY
+    host = storage.options.get("azure_authority_host") or first_variable("AZURE_AUTHORITY_HOST") or _AUTHORITY
     authority = host.rstrip("/")
     if keys.client_secret:
         settings = {
@@ -163,33 +163,29 @@ def _client(account: str, address: str, keys: _Credentials) -> "AzureFileSystem"
 
 
 def _credentials(storage: Storage) -> _Credentials:
-    def variable(*names: str) -> str:
-        return next((os.environ[name] for name in names if os.environ.get(name)), "")
-
     own = (storage.account_key, storage.sas_token, storage.client_secret)
     if any(own):  # no key of the environment goes before the config's
         return _Credentials(*own, "", storage.client_id, storage.tenant_id)
     if storage.client_id:
-        tenant_id = storage.tenant_id or variable("AZURE_TENANT_ID")
-        return _Credentials("", "", "", variable("AZURE_FEDERATED_TOKEN_FILE"), storage.client_id, tenant_id)
+        tenant_id = storage.tenant_id or first_variable("AZURE_TENANT_ID")
+        return _Credentials("", "", "", first_variable("AZURE_FEDERATED_TOKEN_FILE"), storage.client_id, tenant_id)
     return _Credentials(
-        variable("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_KEY"),
-        variable("AZURE_STORAGE_SAS_TOKEN"),
-        variable("AZURE_CLIENT_SECRET"),
-        variable("AZURE_FEDERATED_TOKEN_FILE"),
-        variable("AZURE_CLIENT_ID"),
-        storage.tenant_id or variable("AZURE_TENANT_ID"),
+        first_variable("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_KEY"),
+        first_variable("AZURE_STORAGE_SAS_TOKEN"),
+        first_variable("AZURE_CLIENT_SECRET"),
+        first_variable("AZURE_FEDERATED_TOKEN_FILE"),
+        first_variable("AZURE_CLIENT_ID"),
+        storage.tenant_id or first_variable("AZURE_TENANT_ID"),
     )
 
 
 def endpoint(storage: Storage) -> str:
     """Returns the endpoint that the config or the environment names; an empty text for the cloud's own."""
-    return (storage.endpoint or os.environ.get("AZURE_STORAGE_ENDPOINT", "")).rstrip("/")
+    return (storage.endpoint or first_variable("AZURE_STORAGE_ENDPOINT")).rstrip("/")
 
 
 def _account_name(storage: Storage) -> str:
-    names = ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT")
-    return storage.account or next((os.environ[name] for name in names if os.environ.get(name)), "")
+    return storage.account or first_variable("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT")
 
 
 def _account(location: str, storage: Storage) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from zync.errors import ZyncError
 from zync.lake import storage
+from zync.lake.environment import first_variable
 from zync.lake.table import first_line
 
 if TYPE_CHECKING:
@@ -141,6 +142,6 @@ def _profile_keys() -> dict[str, str]:
         for name in ("aws_access_key_id", "aws_secret_access_key", "aws_session_token", "region"):
             if value := files.get(section, name, fallback=""):
                 keys[name if name.startswith("aws_") else "aws_region"] = value
-    if os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"):
+    if first_variable("AWS_REGION", "AWS_DEFAULT_REGION"):
         keys.pop("aws_region", None)
     return keys if "aws_access_key_id" in keys else {}

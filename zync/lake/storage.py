@@ -14,6 +14,7 @@ from urllib.parse import urlparse
 from zync.config.storage import Storage
 from zync.errors import UsageError
 from zync.lake import azure, gcs
+from zync.lake.environment import first_variable
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem, S3FileSystem
@@ -278,9 +279,8 @@ def _arrow_s3(endpoint: str, region: str, keys: tuple[str, str, str], *, virtual
 
 
 def _endpoint() -> str:
-    names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-    return _process.storage.endpoint or next((os.environ[name] for name in names if os.environ.get(name)), "")
+    return _process.storage.endpoint or first_variable("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
 
 def _region() -> str:
-    return _process.storage.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or ""
+    return _process.storage.region or first_variable("AWS_REGION", "AWS_DEFAULT_REGION")
