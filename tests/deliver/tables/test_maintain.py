@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from tests.conftest import zync
+from tests.conftest import start, zync
 from tests.deliver.tables.conftest import Lake, account, history, transfers
 from zync.deliver.tables import batch, snapshots
 from zync.operate import maintain as maintenance
@@ -159,6 +160,36 @@ def test_a_delivery_goes_on_meanwhile(lake: Lake, monkeypatch: pytest.MonkeyPatc
     assert deleted[0] > 0
     assert [int(row["balance"]) for row in lake.rows("accounts") if row["id"] == 1] == [100]
     assert len(lake.rows("history")) == 17
+
+
+@pytest.mark.parametrize("sign", ["accounts/*.parquet", "accounts/_delta_log/*.json", "_deleted/accounts/_delta_log/*"])
+def test_maintenance_that_was_killed_left_tables_as_they_were_and_is_made_up_for(lake: Lake, sign: str) -> None:
+    """kill -9 as soon as a first file is deleted, or the log of the first or the last table has a new entry."""
+
+    def files() -> set[Path]:
+        return {*lake.folder.glob(sign)}
+
+    deliver_days_ago(lake, 8)
+    lake.staging.sync([[account(1, "100")]])
+    lake.deliver()
+    names = ("accounts", "history", "_deleted/accounts")
+    rows = {name: DeltaTable(str(lake.folder / name)).to_pyarrow_table().to_pylist() for name in names}
+    before, until = files(), time.monotonic() + 60
+    process = start("maintain", "tables", cwd=lake.staging.folder, start_new_session=True)
+    try:
+        while files() == before and process.poll() is None:
+            assert time.monotonic() < until
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL, "it had ended before it could be killed"
+    assert {name: DeltaTable(str(lake.folder / name)).to_pyarrow_table().to_pylist() for name in names} == rows
+    assert lake.violations() == []
+    tidy(lake)
+    assert tidy(lake, dry_run=True).deleted == 0
+    assert len(parquet(lake, "accounts")) == len(DeltaTable(str(lake.folder / "accounts")).file_uris()) + 1
+    lake.staging.sync([[account(1, "200"), account(9, None)]])
+    lake.deliver()
+    assert [int(row["balance"]) for row in lake.rows("accounts") if row["id"] in (1, 9)] == [200]
 
 
 def test_the_command(lake: Lake) -> None:
