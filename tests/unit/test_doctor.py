@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from zync.config.model import Config, DebeziumConnector, Formats, Topic, Transactions
+from zync.config.model import Config, DebeziumConnector, Format, Formats, Topic, Transactions
 from zync.errors import UsageError, ZyncError
 from zync.operate import connector_config
 from zync.operate.doctor import TopicSettings, as_dict, describe, diagnose, hurts, read_topics
@@ -175,6 +175,29 @@ def test_what_hurts_in_a_topic_is_named(
 def test_a_topic_that_keeps_what_is_in_flight_does_not_hurt(topic: TopicSettings) -> None:
     said = Transactions(expire_after=timedelta(hours=24))
     assert diagnose(None, {"t": topic}, Config(topics={"t": Topic(), "^shop": Topic()}, transactions=said)) == []
+
+
+def test_each_of_several_topics_of_begin_and_end_has_one_partition() -> None:
+    """As sync-from refuses them."""
+    connectors = (DebeziumConnector("a.transaction"), DebeziumConnector("b.transaction"))
+    said = Transactions(preset="debezium", connectors=connectors, order="commit")
+    partitions = {"a.transaction": TopicSettings(3), "b.transaction": TopicSettings(1)}
+    (found,) = diagnose(None, partitions, Config(topics=dict.fromkeys(partitions, Topic()), transactions=said))
+    assert (found.severity, found.about) == ("error", "topic a.transaction")
+
+
+def test_sync_from_does_not_end_on_a_topic_that_a_regex_would_find() -> None:
+    (found,) = diagnose(None, {}, Config(topics={"^shop": Topic(), "shop.audit": Topic()}))
+    assert (found.severity, found.about) == ("note", "topic shop.audit")
+    assert found.seen == "Kafka does not have it, and its view is empty until it comes"
+
+
+@pytest.mark.parametrize(("all_topics", "own", "hurt"), [("json", "avro", False), ("avro", "json", True)])
+def test_a_topics_own_format_counts(all_topics: Format, own: Format, hurt: bool) -> None:
+    topics = {"^shop": Topic(envelope=True, value=own)}
+    config = Config(transactions=CONFIG.transactions, formats=Formats(value=all_topics), topics=topics)
+    found = diagnose({**GOOD, "decimal.handling.mode": "precise"}, None, config)
+    assert hurts(found) == hurt
 
 
 def test_errors_come_first() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from zync.config import topics
+from zync.config import topic_names, topics
 from zync.config.model import Config, Topic
 from zync.errors import UsageError
 from zync.project.load import load
@@ -44,12 +44,18 @@ def test_a_name_that_a_regex_covers_is_not_asked_for_by_itself() -> None:
 @pytest.mark.parametrize("text", ["^(", "^a{99999999999}", "^" + "(" * 2000 + ")" * 2000, "^a++*"])
 def test_what_python_cannot_compile_is_no_regex(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not a regular expression: "):
-        topics.compile_regex(text)
+        topic_names.compile_regex(text)
 
 
 def test_a_regex_is_looked_for_from_its_beginning_on_and_need_not_reach_the_end() -> None:
-    assert topics.compile_regex("^shop").search("shop.orders")
-    assert not topics.compile_regex("^shop").search("my.shop")
+    assert topic_names.is_topic("shop.orders", "^shop")
+    assert not topic_names.is_topic("my.shop", "^shop")
+
+
+def test_a_name_is_the_whole_name() -> None:
+    assert topic_names.is_topic("shop.a", "shop.a")
+    assert not topic_names.is_topic("shop.a", "shop")
+    assert not topic_names.is_topic("shop_a", "shop.a")
 
 
 def test_a_topic_that_is_no_regex_for_python_is_a_mistake_in_the_config(tmp_path: Path) -> None:

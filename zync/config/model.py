@@ -5,7 +5,6 @@
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
@@ -17,6 +16,7 @@ from zync.config.catalog import Catalog
 from zync.config.rule_modules import read_modules
 from zync.config.secrets import masked
 from zync.config.storage import Storage
+from zync.config.topic_names import is_topic
 from zync.errors import UsageError
 
 RESERVED_TOPIC = "__zync"
@@ -237,6 +237,14 @@ class Transactions:
         """The topics of BEGIN and END."""
         return tuple(connector.topic for connector in self.sources)
 
+    def end_topics_without_order(self, partitions: Mapping[str, int]) -> list[str]:
+        """Returns the topics of BEGIN and END with several partitions, between which `order: commit` has no order.
+
+        Args:
+            partitions: The number of partitions by topic.
+        """
+        return [topic for topic in self.end_topics if self.order == "commit" and partitions.get(topic, 1) > 1]
+
     def check_partitions(self, partitions: Mapping[str, int]) -> None:
         """Checks that with `order: commit` each topic of BEGIN and END has a single partition.
 
@@ -246,13 +254,12 @@ class Transactions:
         Raises:
             UsageError: Such a topic has several partitions.
         """
-        for topic in self.end_topics if self.order == "commit" else ():
-            if partitions.get(topic, 1) > 1:
-                msg = (
-                    f"transactions.order: commit needs topic {topic} to have one partition, for Kafka keeps no order "
-                    f"between partitions, and it has {partitions[topic]}: make it with one, or take order: completion"
-                )
-                raise UsageError(msg)
+        for topic in self.end_topics_without_order(partitions):
+            msg = (
+                f"transactions.order: commit needs topic {topic} to have one partition, for Kafka keeps no order "
+                f"between partitions, and it has {partitions[topic]}: make it with one, or take order: completion"
+            )
+            raise UsageError(msg)
 
 
 @dataclass(frozen=True)
@@ -543,7 +550,7 @@ class Config:
         """The topics to read, as names and ^regexes, without names that a regex matches: these may not exist yet."""
         regexes = [name for name in self.topics if name.startswith("^")]
         return tuple(
-            name for name in self.topics if name in regexes or not any(re.search(regex, name) for regex in regexes)
+            name for name in self.topics if name in regexes or not any(is_topic(name, regex) for regex in regexes)
         )
 
     def format(self, topic: Topic, part: Part) -> Format:

@@ -1,23 +1,9 @@
 """Assigns records to the config's topics, names before regexes, as SQL expressions over the column `topic`."""
 
-import re
 from collections.abc import Collection
 
 from zync.config.model import RESERVED_TOPIC, Config
 from zync.sql import literal
-
-
-def compile_regex(text: str) -> re.Pattern[str]:
-    """Compiles the ^regex of a topic.
-
-    Raises:
-        ValueError: The text is no regular expression, or Python cannot compile it.
-    """
-    try:
-        return re.compile(text)
-    except (re.error, OverflowError, RecursionError) as error:  # for a{99999999999}, and thousands of parentheses
-        msg = f"{text!r} is not a regular expression: {error}"
-        raise ValueError(msg) from None
 
 
 def ordered(config: Config) -> list[str]:

@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 
 from zync.config.model import Config, DebeziumConnector, Topic, Transactions
+from zync.config.topic_names import is_topic
 from zync.debezium.envelope import transaction_id
 
 
@@ -21,7 +22,7 @@ def connector_of(transactions: Transactions, topic: str) -> DebeziumConnector | 
         if topic == connector.topic or topic in connector.tables:
             return connector
     for connector in transactions.sources:
-        if any(re.search(table, topic) for table in connector.tables if table.startswith("^")):
+        if any(is_topic(topic, table) for table in connector.tables):
             return connector
     by_prefix = [
         connector

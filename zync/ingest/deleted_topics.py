@@ -1,7 +1,6 @@
 """Detects deleted topics, and applies `--on-gap` to offsets that Kafka deleted before they were read."""
 
 import logging
-import re
 import time
 from collections.abc import Iterable
 from typing import Literal
@@ -9,6 +8,7 @@ from typing import Literal
 from deltalake import DeltaTable
 
 from zync.config.model import RESERVED_TOPIC
+from zync.config.topic_names import is_topic
 from zync.errors import GapError, ZyncError
 from zync.kafka.admin import Brokers, RefusedError
 from zync.lake.table import refresh
@@ -108,7 +108,7 @@ class DeletedTopics:
 def warn_of_deleted_topics(table: DeltaTable, brokers: Brokers, regexes: Iterable[str], topics: Iterable[str]) -> None:
     """Logs a warning for topics of raw that match a `^regex` and are not among Kafka's `topics`."""
     missing = {partition.topic for partition in positions(table).next} - {RESERVED_TOPIC, *topics}
-    deleted = sorted(topic for topic in missing if any(re.search(regex, topic) for regex in regexes))
+    deleted = sorted(topic for topic in missing if any(is_topic(topic, regex) for regex in regexes))
     if deleted:
         log.warning(
             "%s of which raw has records: gone from %s, with whatever was not read by then: %s",

@@ -16,7 +16,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, OffsetSpec, ResourceType
 
 from zync.config.model import KAFKAS_OWN, PROGRESS_TOPIC, RESERVED_TOPIC
-from zync.config.topics import compile_regex
+from zync.config.topic_names import compile_regex
 from zync.errors import UsageError, ZyncError
 from zync.kafka.partition import Partition
 

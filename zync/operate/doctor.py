@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from zync.config.model import Config
-from zync.config.topics import compile_regex
+from zync.config.topic_names import is_topic
 from zync.config.units import duration_text
 
 Severity = Literal["error", "warning", "note"]
@@ -77,10 +77,7 @@ def describe(findings: list[Finding], looked_at: str) -> str:
 
 def read_topics(config: Config, partition_counts: Mapping[str, int]) -> list[str]:
     """Returns the topics that the config reads, of those in Kafka (`partition_counts`, by topic), sorted."""
-    regexes = [compile_regex(name) for name in config.topics if name.startswith("^")]
-    return sorted(
-        topic for topic in partition_counts if topic in config.topics or any(regex.search(topic) for regex in regexes)
-    )
+    return sorted(topic for topic in partition_counts if any(is_topic(topic, name) for name in config.topics))
 
 
 # ------------------------------------------------------------------------------------------------------- connectors
@@ -239,7 +236,8 @@ def _check_error_tolerance(connector: Connector, _config: Config) -> Iterator[Fi
 
 def _check_types(connector: Connector, config: Config) -> Iterator[Finding]:
     """Checks how numbers and times are encoded: JSON without a schema does not tell a rule their type."""
-    plain_json = config.formats.value == "json"
+    formats = {config.format(topic, "value") for topic in config.topics.values() if topic.envelope}
+    plain_json = "json" in (formats or {config.formats.value})
     connector_class = connector.get("connector.class", "").lower()
     decimals = connector.get("decimal.handling.mode", "precise")
     if decimals == "precise" and plain_json:
@@ -370,22 +368,26 @@ def _check_missing_topics(topics: Topics, config: Config) -> Iterator[Finding]:
     for name in config.topics:
         if not name.startswith("^") and name not in topics:
             yield Finding(
-                "warning",
+                "warning" if name in config.sources else "note",
                 f"topic {name}",
-                "Kafka does not have it, and `zync sync-from` ends on that",
+                f"Kafka does not have it, and {effect_of_missing(name, config)}",
                 "create it, or correct its name in the config",
             )
 
 
+def effect_of_missing(topic: str, config: Config) -> str:
+    """Returns what it means that Kafka does not have a topic which the config names; no ^regex."""
+    return "`zync sync-from` ends on that" if topic in config.sources else "its view is empty until it comes"
+
+
 def _check_commit_order(topics: Topics, config: Config) -> Iterator[Finding]:
-    """Checks that the topic of BEGIN and END has a single partition, where commit order is the order of END in it."""
-    name = config.transactions.topic
-    settings = topics.get(name or "")
-    if config.transactions.order == "commit" and settings is not None and settings.partitions > 1:
+    """Checks that topics of BEGIN and END have a single partition, where commit order is the order of END in it."""
+    partitions = {name: settings.partitions for name, settings in topics.items()}
+    for name in config.transactions.end_topics_without_order(partitions):
         yield Finding(
             "error",
             f"topic {name}",
-            f"it has {settings.partitions} partitions, between which Kafka keeps no order, and the config has order: "
+            f"it has {partitions[name]} partitions, between which Kafka keeps no order, and the config has order: "
             "commit",
             "make it with one partition, or take order: completion",
         )

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from zync.config.model import Config, Topic
-from zync.config.topics import compile_regex
+from zync.config.topic_names import is_topic
 from zync.errors import FormatError, ZyncError
 from zync.kafka.admin import Brokers, RefusedError
 from zync.lake.files import data_files, dataset
 from zync.lake.paths import locate
 from zync.lake.table import open_table
+from zync.operate.doctor import effect_of_missing
 from zync.raw.table import RAW_SCHEMA
 from zync.text import amount, listed
 
@@ -52,11 +53,11 @@ def _missing_topics(config: Config) -> Iterator[str]:
         return
     for name in config.topics:
         if name.startswith("^"):
-            if not any(map(compile_regex(name).search, kafka_topics)):
+            if not any(is_topic(topic, name) for topic in kafka_topics):
                 yield f"topics: Kafka at {brokers.servers} has no topic that {name} finds"
         elif name not in kafka_topics:
             known = listed(sorted(kafka_topics), 10) or "none"
-            effect = "`zync sync-from` ends on that" if name in config.sources else "its view is empty until it comes"
+            effect = effect_of_missing(name, config)
             yield f"topics: Kafka at {brokers.servers} has no topic {name!r} (it has {known}): {effect}"
 
 
@@ -67,9 +68,7 @@ def _unknown_topics_in_done(config: Config) -> Iterator[str]:
     names += [single or double for items in _IN.findall(text) for single, double in re.findall(_STRING, items)]
     topics_by_view = {topic.as_: name for name, topic in config.topics.items() if topic.as_}
     for name in dict.fromkeys(names):
-        if any(
-            compile_regex(topic).search(name) if topic.startswith("^") else topic == name for topic in config.topics
-        ):
+        if any(is_topic(name, topic) for topic in config.topics):
             continue
         if name in topics_by_view:
             yield (
@@ -88,11 +87,10 @@ def _ids_without_records(config: Config) -> Iterator[str]:
     samples = _sample_records(config)
     for name, match in paths.items():
         part, path = match[1], match[2]
-        regex = compile_regex(name) if name.startswith("^") else None
         objects = [
             value
             for topic, records in samples.items()
-            if (regex.search(topic) and topic not in config.topics if regex else topic == name)
+            if topic == name or (topic not in config.topics and is_topic(topic, name))
             for value in (_parse(record[part]) for record in records)
             if isinstance(value, dict)
         ]

@@ -23,7 +23,7 @@ from zync.config.model import (
 from zync.config.rule_modules import installed_twin, module_names
 from zync.config.storage import Storage
 from zync.config.table_properties import APPEND_ONLY, property_error
-from zync.config.topics import compile_regex
+from zync.config.topic_names import compile_regex
 from zync.debezium import preset
 from zync.lake import storage
 from zync.lake.paths import is_local, locate

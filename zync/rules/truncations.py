@@ -1,6 +1,5 @@
 """Turns TRUNCATEs of source tables into output rows, for the outputs that are made of that table alone."""
 
-import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -8,6 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from zync.config.model import Config, OutputRule
+from zync.config.topic_names import is_topic
 from zync.debezium.envelope import IS_TRUNCATION, ORDER
 from zync.rules.left_out import ORDER as ORDER_COLUMN
 from zync.rules.run import bind_lookups, rule_texts, run_rules
@@ -167,7 +167,7 @@ class _OutputSources:
         if topic in self.config.topics:
             return topic
         regexes = (name for name in self.config.topics if name.startswith("^"))
-        return next((regex for regex in regexes if re.search(regex, topic)), topic)
+        return next((regex for regex in regexes if is_topic(topic, regex)), topic)
 
 
 def _views(plan: Any) -> set[str]:

@@ -1,6 +1,5 @@
 """Creates the topics that a delivery sends to, or checks that existing ones are as the config says."""
 
-import re
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -10,6 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
 
 from zync.config.model import PROGRESS_TOPIC, Config, DeliveredTopic
+from zync.config.topic_names import is_topic
 from zync.errors import UsageError, ZyncError
 from zync.kafka.admin import Brokers, reason
 from zync.kafka.partition import Partition
@@ -138,9 +138,7 @@ class Topics:
     def _check_is_no_source(self, name: str, content: str, config_key: str) -> None:
         """Raises UsageError if sync-from consumes the topic, so that the delivery would feed itself."""
         config = self._config
-        is_source = any(
-            re.search(source, name) if source.startswith("^") else source == name for source in config.sources
-        )
+        is_source = any(is_topic(name, source) for source in config.sources)
         if name == PROGRESS_TOPIC or not is_source or "bootstrap.servers" not in config.kafka:
             return
         if Brokers(config.kafka).cluster() == self._brokers.cluster():
