@@ -1,5 +1,6 @@
 """`zync load`: JSON Lines become records of raw as Kafka's do; one commit a call, or nothing."""
 
+import base64
 import gzip
 import io
 import json
@@ -15,6 +16,7 @@ from tests.conftest import zync
 from tests.kafka.conftest import Lake
 from zync.errors import UsageError
 from zync.kafka.partition import Partition
+from zync.lake.table import existing_table
 from zync.raw.append import Appended
 from zync.raw.jsonl import load
 
@@ -182,10 +184,17 @@ def test_a_debezium_capture_loads_as_it_is(plain: Lake, monkeypatch: pytest.Monk
 
 def test_what_cat_shows_of_one_raw_another_takes(tmp_path: Path) -> None:
     lake = Lake(tmp_path, "")
-    load_text(lake, '{"topic":"t","key":"k","value":{"x":1.10},"headers":[["a",null]]}\n{"topic":"t","value":null}')
+    like_bytes = base64.b64encode(b'{"base64":"aGk="}').decode()
+    load_text(
+        lake,
+        '{"topic":"t","key":"k","value":{"x":1.10},"headers":[["a",null]]}\n{"topic":"t","value":null}\n'
+        f'{{"topic":"t","value":{{"base64":"{like_bytes}"}}}}',
+    )
     shown = zync("cat", "raw", cwd=tmp_path).stdout
     zync("load", "raw", "-", "--lake", "other", cwd=tmp_path, input=shown)
     same = zync("cat", "raw", "--lake", "other", cwd=tmp_path).stdout
     first, second = ([json.loads(line) for line in text.splitlines()] for text in (shown, same))
     assert [{**one, "ingested": None} for one in first] == [{**one, "ingested": None} for one in second]
     assert all(one["ingested"] < other["ingested"] for one, other in zip(first, second, strict=True))
+    values = existing_table(str(tmp_path / "other" / "raw"), "").to_pyarrow_table().sort_by("seqno")["value"]
+    assert values.to_pylist() == [b'{"x":1.10}', None, b'{"base64":"aGk="}']

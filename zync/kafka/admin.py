@@ -5,7 +5,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, OffsetSpec, ResourceType
+from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from zync.config.model import KAFKAS_OWN, PROGRESS_TOPIC, RESERVED_TOPIC
 from zync.config.topic_names import compile_regex
@@ -41,6 +41,8 @@ _TRANSIENT = (
 )
 # librdkafka's errors while no broker answers.
 _AWAY = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)  # noqa: SLF001 - as above
+_HIDDEN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+"""Errors of a topic that does not exist, or that this user may not describe."""
 _LIBRARY_LOG = logging.getLogger("librdkafka")
 """Receives librdkafka's log lines, which are shown with --debug."""
 
@@ -133,7 +135,7 @@ class Brokers:
 
         Raises:
             RefusedError: A broker refuses the connection.
-            ZyncError: No broker answers.
+            AwayError: No broker answers.
         """
         self.admin.poll(0)
         self._refusals.clear()  # earlier refusals
@@ -149,21 +151,21 @@ class Brokers:
                 f"no Kafka broker answers at {self.servers} ({reason(error)}): "
                 "is it running, and are the address and kafka.security.protocol right?"
             )
-            raise ZyncError(msg) from error
+            raise AwayError(msg) from error
         return {name: len(topic.partitions) for name, topic in topics.items() if name not in KAFKAS_OWN}
 
     def cluster(self) -> str:
         """Returns the id of the cluster.
 
         Raises:
-            ZyncError: No broker answers.
+            AwayError: No broker answers.
         """
         try:
             return str(self._cluster_metadata().cluster_id)
         except KafkaException as error:
             msg = f"no Kafka broker answers at {self.servers} ({reason(error)})"
             self.begin_anew()
-            raise ZyncError(msg) from error
+            raise AwayError(msg) from error
 
     def _cluster_metadata(self, timeouts: tuple[float, ...] = _TIMEOUTS) -> ClusterMetadata:
         for timeout in timeouts[:-1]:
@@ -244,14 +246,43 @@ class Brokers:
             if result.offset >= 0
         }
 
+    def create_topic(self, topic: NewTopic) -> bool:
+        """Creates a topic; returns False if there is one of its name already.
+
+        Raises:
+            AwayError: No broker answered in time.
+            ZyncError: The brokers refuse it; its cause has their code.
+        """
+        created = self._answers(
+            lambda admin: admin.create_topics([topic], operation_timeout=_TIMEOUT, request_timeout=_TIMEOUT + 5),
+            ignored=(KafkaError.TOPIC_ALREADY_EXISTS,),
+        )
+        return bool(created)
+
+    def replicas(self, topic: str) -> list[int] | None:
+        """Returns the number of replicas of each partition; None for a topic that this user may not describe.
+
+        Raises:
+            AwayError: No broker answered in time.
+            ZyncError: The request failed.
+        """
+        descriptions = self._answers(
+            lambda admin: admin.describe_topics(TopicCollection([topic]), request_timeout=_TIMEOUT), ignored=_HIDDEN
+        )
+        described = descriptions.get(topic)
+        return described and [len(partition.replicas) for partition in described.partitions]
+
     def topic_properties(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Returns each topic's properties, like `cleanup.policy`; omits topics that this user may not describe."""
+        """Returns each topic's properties, like `cleanup.policy`.
+
+        Omits topics that do not exist and topics that this user may not describe.
+        """
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(topics))]
         if not resources:
             return {}
         configs = self._answers(
             lambda admin: admin.describe_configs(resources, request_timeout=_TIMEOUT),
-            ignored=KafkaError.TOPIC_AUTHORIZATION_FAILED,
+            ignored=_HIDDEN,
         )
         return {
             resource.name: {name: str(entry.value) for name, entry in entries.items() if entry.value is not None}
@@ -286,7 +317,7 @@ class Brokers:
         ids: dict[str, int] = {}
         descriptions = self._answers(
             lambda admin: admin.describe_topics(TopicCollection(names), request_timeout=_TIMEOUT),
-            ignored=KafkaError.UNKNOWN_TOPIC_OR_PART,
+            ignored=(KafkaError.UNKNOWN_TOPIC_OR_PART,),
             patience=patience,
         )
         for name, described in descriptions.items():
@@ -308,14 +339,14 @@ class Brokers:
     def _answers(
         self,
         request: "Callable[[AdminClient], Mapping[Any, Future[Any]]]",
-        ignored: int | None = None,
+        ignored: Collection[int] = (),
         patience: float = 0.0,
     ) -> dict[Any, Any]:
         """Sends a request, and repeats it while a partition's leader changes.
 
         Args:
             request: Sends the request by the client that it gets, and returns the futures by key.
-            ignored: The code of an error whose keys are omitted.
+            ignored: The codes of errors whose keys are omitted.
             patience: Seconds to repeat it while no broker answers.
 
         Returns:
@@ -334,7 +365,7 @@ class Brokers:
                     try:
                         results[key] = self._result(future)
                     except KafkaException as error:
-                        if error.args[0].code() != ignored:
+                        if error.args[0].code() not in ignored:
                             raise
             except KafkaException as error:
                 code, elapsed = error.args[0].code(), time.monotonic() - started
@@ -342,8 +373,9 @@ class Brokers:
                     self.begin_anew()
                 limit = _TIMEOUT if code in _TRANSIENT else patience if code in _AWAY and not self.stopping else 0.0
                 if elapsed >= limit:
-                    msg = f"Kafka at {self.servers} does not answer: {reason(error)}"
-                    raise (AwayError if code in (*_TRANSIENT, *_AWAY) else ZyncError)(msg) from error
+                    is_away = code in (*_TRANSIENT, *_AWAY)
+                    msg = f"Kafka at {self.servers} {'does not answer' if is_away else 'refuses it'}: {reason(error)}"
+                    raise (AwayError if is_away else ZyncError)(msg) from error
                 time.sleep(0.1)
                 if code in _TRANSIENT:  # librdkafka uses its cached leaders until it gets new metadata
                     with suppress(KafkaException):

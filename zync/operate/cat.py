@@ -115,7 +115,10 @@ def _staging_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def json_value(data: bytes | None) -> Any:
-    """Returns a message's key or value in the form that JSON output shows: JSON, text, or {"base64": …}."""
+    """Returns a message's key or value in the form that JSON output shows: JSON, text, or {"base64": …}.
+
+    JSON that has that form itself is shown in it, too: `zync load` would take it for the bytes in it.
+    """
     if data is None:
         return None
     try:
@@ -124,8 +127,10 @@ def json_value(data: bytes | None) -> Any:
         return {"base64": base64.b64encode(data).decode()}
     if text.lstrip()[:1] in ("{", "["):
         try:
-            strict_json(text)
+            value = strict_json(text)
         except ValueError:
             return text
+        if isinstance(value, dict) and value.keys() == {"base64"}:
+            return {"base64": base64.b64encode(data).decode()}
         return Verbatim(text if "\n" not in text and "\r" not in text else text.replace("\n", " ").replace("\r", " "))
     return text

@@ -2,11 +2,10 @@
 
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import NewTopic
 
 from zync.config.model import PROGRESS_TOPIC, Config, DeliveredTopic
 from zync.config.topic_names import is_topic
@@ -15,7 +14,6 @@ from zync.kafka.admin import Brokers, reason
 from zync.kafka.partition import Partition
 from zync.text import amount
 
-_TIMEOUT = 15.0
 _LOOK_SECONDS = 0.5
 _PATIENCE_SECONDS = 5.0
 """For so long a topic may be missing: a broker that has just started does not know all topics yet."""
@@ -91,12 +89,12 @@ class Topics:
         Brokers compare max.message.bytes with the size of a batch, and librdkafka does not split a refused batch.
         """
         names = {*map(self._settings.target, outputs), *self._topic_ids}
-        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
-        limits = []
-        for future in self._brokers.admin.describe_configs(resources, request_timeout=_TIMEOUT).values():
-            with suppress(KafkaException):  # the topic does not exist, or this user may not describe it
-                limits.append(int(future.result(_TIMEOUT + 5)["max.message.bytes"].value))
-        return min(limits, default=None)
+        try:
+            properties_by_topic = self._brokers.topic_properties(names)
+        except ZyncError:  # the sender reports that brokers are away
+            return None
+        limits = [properties.get("max.message.bytes") for properties in properties_by_topic.values()]
+        return min((int(limit) for limit in limits if limit), default=None)
 
     def check_same(self) -> bool:
         """Returns whether the progress topic still has the topic id that it had; checks the other topics.
@@ -192,27 +190,20 @@ def _create(brokers: Brokers, name: str, wanted: DeliveredTopic) -> bool:
         config={**config, **(_SEGMENT_BYTES if wanted is PROGRESS else {})},
     )
     try:
-        for future in brokers.admin.create_topics([new_topic], operation_timeout=_TIMEOUT).values():
-            future.result(_TIMEOUT + 5)
-    except KafkaException as error:
-        if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
-            return False
-        msg = f"topic {name} cannot be made at {brokers.servers}: {reason(error)}"
-        raise (UsageError if error.args[0].code() in _MISTAKES else ZyncError)(msg) from error
-    return True
+        return brokers.create_topic(new_topic)
+    except ZyncError as error:
+        cause = error.__cause__
+        is_mistake = isinstance(cause, KafkaException) and cause.args[0].code() in _MISTAKES
+        why = reason(cause) if isinstance(cause, KafkaException) else str(error)
+        msg = f"topic {name} cannot be made at {brokers.servers}: {why}"
+        raise (UsageError if is_mistake else type(error))(msg) from error
 
 
 def _describe(brokers: Brokers, name: str) -> _TopicSettings:
-    try:
-        topic = brokers.admin.list_topics(timeout=_TIMEOUT).topics.get(name)
-        if topic is None:
-            msg = f"topic {name} at {brokers.servers} is there, and this user may not look at it (DESCRIBE)"
-            raise ZyncError(msg)
-        resource = ConfigResource(ResourceType.TOPIC, name)
-        config = brokers.admin.describe_configs([resource], request_timeout=_TIMEOUT)[resource].result(_TIMEOUT + 5)
-    except KafkaException as error:
-        msg = f"topic {name} at {brokers.servers} cannot be looked at: {reason(error)}"
-        raise ZyncError(msg) from error
-    replication = min((len(partition.replicas) for partition in topic.partitions.values()), default=0)
-    policies = sorted(config["cleanup.policy"].value.replace(" ", "").split(","))
-    return _TopicSettings(len(topic.partitions), replication, ",".join(policies))
+    replicas, properties = brokers.replicas(name), brokers.topic_properties([name]).get(name)
+    if replicas is None or properties is None:
+        permission = "DESCRIBE" if replicas is None else "DESCRIBE_CONFIGS"
+        msg = f"topic {name} at {brokers.servers} is there, and this user may not look at it ({permission})"
+        raise ZyncError(msg)
+    policies = sorted(properties["cleanup.policy"].replace(" ", "").split(","))
+    return _TopicSettings(len(replicas), min(replicas, default=0), ",".join(policies))
