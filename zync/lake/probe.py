@@ -4,6 +4,7 @@ zync's commits rest on one thing: of two puts of the same object under `If-None-
 ignores the condition takes both, and loses the first commit without an error.
 """
 
+import logging
 import threading
 import uuid
 from functools import cache
@@ -17,8 +18,11 @@ from zync.errors import UsageError, ZyncError
 from zync.lake import storage
 from zync.lake.paths import is_local
 from zync.lake.store_errors import meaning
+from zync.log import event
 
-_ROUNDS = 5
+log = logging.getLogger(__name__)
+
+_ROUNDS = 20
 _WRITERS = 2
 _FIRST_ENTRY = "_delta_log/00000000000000000000.json"
 _SCHEMA = Schema.from_arrow(pa.schema([pa.field("probe", pa.string())]))
@@ -30,7 +34,8 @@ def prove(lake: str) -> None:
 
     Two threads create the same table. delta-rs lists the log first, and puts the entry then: in most rounds both lists
     come before both puts, so that only the store can tell the second from the first. A round in which the second saw
-    the first's entry proves nothing, and is repeated. The objects are deleted. A process proves a place once.
+    the first's entry proves nothing, and is repeated; a warning tells if all were such. The objects are deleted. A
+    process proves a place once.
 
     Args:
         lake: The location of the lake; nothing is done for a local folder.
@@ -57,6 +62,13 @@ def prove(lake: str) -> None:
             raise ZyncError(msg) from errors[0]
         if isinstance(errors[0], CommitFailedError):
             return
+    log.warning(
+        "it could not be shown that the store of %s refuses the second of two commits at once: in %d rounds each "
+        "second one came too late to be refused. Look whether it has conditional puts (If-None-Match: *)",
+        lake,
+        _ROUNDS,
+        extra=event("store_not_proved"),
+    )
 
 
 def _create_at_once(location: str) -> list[Exception]:

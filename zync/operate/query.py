@@ -15,7 +15,7 @@ from zync.lake.table import open_table
 from zync.rules.json_text import as_json
 from zync.rules.run import bind_lookups
 from zync.rules.views import VIEW_COLUMNS, bind_views
-from zync.spark.causes import is_of_surroundings
+from zync.spark.causes import causes, is_of_surroundings
 from zync.spark.errors import message_of, spark_errors
 from zync.spark.frames import read_parquet, spark_schema
 from zync.sql import literal, name, statement
@@ -139,7 +139,7 @@ def _collect(result: DataFrame, *columns: str) -> list[Row]:
         return result.selectExpr(*columns).collect()
     except spark_errors() as error:
         error_text = message_of(error)
-        if "FILE_NOT_EXIST" in error_text:
+        if any((cause.condition or "").endswith("FILE_NOT_EXIST") for cause in causes(error)):
             error_text = (
                 f"a file of a table is gone ({error_text.partition('. ')[0]}): if somebody vacuumed a delivered table, "
                 "`zync sync-to tables staging` names newer versions; `zync verify` says what is damaged"

@@ -18,7 +18,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from zync.errors import CommitRefusedError, OwnedError, UsageError, ZyncError
 from zync.lake.commit import Commit, Landed, change_files
-from zync.lake.files import DataFile, dataset, file_statistics, table_files
+from zync.lake.files import DataFile, add_actions, dataset, file_statistics, table_files
 from zync.lake.table import first_line, refresh
 from zync.raw.table import RAW_SCHEMA
 from zync.staging.table import STAGING_SCHEMA
@@ -74,7 +74,7 @@ def rewrite(
     is_unused = not rows
     try:
         _replace(table, files + (dropped or []), [add] if rows else [], transactions, data_change=keep is not None)
-    except OwnedError:
+    except (OwnedError, CommitRefusedError):
         is_unused = True
         raise
     finally:  # after any other error the commit may have landed, so the file stays
@@ -138,7 +138,7 @@ def _replace(
     failure, name = f"{table.table_uri} cannot be maintained", f"the maintenance of {table.table_uri}"
     nonce, handle = uuid.uuid4().hex, table
     while True:
-        live = set(pa.table(handle.get_add_actions())["path"].to_pylist())
+        live = set(add_actions(handle)["path"].to_pylist())
         if not live.issuperset(file.logged for file in group):
             msg = f"another maintains {table.table_uri}: its files are not what they were. What was done stays done"
             raise OwnedError(msg)

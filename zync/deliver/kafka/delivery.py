@@ -64,8 +64,8 @@ class Delivery:
 
     Attributes:
         staging: The location of staging.
-        kafka: The librdkafka properties of the target cluster.
         config: The config.
+        kafka: The librdkafka properties of the target cluster, where it is not the one that the config names.
         group_rows: A Kafka transaction ends with the source transaction that reaches so many rows; with 1 each source
             transaction has its own.
         until_caught_up: Whether to end once all that is in staging at the start is delivered.
@@ -73,11 +73,16 @@ class Delivery:
     """
 
     staging: str
-    kafka: dict[str, str]
     config: Config = field(default_factory=Config)
+    kafka: dict[str, str] | None = None
     group_rows: int = 50_000
     until_caught_up: bool = False
     standby: bool = False
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The librdkafka properties of the target cluster."""
+        return self.kafka or self.config.kafka_to_deliver_to
 
 
 @dataclass
@@ -131,7 +136,7 @@ def sync_to_kafka(
         ZyncError: Kafka or staging failed. Everything committed is in Kafka exactly once; the rest is in staging.
 
     Example:
-        >>> delivery = zync.Delivery("lake/staging", config.kafka, config, until_caught_up=True)
+        >>> delivery = zync.Delivery("lake/staging", config, until_caught_up=True)
         >>> zync.sync_to_kafka(delivery).rows
         {'order.whole': 1}
     """
@@ -152,7 +157,7 @@ class _Run:
     ) -> None:
         self.delivery, self.stop, self.on_commit, self.metrics = delivery, stop, on_commit, metrics
         self.settings = delivery.config.kafka_delivery
-        self.brokers = Brokers(delivery.kafka, stop)
+        self.brokers = Brokers(delivery.properties, stop)
         self.done = Delivered()
         self.topics = Topics(delivery.config, self.brokers, self.delivered)
         self.failed_attempts = 0
@@ -176,7 +181,7 @@ class _Run:
             if table is not None:
                 name = self.settings.name_of(read_cursor(table).raw_id)
                 self.progress_topic = ProgressTopic(
-                    self.delivery.kafka, self.settings.progress_topic, name, self.brokers
+                    self.delivery.properties, self.settings.progress_topic, name, self.brokers
                 )
                 if self.is_ready(table):
                     with self.ownership(name) as self.owned:
@@ -250,7 +255,7 @@ class _Run:
         batch_bytes = self.topics.batch_bytes(cursor.offsets)
         properties = {
             **({"batch.size": str(min(batch_bytes, _BATCH_BYTES))} if batch_bytes else {}),
-            **self.delivery.kafka,
+            **self.delivery.properties,
         }
         while True:
             sender = Sender(properties, self.progress_topic.name, self.stop)
@@ -443,7 +448,7 @@ class _Run:
 
     def targets(self, group: "_Group") -> list[Dataset]:
         """Returns the topics of a Kafka transaction's rows, in the order of `rows`."""
-        return datasets.topics(self.delivery.kafka.get("bootstrap.servers"), group.rows)
+        return datasets.topics(self.delivery.properties.get("bootstrap.servers"), group.rows)
 
     def report(self, *, at_once: bool = False) -> None:
         """Calls `on_commit` if there were commits since its last call: at once, or at most every `_REPORT_SECONDS`."""

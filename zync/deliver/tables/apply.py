@@ -20,6 +20,7 @@ from zync.lake.delivered import PLACE
 from zync.lake.files import data_files
 from zync.lake.table import open_table
 from zync.rules.json_text import JSON_OPTIONS
+from zync.spark.causes import causes
 from zync.spark.errors import message_of, spark_errors
 from zync.spark.frames import RowCache, from_rows, read_parquet, result_of, select, spark_schema
 from zync.sql import aliased, literal, name, options, statement
@@ -32,14 +33,15 @@ more than that, and a row that it wrote and cannot read would stop the delivery 
 _STATE_SCHEMA = "'left_out ARRAY<STRING>, old_key STRING'"
 _PLACE_VALUES = {"_position": "place.position", "_seqno": "place.seqno"}
 _CONFLICTS = (
-    "ZYNC_CONCURRENT_WRITE",
     "DELTA_CONCURRENT",
     "DELTA_METADATA_CHANGED",
     "DELTA_PROTOCOL_CHANGED",
     "DELTA_TABLE_ALREADY_EXISTS",
     "TABLE_OR_VIEW_ALREADY_EXISTS",
 )
-"""Names of Spark's errors if another process committed to the table meanwhile."""
+"""The beginnings of Spark's conditions if another process committed to the table meanwhile."""
+_FENCED = "ZYNC_CONCURRENT_WRITE"
+"""What zync's log stores say then (zync/FencedLogStore.java)."""
 _NULL_PARTITIONS = ("", "__HIVE_DEFAULT_PARTITION__")
 """Texts that Delta reads back as null from a partition column."""
 
@@ -95,8 +97,13 @@ def deliver(  # noqa: PLR0913 - each is a fact about the batch
         except spark_errors() as error:
             error_text = message_of(error)
             msg = f"output {target.topic} could not be delivered to {target.location}: {error_text}"
-            conflict = any(name in error_text for name in _CONFLICTS)
-            raise (ConflictError if conflict else ZyncError)(msg + advice(error_text, target.location)) from error
+            kind = ConflictError if _is_conflict(error) else ZyncError
+            raise kind(msg + advice(error_text, target.location)) from error
+
+
+def _is_conflict(error: BaseException) -> bool:
+    """Returns whether an error of Spark's says that another process committed to the table meanwhile."""
+    return any((cause.condition or "").startswith(_CONFLICTS) or _FENCED in cause.message for cause in causes(error))
 
 
 class _Apply:

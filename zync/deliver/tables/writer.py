@@ -18,6 +18,7 @@ from zync.deliver.tables.schema_changes import changes
 from zync.deliver.tables.small import SmallBatch, has_flat_columns, is_plain, spark_schema_of
 from zync.deliver.tables.target import CLUSTERED_BY, CONFIGURED, TableTarget
 from zync.lake.delivered import APP
+from zync.lake.files import add_actions
 from zync.lake.table import open_table
 from zync.rules.json_text import JSON_OPTIONS
 from zync.spark.frames import leaves
@@ -220,7 +221,7 @@ class Writer:
         """Compacts the table, and its tombstones, if it has more than `MANY` small files; each batch adds some."""
         for location in filter(None, (self.target.location, self.target.deleted)):
             table = self.planned.get(location) or open_table(location)
-            sizes = pa.table(table.get_add_actions())["size_bytes"].to_pylist() if table else []
+            sizes = add_actions(table)["size_bytes"].to_pylist() if table else []
             if sum(size < _SMALL_BYTES for size in sizes) > MANY:
                 limits = {"minFileSize": _SMALL_BYTES, "maxFileSize": _COMPACTED_BYTES}
                 with self._tagged(
