@@ -11,7 +11,6 @@ import pytest
 from tests.spark.conftest import Pipeline
 from zync.config.model import Lookup
 from zync.errors import UsageError
-from zync.rules import lookups
 from zync.rules.lookups import bind
 
 
@@ -59,32 +58,30 @@ def test_a_file_without_rows_has_its_columns(tmp_path: Path, spark: Any) -> None
     assert spark.table("empty").count() == 0
 
 
-def test_a_file_that_changes_while_it_is_read_is_read_again(
-    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file, real, contents = tmp_path / "names.csv", lookups._digest, iter(["x\n1\n", "x\n2\n", "x\n3\n"])  # noqa: SLF001
+@pytest.mark.parametrize("name", ["[a]{b}*?.csv", "a b%20.csv"])
+def test_a_file_may_have_any_name_any_line_ends_and_a_mark(tmp_path: Path, spark: Any, name: str) -> None:
+    file = tmp_path / name
+    file.write_bytes('\ufeffid,name\r\n1,Änn\r\n\r\n2,"a, b"\n'.encode())
+    bind(spark, "named", Lookup(csv=file))
+    assert [tuple(row) for row in spark.table("named").collect()] == [(1, "Änn"), (2, "a, b")]
 
-    def replaced_meanwhile(path: Path) -> str:
-        found = real(path)
-        if content := next(contents, None):
-            file.write_text(content)
-        return found
 
-    file.write_text("x\n0\n")
-    monkeypatch.setattr(lookups, "_digest", replaced_meanwhile)
-    assert bind(spark, "busy", Lookup(csv=file)) == digest("x\n3\n")
-    assert [row.x for row in spark.table("busy").collect()] == [3]
-    file.write_text("x\n-1\n")
-    contents = iter(f"x\n{number}\n" for number in range(4, 100))
-    with pytest.raises(UsageError, match=r"lookup 'busy' cannot be read: .*names\.csv changed each of 5 times"):
-        bind(spark, "busy", Lookup(csv=file))
+def test_executors_need_not_have_a_file(tmp_path: Path, spark: Any) -> None:
+    """What Spark plans has the rows in it: no task reads the file."""
+    file = tmp_path / "names.csv"
+    file.write_text("id\n1\n")
+    bind(spark, "shipped", Lookup(csv=file))
+    plan = spark.table("shipped")._jdf.queryExecution().executedPlan().toString()  # noqa: SLF001
+    assert "LocalTableScan" in plan
+    assert "FileScan" not in plan
 
 
 @pytest.mark.parametrize(
     ("kind", "content", "says"),
     [
-        ("csv", "id,name\n1,a\n2,b,lost\n", "Malformed CSV record: 2,b,lost"),
-        ("csv", "id,name\n1,a\n2\n", "Malformed CSV record: 2"),
+        ("csv", "id,name\n1,a\n2,b,lost\n", "names.csv:3: another number of columns than the header has: 2,b,lost"),
+        ("csv", "id,name\n1,a\n2\n", "names.csv:3: another number of columns than the header has: 2"),
+        ("csv", b"id,name\n1,\xff\n", "names.csv:2: not UTF-8: invalid start byte"),
         ("json", '{"id":1}\n{"id":2,\n', "names.json:2: not one JSON value: Expecting property name"),
         ("json", '{"id":1}\n\n{"id":2}{"id":3}\n', "names.json:3: not one JSON value: Extra data"),
         ("json", '{"id":1,"id":2}\n', 'names.json:1: not one JSON value: the key "id" is there twice'),
@@ -93,10 +90,10 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(
     ],
 )
 def test_a_line_that_is_none_makes_a_lookup_that_cannot_be_read(
-    tmp_path: Path, spark: Any, kind: str, content: str, says: str
+    tmp_path: Path, spark: Any, kind: str, content: str | bytes, says: str
 ) -> None:
     file = tmp_path / f"names.{kind}"
-    file.write_text(content)
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(UsageError, match=f"lookup 'broken' cannot be read: .*{says}"):
         bind(spark, "broken", Lookup(**{kind: file}))
 

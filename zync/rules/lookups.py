@@ -13,6 +13,7 @@ from zync.config.model import Lookup
 from zync.errors import UsageError
 from zync.lake.paths import locate
 from zync.lake.table import open_table
+from zync.spark.causes import causes
 from zync.spark.errors import message_of, spark_errors
 from zync.spark.frames import from_rows
 from zync.sql import name
@@ -20,16 +21,9 @@ from zync.text import strict_json
 
 Kind = Literal["csv", "json"]
 
-_ATTEMPTS = 5
-"""How many times a file is read that changes during the read."""
-
-
-class _ChangedError(Exception):
-    """The file changed after its digest was computed."""
-
 
 class _LineError(Exception):
-    """A line of the file is not a single JSON value, as the standard has it."""
+    """A line of the file is not UTF-8, not a single JSON value as the standard has it, or of other columns."""
 
 
 def newest_version(view: str, location: str) -> int:
@@ -57,9 +51,10 @@ def newest_version(view: str, location: str) -> int:
 def bind(spark: SparkSession, view: str, lookup: Lookup) -> str:
     """Creates the temporary view of a lookup table and returns the digest of its content.
 
-    A Delta table is pinned to its version. CSV and JSON files are read into memory: Spark would read them lazily, once
-    for each plan that uses them, and a file replaced meanwhile would give rows of both contents to the same sync.
-    CSV files have a header, and their columns' types are inferred; JSON files are JSON Lines.
+    A Delta table is pinned to its version. CSV and JSON files are read here, and once: Spark would read them lazily,
+    once for each plan that uses them, so that a file replaced meanwhile would give rows of both contents to the same
+    sync; and on executors, which do not have them. CSV files have a header, and their columns' types are inferred; JSON
+    files are JSON Lines.
 
     Args:
         spark: The session.
@@ -67,8 +62,7 @@ def bind(spark: SparkSession, view: str, lookup: Lookup) -> str:
         lookup: The lookup's entry in the config.
 
     Raises:
-        UsageError: The lookup cannot be read, a line is malformed or has another number of columns than the header, or
-            the file keeps changing.
+        UsageError: The lookup cannot be read, or a line is malformed or has another number of columns than the header.
     """
     unreadable: tuple[type[Exception], ...] = (*spark_errors(), OSError, _LineError)
     try:
@@ -77,49 +71,55 @@ def bind(spark: SparkSession, view: str, lookup: Lookup) -> str:
             version = newest_version(view, location)
             spark.read.format("delta").option("versionAsOf", version).load(location).createOrReplaceTempView(name(view))
             return f"version {version}"
-        kind: Kind = "csv" if lookup.csv else "json"
         path = cast("Path", lookup.csv or lookup.json)
-        for _ in range(_ATTEMPTS):
-            digest = _digest(path)
-            try:
-                schema, rows = _contents(spark, path, kind, digest)
-            except _ChangedError:
-                continue
-            from_rows(spark, rows, schema).createOrReplaceTempView(name(view))
-            return digest
+        content = path.read_bytes()
+        schema, rows = _parsed(spark, path, "csv" if lookup.csv else "json", content)
     except unreadable as error:
         msg = f"lookup {view!r} cannot be read: {message_of(error)}"
         raise UsageError(msg) from error
-    msg = f"lookup {view!r} cannot be read: {path} changed each of {_ATTEMPTS} times that it was read"
-    raise UsageError(msg)
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    from_rows(spark, rows, schema).createOrReplaceTempView(name(view))
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 @lru_cache(16)
-def _contents(spark: SparkSession, path: Path, kind: Kind, digest: str) -> tuple[StructType, pa.Table]:
-    """Returns the schema and the rows of a lookup's file; cached by digest for later syncs.
+def _parsed(spark: SparkSession, path: Path, kind: Kind, content: bytes) -> tuple[StructType, pa.Table]:
+    """Returns the schema and the rows of a lookup's file; cached by content for later syncs.
 
     Raises:
-        _ChangedError: The content no longer has that digest.
-        _LineError: A line of JSON Lines is not a single value: Spark would read the first of several.
+        _LineError: A line is not UTF-8, or has another number of columns than the header; or of JSON Lines not a single
+            value: Spark would read the first of several.
     """
+    lines = [_text(path, number, line) for number, line in enumerate(content.splitlines(), 1)]
+    text = from_rows(spark, [(line,) for line in lines], "value string")
     if kind == "csv":
-        rows = spark.read.csv(f"file://{path}", header=True, inferSchema=True, enforceSchema=False, mode="FAILFAST")
+        rows = spark.read.csv(text, header=True, inferSchema=True, enforceSchema=False, mode="FAILFAST")
     else:
-        _check_lines(path)
-        rows = spark.read.json(f"file://{path}", mode="FAILFAST")
-    schema, table = rows.schema, rows.toArrow()
-    if _digest(path) != digest:
-        raise _ChangedError
-    return schema, table
+        _check_lines(path, lines)
+        rows = spark.read.json(text, mode="FAILFAST")
+    try:
+        return rows.schema, rows.toArrow()
+    except spark_errors() as error:
+        records = [cause.message for cause in causes(error) if cause.condition == "MALFORMED_CSV_RECORD"]
+        malformed = [number for number, line in enumerate(lines, 1) if records and f": {line} " in records[0]]
+        if not malformed:
+            raise
+        number = malformed[-1]
+        msg = f"{path}:{number}: another number of columns than the header has: {lines[number - 1]}"
+        raise _LineError(msg) from error
 
 
-def _check_lines(path: Path) -> None:
+def _text(path: Path, number: int, line: bytes) -> str:
+    """Decodes a line, the first without a byte order mark."""
+    try:
+        return line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        msg = f"{path}:{number}: not UTF-8: {error.reason}"
+        raise _LineError(msg) from error
+
+
+def _check_lines(path: Path, lines: list[str]) -> None:
     """Raises _LineError for the first line that is not a single JSON value."""
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+    for number, line in enumerate(lines, 1):
         try:
             if line.strip():
                 strict_json(line)
