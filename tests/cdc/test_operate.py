@@ -13,7 +13,7 @@ from deltalake import write_deltalake
 from tests.cdc.captures import read
 from tests.cdc.test_captures import pipeline, sync_in_cuts
 from tests.conftest import rows, zync
-from zync.config.model import Config, Transactions
+from zync.config.model import Config, Format, Topic, Transactions
 from zync.debezium.missing import Seen, missing
 from zync.errors import UsageError
 from zync.lake.table import commit_properties
@@ -152,6 +152,43 @@ def test_logical_messages_that_are_here_are_not_said_to_be_missing(tmp_path: Pat
     of_the_table = "END counts 1 in s.t, 0 are here"
     assert missing("all", 1, 2, 1) == [of_the_table]
     assert missing("one", 1, 1) == ["END counts 2 in logical messages, 1 are here", of_the_table]
+
+
+def test_rows_of_oracle_that_differ_only_in_their_place_are_two() -> None:
+    """Both came of runs of the connector that sent one of them."""
+
+    def row(ssn: int, run: str) -> Seen:
+        source = {"version": "3.6.0.Final", "connector": "oracle", "schema": "S", "table": "T", "scn": "9", "ssn": ssn}
+        value = {"op": "c", "after": {"x": 1}, "source": source, "transaction": {"id": "7", "total_order": 1}}
+        return Seen("db.S.T", value, run)
+
+    end = {"status": "END", "id": "7", "event_count": 2, "data_collections": None}
+    records = [row(0, "A"), row(1, "B"), Seen("db.transaction", end, "")]
+    assert "END counts 2 rows, 1 are here" not in missing(records, ["db.transaction"])
+    assert "END counts 2 rows, 1 are here" in missing([*records[:1], records[2]], ["db.transaction"])
+
+
+def test_rows_of_uncounted_tables_are_left_out_where_end_counts_all() -> None:
+    def row(table: str) -> Seen:
+        source = {"version": "3.7.0.Final", "connector": "mysql", "db": "d", "table": table}
+        return Seen(f"d.{table}", {"op": "c", "source": source, "transaction": {"total_order": 1}}, "A")
+
+    end = Seen("d.transaction", {"status": "END", "event_count": 2, "data_collections": None}, "")
+    records = [row("kept"), row("audit"), end]
+    assert missing(records, ["d.transaction"], ["d.audit"]) == ["END counts 2 rows, 1 are here"]
+
+
+@pytest.mark.parametrize("format_", ["avro", "protobuf"])
+def test_of_records_in_another_format_nothing_is_said_to_be_missing(tmp_path: Path, format_: Format) -> None:
+    pending = {"kind": "pending", "seqno": 1, "txn": "7", "records": [{"first": 1, "last": 2}], "count": 2}
+    lines = [{"topic": "shop.transaction", "value": "x"}, {"topic": "shop.a", "value": {"base64": "AAA="}}]
+    raw, staging = a_lake(tmp_path, lines, [pending])
+    config = Config(
+        transactions=Transactions(preset="debezium", topic="shop.transaction"),
+        topics={"^shop": Topic(envelope=True, value=format_), "shop.transaction": Topic()},
+    )
+    texts = show(raw, staging, "7", config)["missing"]
+    assert texts == ["what is missing is not computed, as the values of shop.a are not plain JSON"]
 
 
 @pytest.mark.parametrize(("version", "run", "here"), [("3.6.0", "A", 2), ("3.7.0", "", 2), ("3.6.0", "", 3)])

@@ -3,12 +3,18 @@
 from collections.abc import Collection
 
 from zync.config.model import RESERVED_TOPIC, Config
+from zync.config.topic_names import is_topic
 from zync.sql import literal
 
 
 def ordered(config: Config) -> list[str]:
     """Returns the config's topics in the order in which they claim records: names first, then regexes."""
     return sorted(config.topics, key=lambda topic: topic.startswith("^"))
+
+
+def claiming(config: Config, topic: str) -> str | None:
+    """Returns the config's topic, a name or ^regex, that claims the records of a topic of Kafka; None if none does."""
+    return next((pattern for pattern in ordered(config) if is_topic(topic, pattern)), None)
 
 
 def matches(topic: str) -> str:

@@ -1,6 +1,7 @@
 """SQL expressions over Debezium's records: the envelope of a row, and the BEGIN and END of a transaction."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from zync.config.model import Config
 from zync.config.topics import claimed_by
@@ -27,57 +28,41 @@ def field(path: str, field_type: str) -> str:
 
 @dataclass(frozen=True)
 class Connector:
-    """The differences between connectors, as SQL.
+    """The differences between connectors.
 
     Attributes:
         identity: A pattern of transaction ids whose first group identifies the transaction; None: the whole id does.
         source_position: A number in the row's `source` that rises in the source's order; 0 if only total_order does.
-        image: Fields that, in addition to the row's images, tell two rows of the same transaction apart.
-        numbered_image: The same for a row with a final `total_order`, if some fields of `image` change when the row
-            is sent again.
+        image: Fields of `source` that, in addition to the row's images, tell two rows of the same transaction apart.
+        numbered_unless: A field of `source`. Where a row has it, the fields of `image` change when the row is sent
+            again; so they do not count if its `total_order` is final. None: no such field.
         common: A value that all rows of a transaction share, and that another transaction with the same id hardly has.
     """
 
     identity: str | None
     source_position: str
-    image: str
-    numbered_image: str | None = None
+    image: tuple[str, ...]
+    numbered_unless: str | None = None
     common: str = "CAST(NULL AS STRING)"
 
-
-_BINLOG = (
-    f"concat_ws('/', {field('source.file', 'string')}, {field('source.pos', 'string')}, "
-    f"{field('source.row', 'string')})"
-)
 
 CONNECTORS = {
     # the id is txId:LSN; BEGIN, each row and END have different LSNs
     "postgresql": Connector(
         "^([0-9]+):[0-9]+$",
         field("source.lsn", "bigint"),
-        field("source.lsn", "string"),
+        ("lsn",),
         common=field("source.ts_ms", "string"),  # of the commit
     ),
     # The id is a GTID, or file=…,pos=… of the transaction's begin. With a GTID another replica may send the row again,
     # whose binlog has other positions.
-    "mysql": Connector(None, "0L", _BINLOG, f"CASE WHEN {field('source.gtid', 'string')} IS NULL THEN {_BINLOG} END"),
+    "mysql": Connector(None, "0L", ("file", "pos", "row"), numbered_unless="gtid"),
     # the id is the commit LSN, like 00000025:00000d08:0025; END comes only when the next transaction begins
-    "sqlserver": Connector(
-        None,
-        "0L",
-        f"concat_ws('/', {field('source.change_lsn', 'string')}, {field('source.event_serial_no', 'string')})",
-    ),
+    "sqlserver": Connector(None, "0L", ("change_lsn", "event_serial_no")),
     # the id is the transaction's number in hexadecimal
-    "oracle": Connector(
-        None,
-        "0L",
-        f"concat_ws('/', {field('source.scn', 'string')}, {field('source.rs_id', 'string')}, "
-        f"{field('source.ssn', 'string')})",
-    ),
+    "oracle": Connector(None, "0L", ("scn", "rs_id", "ssn")),
     # the id is lsid:txnNumber, as {"id": {"$binary": …}, …}:5; END comes only with the next event
-    "mongodb": Connector(
-        None, "0L", f"concat_ws('/', {field('source.ts_ms', 'string')}, {field('source.ord', 'string')})"
-    ),
+    "mongodb": Connector(None, "0L", ("ts_ms", "ord")),
 }
 """The connectors that zync knows, in addition to those in `_SAME_AS`. Rows of others are told apart by their images.
 
@@ -85,6 +70,12 @@ The transaction id of Vitess is a VGTID, that of Db2 the commit LSN, that of Inf
 """
 
 _SAME_AS = {"mariadb": "mysql", "db2": "sqlserver"}
+
+
+def connector_of_source(source: dict[str, Any]) -> Connector | None:
+    """Returns the connector that sent a row with this `source`; None if zync does not know it."""
+    name = str(source.get("connector"))
+    return CONNECTORS.get(_SAME_AS.get(name, name))
 
 
 def _by_connector(expressions: dict[str, str], otherwise: str) -> str:
@@ -101,8 +92,11 @@ ORDER = f"named_struct('place', {SOURCE_POSITION}, 'total_order', {field('transa
 """SQL for the column `_order` of the views."""
 
 _VERSION = field("source.version", "string")
+CONTINUES_SINCE = (3, 7)
+"""The version of Debezium from which on total_order continues after a restart inside a transaction."""
 _CONTINUES = (
-    f"(try_cast(split_part({_VERSION}, '.', 1) AS INT), try_cast(split_part({_VERSION}, '.', 2) AS INT)) >= (3, 7)"
+    f"(try_cast(split_part({_VERSION}, '.', 1) AS INT), try_cast(split_part({_VERSION}, '.', 2) AS INT)) "
+    f">= {CONTINUES_SINCE}"
 )
 """SQL: whether total_order continues after a restart inside a transaction, and so tells its rows apart."""
 
@@ -110,8 +104,24 @@ _IMAGES = (
     f"{field('source.schema', 'string')}, {field('source.table', 'string')}, {field('op', 'string')}, "
     f"to_json({field('before', 'variant')}), '|', to_json({field('after', 'variant')})"
 )
-_IMAGE_FIELDS = {name: connector.image for name, connector in CONNECTORS.items()}
-_NUMBERED_IMAGE_FIELDS = {name: connector.numbered_image or connector.image for name, connector in CONNECTORS.items()}
+
+
+def _joined(fields: tuple[str, ...]) -> str:
+    """Returns SQL for fields of `source` as a text."""
+    first, *others = [field(f"source.{name}", "string") for name in fields]
+    return f"concat_ws('/', {', '.join([first, *others])})" if others else first
+
+
+def _numbered(connector: Connector) -> str:
+    """Returns SQL for the fields that tell a row with a final `total_order` apart."""
+    if connector.numbered_unless is None:
+        return _joined(connector.image)
+    condition = field(f"source.{connector.numbered_unless}", "string")
+    return f"CASE WHEN {condition} IS NULL THEN {_joined(connector.image)} END"
+
+
+_IMAGE_FIELDS = {name: _joined(connector.image) for name, connector in CONNECTORS.items()}
+_NUMBERED_IMAGE_FIELDS = {name: _numbered(connector) for name, connector in CONNECTORS.items()}
 _IMAGE = f"md5(concat_ws('|', {_by_connector(_IMAGE_FIELDS, 'NULL')}, {_IMAGES}))"
 _NUMBERED_IMAGE = (
     f"md5(concat_ws('|', {_by_connector(_NUMBERED_IMAGE_FIELDS, 'NULL')}, "
@@ -135,7 +145,9 @@ NUMBERED = f"coalesce({_CONTINUES}, false)"
 COMMON = _by_connector({name: connector.common for name, connector in CONNECTORS.items()}, "CAST(NULL AS STRING)")
 """SQL for a value that all rows of a transaction share, or null: rows with different values are of two transactions."""
 
-_RUN_HEADER = "CAST(array_position(headers.key, '__debezium.context.runId') AS INT) - 1"
+RUN_HEADER = "__debezium.context.runId"
+"""The header that names the run of the connector."""
+_RUN_HEADER = f"CAST(array_position(headers.key, '{RUN_HEADER}') AS INT) - 1"
 RUN_NAME = f"coalesce(CAST(get(headers.value, {_RUN_HEADER}) AS STRING), '')"
 """SQL for the run of the connector that sent the row; empty for versions of Debezium without that header."""
 

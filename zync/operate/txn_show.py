@@ -5,7 +5,8 @@ from collections import Counter
 from typing import Any
 
 from zync.config.model import Config
-from zync.debezium.missing import Seen, missing
+from zync.config.topics import claiming
+from zync.debezium.missing import missing, seen
 from zync.errors import UsageError, ZyncError
 from zync.kafka.admin import Brokers
 from zync.operate.cat import json_value
@@ -13,7 +14,7 @@ from zync.operate.json_errors import REASONS, why_no_json
 from zync.operate.txn import STATES, Transaction, raw_rows, read_transactions, with_decisions, with_topics
 from zync.raw.table import existing_raw
 from zync.staging.table import existing_staging
-from zync.text import amount, printable
+from zync.text import amount, listed, printable
 
 
 def show(raw: str, staging: str, txn: str, config: Config) -> dict[str, Any]:
@@ -101,10 +102,27 @@ def _missing(records: list[dict[str, Any]], transaction: Transaction, config: Co
         return [f"it is whole: it waits for transactions that were committed before it (order: commit){first}"]
     settings = config.transactions
     if settings.preset == "debezium":
-        return missing([_debezium_record(row) for row in records], settings.end_topics, settings.uncounted)
+        if unread := _topics_not_in_json(records, config):
+            return [f"what is missing is not computed, as the values of {listed(unread)} are not plain JSON"]
+        return missing(
+            [seen(row["kafka"]["topic"], row["value"], row["headers"]) for row in records],
+            settings.end_topics,
+            settings.uncounted,
+        )
     values = ", ".join(map(json.dumps, transaction.so_far))
     aggregates = f", whose aggregates are {values} by now" if transaction.so_far else ""
     return [f"it does not hold that {settings.done}{aggregates}"]
+
+
+def _topics_not_in_json(records: list[dict[str, Any]], config: Config) -> list[str]:
+    """Returns the topics of these records whose values are in another format, or compressed."""
+    names = {name: claiming(config, name) for name in sorted({row["kafka"]["topic"] for row in records})}
+    topics = {name: config.topics[entry] for name, entry in names.items() if entry is not None}
+    return [
+        name
+        for name, topic in topics.items()
+        if config.format(topic, "value") not in ("json", "connect-json") or topic.compression != "none"
+    ]
 
 
 def _compaction_warnings(records: list[dict[str, Any]], config: Config) -> list[str]:
@@ -120,17 +138,6 @@ def _compaction_warnings(records: list[dict[str, Any]], config: Config) -> list[
     return [
         f"topic {topic} is compacted: rows of it may have been taken away before they were read" for topic in compacted
     ]
-
-
-def _debezium_record(row: dict[str, Any]) -> Seen:
-    try:
-        value = json.loads(row["value"]) if row["value"] else None
-    except (ValueError, RecursionError):
-        value = None
-    value = value if isinstance(value, dict) else {}
-    run_ids = (header["value"] for header in row["headers"] or () if header["key"] == "__debezium.context.runId")
-    run_id = next(run_ids, None) or b""
-    return Seen(row["kafka"]["topic"], value, run_id.decode(errors="replace"))
 
 
 def _record(row: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from zync.config.model import Config, OutputRule
-from zync.config.topic_names import is_topic
+from zync.config.topics import claiming
 from zync.debezium.envelope import IS_TRUNCATION, ORDER
 from zync.rules.left_out import ORDER as ORDER_COLUMN
 from zync.rules.run import bind_lookups, rule_texts, run_rules
@@ -142,7 +142,7 @@ class _OutputSources:
         return [
             (output, self.rules[output][0])
             for output, sources in self.sources.items()
-            if self._claiming(topic) in sources
+            if (claiming(self.config, topic) or topic) in sources
         ]
 
     def unknown(self, output: str, topic: str, *, with_rows: bool) -> str | None:
@@ -153,21 +153,14 @@ class _OutputSources:
             topic: The topic of the truncated table.
             with_rows: Whether the transaction has other rows of the table.
         """
-        claiming = self._claiming(topic)
-        if claiming.startswith("^"):
-            return f"its rules read several tables as {claiming}: give the topic an entry of its own in topics"
+        entry = claiming(self.config, topic) or topic
+        if entry.startswith("^"):
+            return f"its rules read several tables as {entry}: give the topic an entry of its own in topics"
         if len(self.sources[output]) > 1:
             return f"its rules read more than that table ({', '.join(sorted(self.sources[output]))})"
         if with_rows and self.order_types[output] != {_ORDER_TYPE}:
             return "the transaction has other rows of that table, and its rules do not select _order as the view has it"
         return None
-
-    def _claiming(self, topic: str) -> str:
-        """Returns the config's topic, a name or ^regex, to which records of a Kafka topic belong."""
-        if topic in self.config.topics:
-            return topic
-        regexes = (name for name in self.config.topics if name.startswith("^"))
-        return next((regex for regex in regexes if is_topic(topic, regex)), topic)
 
 
 def _views(plan: Any) -> set[str]:
