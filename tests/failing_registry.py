@@ -50,6 +50,17 @@ def stops_halfway(request: BaseHTTPRequestHandler) -> None:
     request.wfile.write(b'{"schema": ')
 
 
+def dribbles(request: BaseHTTPRequestHandler) -> None:
+    """Sends the answer's head, and then a byte ten times a second."""
+    request.send_response(200)
+    request.send_header("Content-Length", "1000")
+    request.end_headers()
+    with suppress(ConnectionResetError):
+        for _ in range(100):
+            request.wfile.write(b" ")
+            time.sleep(0.1)
+
+
 def after(seconds: float, answer: Answer) -> Answer:
     """Answers so much later."""
 

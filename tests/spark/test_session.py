@@ -2,14 +2,17 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.spark.conftest import Pipeline
+from zync import java
 from zync.errors import UsageError
 from zync.spark.frames import RowCache
 from zync.spark.session import check_log_store
@@ -89,3 +92,23 @@ def test_an_application_of_others_whose_logs_in_s3_are_not_fenced_delivers_no_ta
         named = rf"--conf spark\.delta\.logStore\.{scheme}\.impl=zync\.ConditionalLogStore"
         with pytest.raises(UsageError, match=named):
             check_log_store(spark, f"{scheme}://bucket/lake/tables")
+
+
+def test_spark_starts_where_folders_have_spaces_in_their_names(tmp_path: Path) -> None:
+    """zync, its jars, and the Python environment that has the archive of classes, in folders of such names."""
+    place = tmp_path / "my 100% projects"
+    place.mkdir()
+    for name in ("zync", "sql"):
+        shutil.copytree(Path(__file__).parents[2] / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (place / "environment").symlink_to(sys.prefix)
+    (place / "zync-cache").symlink_to(java.cache_folder())
+    script = (
+        f"import sys; sys.prefix = {str(place / 'environment')!r}\n"
+        "from zync.spark.session import session\n"
+        "spark = session('local[1]')\n"
+        "spark.range(2).write.format('delta').save('a table')\n"
+        "print(spark.read.format('delta').load('a table').count(), sys.modules['zync'].__file__)"
+    )
+    command, environment = [sys.executable, "-c", script], os.environ | {"ZYNC_CACHE": str(place / "zync-cache")}
+    done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == f"2 {place}/zync/__init__.py\n", done.stderr

@@ -10,7 +10,7 @@ from zync.operate.explain import explain
 from zync.project.load import load as load_config
 from zync.raw.jsonl import load
 from zync.resources import data_folder
-from zync.spark.class_archive import QUIET, folder, named
+from zync.spark.class_archive import QUIET, folder, named, quoted
 from zync.spark.session import session
 from zync.sync.syncer import Syncer
 
@@ -25,7 +25,9 @@ def make_archive() -> None:
     config = load_config(data_folder("demo") / "zync.yaml")
     with tempfile.TemporaryDirectory(dir=folder()) as scratch:
         archive, lake = Path(scratch) / "classes.jsa", Path(scratch)
-        options = {"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={archive} {QUIET} -Xlog:disable"}
+        options = {
+            "spark.driver.extraJavaOptions": f"{quoted(f'-XX:ArchiveClassesAtExit={archive}')} {QUIET} -Xlog:disable"
+        }
         spark = session("local[2]", options, brief=True)
         explain(spark, load_config(data_folder("demo") / "bank" / "zync.yaml"))
         explain(spark, config)

@@ -163,16 +163,16 @@ class Registry:
         deadline = time.monotonic() + self._access.timeout.total_seconds()
         for pause in _RETRY_AFTER:
             try:
-                return self._attempt(path, body, deadline - time.monotonic())
+                return self._attempt(path, body, deadline)
             except RegistryAwayError:
                 if time.monotonic() + pause >= deadline:
                     raise
             time.sleep(pause)
-        return self._attempt(path, body, deadline - time.monotonic())
+        return self._attempt(path, body, deadline)
 
-    def _attempt(self, path: str, body: dict[str, Any] | None, seconds: float) -> Any:
-        """Makes a single attempt at `_call`, which takes at most so many seconds."""
-        access = self._access
+    def _attempt(self, path: str, body: dict[str, Any] | None, deadline: float) -> Any:
+        """Makes a single attempt at `_call`, which ends by that time (of `time.monotonic`)."""
+        access, seconds = self._access, max(deadline - time.monotonic(), 0.001)
         headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
         if body is not None:
             headers["Content-Type"] = "application/vnd.schemaregistry.v1+json"
@@ -184,16 +184,16 @@ class Registry:
             request.add_unredirected_header("Authorization", f"Basic {credentials}")
         try:
             with urllib.request.urlopen(  # noqa: S310
-                request, timeout=max(seconds, 0.001), context=self._context
+                request, timeout=seconds, context=self._context
             ) as response:
-                answer = _read(response, seconds)
+                answer = self._read(response, deadline)
             try:
                 return json.loads(answer)
             except ValueError as error:
                 msg = f"what answers at {access.url} is not a schema registry: {path} is no JSON"
                 raise ZyncError(msg) from error
         except urllib.error.HTTPError as error:
-            code, message = _error_of(error, seconds)
+            code, message = self._error_of(error, deadline)
             if code in _NOT_FOUND or (error.code == _NO_PATH and path.startswith(_GUIDS)):
                 return None
             if error.code in _REFUSED:
@@ -204,6 +204,32 @@ class Registry:
             reason = getattr(error, "reason", error)
             msg = f"the schema registry at {access.url} does not answer ({reason}): nothing was changed; try again"
             raise RegistryAwayError(msg) from error
+
+    def _read(self, response: http.client.HTTPResponse | urllib.error.HTTPError, deadline: float) -> bytes:
+        """Reads the whole answer. The deadline is needed as the socket's own timeout is for each piece.
+
+        Raises:
+            TimeoutError: it takes longer than until the deadline (of `time.monotonic`).
+            http.client.IncompleteRead: the connection ends before the answer, which `read1` does not tell.
+        """
+        pieces = list[bytes]()
+        while piece := response.read1():
+            pieces.append(piece)
+            if time.monotonic() > deadline:
+                msg = f"not all of the answer came within {self._access.timeout.total_seconds():g} s"
+                raise TimeoutError(msg)
+        answer = b"".join(pieces)
+        if response.length:  # the bytes that are left of Content-Length
+            raise http.client.IncompleteRead(answer, response.length)
+        return answer
+
+    def _error_of(self, error: urllib.error.HTTPError, deadline: float) -> tuple[int | None, str]:
+        """Returns the registry's own error code and message; None and "" where it sends none."""
+        try:
+            answer = json.loads(self._read(error, deadline))
+            return int(answer.get("error_code")), str(answer.get("message") or "")
+        except (ValueError, TypeError, AttributeError, OSError, http.client.HTTPException):
+            return None, ""
 
 
 @lru_cache
@@ -226,33 +252,5 @@ def _tls(access: RegistryAccess) -> ssl.SSLContext:
     return context
 
 
-def _read(response: http.client.HTTPResponse | urllib.error.HTTPError, seconds: float) -> bytes:
-    """Reads the whole answer. The time limit is needed as the socket's own timeout is for each piece.
-
-    Raises:
-        TimeoutError: it takes longer than so many seconds.
-        http.client.IncompleteRead: the connection ends before the answer, which `read1` does not tell.
-    """
-    deadline, pieces = time.monotonic() + seconds, list[bytes]()
-    while piece := response.read1():
-        pieces.append(piece)
-        if time.monotonic() > deadline:
-            msg = f"not all of the answer came within {round(seconds, 1):g} s"
-            raise TimeoutError(msg)
-    answer = b"".join(pieces)
-    if response.length:  # the bytes that are left of Content-Length
-        raise http.client.IncompleteRead(answer, response.length)
-    return answer
-
-
 def _versions_path(subject: str) -> str:
     return f"subjects/{urllib.parse.quote(subject, safe='')}/versions"
-
-
-def _error_of(error: urllib.error.HTTPError, seconds: float) -> tuple[int | None, str]:
-    """Returns the registry's own error code and message; None and "" where it sends none."""
-    try:
-        answer = json.loads(_read(error, seconds))
-        return int(answer.get("error_code")), str(answer.get("message") or "")
-    except (ValueError, TypeError, AttributeError, OSError, http.client.HTTPException):
-        return None, ""

@@ -23,4 +23,9 @@ def named(archive: Path) -> str:
 def jvm_options() -> str:
     """Returns the JVM options that use the archive; an empty text if no complete archive exists."""
     complete = [path for path in folder().glob("classes-*.jsa") if path.name == named(path)]
-    return f"-XX:SharedArchiveFile={complete[0]} {QUIET}" if complete else ""
+    return f"{quoted(f'-XX:SharedArchiveFile={complete[0]}')} {QUIET}" if complete else ""
+
+
+def quoted(option: str) -> str:
+    """Returns a JVM option as Spark takes it among others, which it divides at spaces."""
+    return '"' + option.replace("\\", "\\\\").replace('"', '\\"') + '"' if " " in option else option

@@ -160,7 +160,7 @@ def _start(master: str | None, properties: dict[str, str], *, brief: bool, lake:
         settings.setdefault("spark.driver.extraClassPath", os.pathsep.join(own_jars))
     settings["spark.jars"] = ",".join([*filter(None, [settings.get("spark.jars")]), *own_jars])
     user_options = properties.get("spark.driver.extraJavaOptions", "")
-    options = f"-Dlog4j2.configurationFile=file:{Path(__file__).parent}/log4j2.properties"
+    options = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
     settings["spark.executor.extraJavaOptions"] = (
         f"{_STACK_OPTION} {_AVRO_LIMITS} {settings.get('spark.executor.extraJavaOptions', '')}"
     )
