@@ -1,6 +1,6 @@
 """zync lands the transactions of Kafka topics in a lake whole, exactly once.
 
-Python code can do all that the commands do. A sync of raw into staging, by `zync.yaml`:
+Python code can do by the names below what the commands do to a lake. A sync of raw into staging, by `zync.yaml`:
 
     import zync
 
@@ -25,9 +25,12 @@ if TYPE_CHECKING:
     from zync.errors import (
         CommitRefusedError,
         CommitUnknownError,
+        ConflictError,
         DataError,
+        FormatError,
         GapError,
         OwnedError,
+        TableLostError,
         UsageError,
         ZyncError,
     )
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
     from zync.operate.decide import decide, undecided
     from zync.operate.diff import diff
     from zync.operate.explain import explain
-    from zync.operate.maintain import maintain
+    from zync.operate.maintain import Trimming, maintain
     from zync.operate.query import query, query_tables
     from zync.operate.replay import replay
     from zync.operate.status import status
@@ -62,6 +65,7 @@ __all__ = [
     "CommitRefusedError",
     "CommitUnknownError",
     "Config",
+    "ConflictError",
     "DataError",
     "decide",
     "Delivered",
@@ -69,6 +73,7 @@ __all__ = [
     "diff",
     "explain",
     "follow",
+    "FormatError",
     "GapError",
     "Ingest",
     "Ingested",
@@ -91,6 +96,8 @@ __all__ = [
     "sync_to_kafka",
     "sync_to_tables",
     "Syncer",
+    "TableLostError",
+    "Trimming",
     "undecided",
     "UsageError",
     "use_storage",
@@ -130,6 +137,7 @@ _EXPORTS = {
     "diff": "zync.operate.diff",
     "explain": "zync.operate.explain",
     "maintain": "zync.operate.maintain",
+    "Trimming": "zync.operate.maintain",
     "query": "zync.operate.query",
     "query_tables": "zync.operate.query",
     "replay": "zync.operate.replay",
@@ -141,9 +149,12 @@ _EXPORTS = {
     # errors
     "CommitRefusedError": "zync.errors",
     "CommitUnknownError": "zync.errors",
+    "ConflictError": "zync.errors",
     "DataError": "zync.errors",
+    "FormatError": "zync.errors",
     "GapError": "zync.errors",
     "OwnedError": "zync.errors",
+    "TableLostError": "zync.errors",
     "UsageError": "zync.errors",
     "ZyncError": "zync.errors",
 }

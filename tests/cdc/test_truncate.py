@@ -292,7 +292,7 @@ def test_kafka_gets_what_the_source_has_whenever_a_truncation_goes_out(
 ) -> None:
     name = f"sent{os.getpid()}"
     made = Lake(tmp_path, spark, {name: Case(SENT)}, more=f", {{topic: keyless_{name}, sql: {name}.sql}}")
-    delivery = Delivery(made.staging, made.config, {"bootstrap.servers": broker}, until_caught_up=True)
+    delivery = Delivery(made.staging, {"bootstrap.servers": broker}, made.config, until_caught_up=True)
     sent = list[list[tuple[int, int | None]]]()
     for step in range(len(SENT)):
         made.sync(step)

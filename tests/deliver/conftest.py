@@ -103,7 +103,7 @@ class Staging:
         """`sync-to kafka staging --until-caught-up`, in this process."""
         config = load(self.folder / "zync.yaml")
         options = {"until_caught_up": True, **options}
-        return sync_to_kafka(Delivery(self.path, config, **options))
+        return sync_to_kafka(Delivery(self.path, config=config, **options))
 
     def zync(self, *args: str, **options: Any) -> Any:
         return zync("sync-to", "kafka", "staging", *args, cwd=self.folder, **options)

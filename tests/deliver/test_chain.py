@@ -87,7 +87,7 @@ def test_a_second_zync_re_aggregates_the_same_transactions(
     staging = {name: str(folder / "lake" / "staging") for name, folder in folders.items()}
     load(tables["first"], [str(tmp_path / "records.jsonl")])
     assert Syncer(first, tables["first"], staging["first"], spark).sync().transactions == 65
-    done = sync_to_kafka(Delivery(staging["first"], first, group_rows=20, until_caught_up=True))
+    done = sync_to_kafka(Delivery(staging["first"], config=first, group_rows=20, until_caught_up=True))
     assert done.transactions == 65
 
     sync_from_kafka(Ingest(tables["second"], second.kafka, second.sources, until_caught_up=True))

@@ -161,7 +161,7 @@ def test_a_delivery_whose_password_is_refused_while_it_runs_ends(lake: Lake, mon
     """And does not try on as if the brokers were away."""
     monkeypatch.setenv("KAFKA_PASSWORD", "guessed")
     config, table = load(lake.folder / "zync.yaml"), ensure_staging(str(lake.folder / "lake" / "staging"))
-    delivery = Delivery(table.table_uri, config)
+    delivery = Delivery(table.table_uri, config=config)
     run = _Run(delivery, threading.Event(), lambda _: None, None)
     with pytest.raises(ZyncError, match=r"does not let us in: .*uthentication") as raised:
         run.again(TransactionAbortedError("timed out"), table)

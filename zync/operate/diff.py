@@ -29,7 +29,7 @@ class TopicDiff:
     examples: list[dict[str, Any]] = field(default_factory=list)
 
 
-def diff(spark: SparkSession, one: str, other: str, limit: int) -> dict[str, TopicDiff]:
+def diff(spark: SparkSession, one: str, other: str, limit: int = 20) -> dict[str, TopicDiff]:
     """Compares the output rows of two stagings.
 
     Args:
@@ -42,7 +42,7 @@ def diff(spark: SparkSession, one: str, other: str, limit: int) -> dict[str, Top
         The differences by output topic; topics without differences are left out.
 
     Example:
-        >>> zync.diff(spark, "lake/staging", "lake/again", limit=10)
+        >>> zync.diff(spark, "lake/staging", "lake/again")
         {}
     """
     for view, location in (("one", one), ("other", other)):

@@ -51,9 +51,9 @@ def replay(
     config: Config,
     raw: str,
     into: str,
-    upto: int | None,
-    beside: str,
-    on_sync: Callable[[Outcome], None],
+    upto: int | None = None,
+    beside: str | None = None,
+    on_sync: Callable[[Outcome], None] = lambda _: None,
 ) -> Replayed:
     """Makes a staging anew from raw.
 
@@ -63,25 +63,16 @@ def replay(
         raw: the location of raw.
         into: the location of the new staging.
         upto: the last seqno to read; None: raw's head.
-        beside: the location of a staging to compare digests with.
+        beside: the location of a staging to compare digests with; None: with none.
         on_sync: called with the outcome of each sync.
 
     Raises:
         UsageError: `into` exists already.
 
     Example:
-        >>> replayed = zync.replay(
-        ...     spark,
-        ...     config,
-        ...     "lake/raw",
-        ...     into="lake/again",
-        ...     upto=None,
-        ...     beside="lake/staging",
-        ...     on_sync=lambda outcome: print(outcome.transactions),
-        ... )
-        2
-        >>> replayed.outputs
-        {'order': 1}
+        >>> replayed = zync.replay(spark, config, "lake/raw", into="lake/again", beside="lake/staging")
+        >>> replayed.transactions, replayed.outputs
+        (2, {'order': 1})
     """
     if open_table(into) is not None:
         msg = f"{into} is there already: a replay makes a staging anew, name one that is not there"
@@ -90,7 +81,6 @@ def replay(
     last = next_seqno(raw_table) - 1
     last = last if upto is None else min(upto, last)
     outputs: dict[str, int] = {}
-    trimmed = first_seqno(raw_table) - 1
     cuts = [*_revisit_cuts(raw_table), last]
     syncs = transactions = head = cursor = 0
     with owned(into, what="replay"):
@@ -104,7 +94,8 @@ def replay(
             head, cursor = outcome.head, outcome.cursor
             for topic, count in outcome.outputs.items():
                 outputs[topic] = outputs.get(topic, 0) + count
-    return Replayed(cursor, head, syncs, transactions, outputs, _different_digests(into, beside), trimmed + 1)
+    different = _different_digests(into, beside) if beside is not None else []
+    return Replayed(cursor, head, syncs, transactions, outputs, different, first_seqno(raw_table))
 
 
 def _revisit_cuts(raw: DeltaTable) -> list[int]:

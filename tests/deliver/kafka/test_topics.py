@@ -124,7 +124,7 @@ def test_nor_is_one_that_is_made_anew_while_much_is_sent(staging: Staging, names
         times.append(done.commits)
 
     config = load(staging.folder / "zync.yaml")
-    delivery = Delivery(staging.path, config, group_rows=1, until_caught_up=True)
+    delivery = Delivery(staging.path, config=config, group_rows=1, until_caught_up=True)
     with pytest.raises(UsageError, match=f"topic {names[0]} was deleted, or made anew, after rows were sent to it"):
         sync_to_kafka(delivery, on_commit=make_anew)
     assert max(times) < 3000

@@ -64,8 +64,8 @@ class Delivery:
 
     Attributes:
         staging: The location of staging.
+        kafka: The librdkafka properties of the target cluster; None for the cluster that the config names.
         config: The config.
-        kafka: The librdkafka properties of the target cluster, where it is not the one that the config names.
         group_rows: A Kafka transaction ends with the source transaction that reaches so many rows; with 1 each source
             transaction has its own.
         until_caught_up: Whether to end once all that is in staging at the start is delivered.
@@ -73,8 +73,8 @@ class Delivery:
     """
 
     staging: str
-    config: Config = field(default_factory=Config)
     kafka: dict[str, str] | None = None
+    config: Config = field(default_factory=Config)
     group_rows: int = 50_000
     until_caught_up: bool = False
     standby: bool = False
@@ -136,7 +136,7 @@ def sync_to_kafka(
         ZyncError: Kafka or staging failed. Everything committed is in Kafka exactly once; the rest is in staging.
 
     Example:
-        >>> delivery = zync.Delivery("lake/staging", config, until_caught_up=True)
+        >>> delivery = zync.Delivery("lake/staging", config=config, until_caught_up=True)
         >>> zync.sync_to_kafka(delivery).rows
         {'order.whole': 1}
     """

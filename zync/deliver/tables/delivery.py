@@ -54,7 +54,7 @@ def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses eac
     config: Config,
     staging: str,
     folder: str,
-    stop: threading.Event,
+    stop: threading.Event | None = None,
     on_batch: Callable[[Batch], None] = lambda _: None,
     metrics: "DeliveryMetrics | None" = None,
     *,
@@ -87,12 +87,13 @@ def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses eac
 
     Example:
         >>> snapshot = zync.sync_to_tables(
-        ...     spark, config, "lake/staging", "lake/tables", threading.Event(), until_caught_up=True
+        ...     spark, config, "lake/staging", "lake/tables", until_caught_up=True
         ... )
         >>> snapshot.versions
         {'order': 1}
     """
     check_log_store(spark, folder)
+    stop = stop or threading.Event()
     wait = Wait(standby, stop, metrics.wait_for if metrics else lambda _owner: None)
     with (
         owned(folder, what="sync-to tables", wait=wait) as ownership,
