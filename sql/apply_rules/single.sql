@@ -7,7 +7,7 @@ WITH single AS (
     named_struct('topic', kafka.topic, 'partition', kafka.partition, 'offset', kafka.offset) AS kafka
   FROM judged
   WHERE fate IN ('alone', 'late', 'duplicate', 'repeated_marker', 'no_effect') AND NOT (record_error <=> 'ignored')
-    AND NOT (fate = 'duplicate' AND judged)
+    AND NOT (fate = 'duplicate' AND has_row)
     AND NOT (fate = 'no_effect' AND seqno IN (SELECT seqno FROM decided))
 )
 SELECT CASE WHEN fate IN ('repeated_marker', 'no_effect') THEN 'ignored'

@@ -7,7 +7,7 @@ SELECT
   count_if(fate IN ('alone', 'late', 'duplicate', 'repeated_marker', 'no_effect')) AS single,
   count_if(fate = 'late') AS late,
   count_if(fate = 'late' AND settled_at IS NULL) AS late_to_earlier,
-  count_if(fate = 'duplicate' AND NOT judged) AS duplicate,
+  count_if(fate = 'duplicate' AND NOT has_row) AS duplicate,
   count_if(fate IN ('repeated_marker', 'no_effect') OR fate = 'alone' AND record_error = 'ignored') AS ignored,
   count_if(fate = 'alone' AND record_error <> 'ignored') AS bad_records,
   count_if(completing AND record_error IS NULL) AS completed,

@@ -3,7 +3,8 @@
 --     `reserved`: whether it is an operator's decision.
 -- Out: each record with its transaction. `alone`: it is in none, or one by itself; `record_error`: why it cannot even
 --     be that; `transaction_error`: what is wrong with a record that does belong to a transaction. `from_state` and
---     `judged` are for what is known of earlier syncs: a transaction's state, and its records read again.
+--     `has_row` are false here. Of what is known of earlier syncs: `from_state` marks the state of a transaction in
+--     flight, which is no record; `has_row` records that staging has a row of already.
 WITH checked AS (
   SELECT *, coalesce({{configured}}, false) AS configured, {{reserved}} AS ours,
     coalesce(decode_error, {{unfit}}, {{no_envelope}}) AS error
@@ -27,5 +28,5 @@ SELECT seqno, kafka, topic, ingested, headers, key, value,
     'who', try_variant_get(value, '$.who', 'string'), 'why', try_variant_get(value, '$.why', 'string'),
     'late', try_variant_get(value, '$.late', 'array<struct<first: bigint, last: bigint>>')) END AS decision,
   {{record_id}} AS record_id,
-  false AS from_state, false AS judged{{parts}}{{structs}}
+  false AS from_state, false AS has_row{{parts}}{{structs}}
 FROM checked

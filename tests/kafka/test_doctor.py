@@ -5,7 +5,7 @@ import json
 from tests.conftest import TopicMaker, zync
 from tests.kafka.conftest import Lake
 from zync.config.model import Config, Topic
-from zync.operate.surroundings import warnings
+from zync.operate.config_warnings import warnings
 
 
 def test_the_topics_that_the_config_reads_are_looked_at(lake: Lake, topic: TopicMaker) -> None:

@@ -235,7 +235,7 @@ def test_what_a_function_of_a_rule_says_of_its_surroundings_stops_the_sync(
     assert_nothing_is_set_aside(pipeline)
 
 
-def test_surroundings_that_fail_while_it_is_tried_what_fails_set_nothing_aside(pipeline: Pipeline, txn: Any) -> None:
+def test_an_environment_that_fails_while_it_is_tried_what_fails_set_nothing_aside(pipeline: Pipeline, txn: Any) -> None:
     """The first run fails on a value; from then on a host does not answer."""
     mark = pipeline.folder / "away"
     body = f"""if Path({str(mark)!r}).exists():

@@ -1,8 +1,8 @@
-"""Errors of the surroundings are told by what they are; all others may be the data's."""
+"""Errors of the environment are told by what they are; all others may be the data's."""
 
 import pytest
 
-from zync.spark.causes import PYTHON_EXCEPTION, Thrown, are_of_surroundings, is_of_surroundings, raised_in_python
+from zync.spark.causes import PYTHON_EXCEPTION, Thrown, has_environment_cause, is_environment_error, raised_in_python
 
 SPARK = "org.apache.spark.SparkException"
 THROWABLE = ("java.lang.Exception", "java.lang.Throwable", "java.lang.Object")
@@ -40,7 +40,7 @@ JACKSON = Thrown(
     "Unrecognized token 'x'",
 )
 
-SURROUNDINGS = {
+ENVIRONMENT_ERRORS = {
     "a file that is gone": [JOB, spark("FAILED_READ_FILE.FILE_NOT_EXIST", "KD001"), Thrown(IO)],
     "a file that cannot be read, whatever is in it": [JOB, spark("FAILED_READ_FILE.NO_HINT", "KD001"), MALFORMED],
     "no space left on the disk": [WRITE, Thrown(IO, "No space left on device")],
@@ -108,14 +108,14 @@ DATA = {
 }
 
 
-@pytest.mark.parametrize("what", SURROUNDINGS)
+@pytest.mark.parametrize("what", ENVIRONMENT_ERRORS)
 def test_what_is_wrong_around_a_query_is_told_by_what_it_is(what: str) -> None:
-    assert are_of_surroundings(SURROUNDINGS[what])
+    assert has_environment_cause(ENVIRONMENT_ERRORS[what])
 
 
 @pytest.mark.parametrize("what", DATA)
 def test_whatever_else_it_is_may_be_the_datas(what: str) -> None:
-    assert not are_of_surroundings(DATA[what])
+    assert not has_environment_cause(DATA[what])
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_whatever_else_it_is_may_be_the_datas(what: str) -> None:
     [(FileNotFoundError("x"), True), (ConnectionError("x"), True), (ImportError("x"), True), (ValueError("x"), False)],
 )
 def test_so_are_pythons_own_errors(error: Exception, expected: bool) -> None:
-    assert is_of_surroundings(error) is expected
+    assert is_environment_error(error) is expected
 
 
 def test_what_python_raised_last_is_in_the_line_below_its_traceback() -> None:

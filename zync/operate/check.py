@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from zync.config.model import Config
 from zync.lake.files import data_files, dataset
 from zync.lake.probe import prove
-from zync.operate import surroundings
+from zync.operate import config_warnings
 from zync.operate.explain import explain
 from zync.raw.table import existing_raw, next_seqno
 from zync.spark.session import delete_at_end, session
@@ -69,7 +69,7 @@ def check(config: Config, raw: str | None = None) -> Checked:
     """
     with ThreadPoolExecutor(1) as executor:  # runs while Spark starts, which takes longer
         store = executor.submit(prove, config.lake)
-        warnings = executor.submit(surroundings.warnings, config)
+        warnings = executor.submit(config_warnings.warnings, config)
         spark = session(None, config.spark, brief=True, lake=config.lake)
         store.result()
         pipeline = explain(spark, config)

@@ -20,9 +20,9 @@ from zync.lake.files import DataFile, data_files
 from zync.lake.lock import owned
 from zync.lake.paths import locate
 from zync.lake.table import open_table
-from zync.operate import expired
 from zync.operate.rewrite import is_raw, rewrite
 from zync.operate.trim import first_since, plan, stagings, trim
+from zync.operate.vacuum import shorten_log, vacuum_table
 from zync.raw.table import first_seqno
 from zync.text import amount
 from zync.transactions.needed import needed_from
@@ -143,7 +143,7 @@ def maintain(
         if vacuum:
             _timed(result, "vacuum", lambda: _vacuum(table, result, max(retain, LEAST_RETAIN)))
         if not dry_run:
-            _timed(result, "log", lambda: expired.shorten_log(table))
+            _timed(result, "log", lambda: shorten_log(table))
     if not dry_run:
         result.files_after = len(table.file_uris())
     return result
@@ -167,13 +167,13 @@ def _maintain_delivered(folder: str, snapshot: Snapshot, *, dry_run: bool) -> Ma
                 continue
             _timed(result, "vacuum", partial(_vacuum, table, result, None, snapshot.versions.get(name)))
             if is_recent and not dry_run:
-                _timed(result, "log", partial(expired.shorten_log, table))
+                _timed(result, "log", partial(shorten_log, table))
     result.files_after = result.files
     return result
 
 
 def _vacuum(table: DeltaTable, result: Maintained, retain: timedelta | None, keep: int | None = None) -> None:
-    result.deleted += expired.vacuum(table, retain, keep=keep, dry_run=result.dry_run)
+    result.deleted += vacuum_table(table, retain, keep=keep, dry_run=result.dry_run)
 
 
 def _timed(result: Maintained, step: str, work: Callable[[], None]) -> None:

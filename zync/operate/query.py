@@ -15,7 +15,7 @@ from zync.lake.table import open_table
 from zync.rules.json_text import as_json
 from zync.rules.run import bind_lookups
 from zync.rules.views import VIEW_COLUMNS, bind_views
-from zync.spark.causes import causes, is_of_surroundings
+from zync.spark.causes import causes, is_environment_error
 from zync.spark.errors import message_of, spark_errors
 from zync.spark.frames import read_parquet, spark_schema
 from zync.sql import literal, name, statement
@@ -145,4 +145,4 @@ def _collect(result: DataFrame, *columns: str) -> list[Row]:
                 "`zync sync-to tables staging` names newer versions; `zync verify` says what is damaged"
             )
         msg = f"the query failed: {error_text}"
-        raise (ZyncError if is_of_surroundings(error) else UsageError)(msg) from error
+        raise (ZyncError if is_environment_error(error) else UsageError)(msg) from error

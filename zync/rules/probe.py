@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from zync.config.model import Config, OutputRule
 from zync.rules.run import RaisedError, RuleError, guarded_rules, output_rows
-from zync.spark.causes import is_of_surroundings
+from zync.spark.causes import is_environment_error
 from zync.spark.errors import spark_errors
 from zync.spark.jvm import jvm_class
 from zync.spark.sizing import Sizing, tune
@@ -57,7 +57,7 @@ class RuleProbe:
         """
         if not isinstance(error, Exception):
             error = Py4JJavaError(f"rule {self.rule.name} failed", error)
-        if is_of_surroundings(error):
+        if is_environment_error(error):
             raise error
         return RuleError(self.rule, error)
 

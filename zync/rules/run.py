@@ -16,7 +16,7 @@ from zync.rules.left_out import DELETE, ORDER, RESERVED, SEQNO, envelope_views, 
 from zync.rules.lookups import bind
 from zync.rules.modules import importable
 from zync.rules.views import bind_views
-from zync.spark.causes import causes, is_of_surroundings
+from zync.spark.causes import causes, is_environment_error
 from zync.spark.errors import line_of, message_of, spark_errors
 from zync.spark.frames import leaves, result_of, select
 from zync.spark.session import as_process_session
@@ -180,7 +180,7 @@ def check_plans(spark: SparkSession, config: Config) -> None:
         try:
             result._jdf.queryExecution().executedPlan()  # noqa: SLF001
         except spark_errors() as error:
-            if is_of_surroundings(error):
+            if is_environment_error(error):
                 raise
             msg = f"rule {rule.name} (output {rule.topic}): Spark cannot plan it: {message_of(error)}"
             raise UsageError(msg) from error
@@ -206,7 +206,7 @@ def _result_of_function(function: Any, records: DataFrame, where: str) -> DataFr
             raise  # the query is invalid; any other Spark error comes from a query that the function ran on the data
         error_text = message_of(error) if isinstance(error, spark_errors()) else f"{type(error).__name__}: {error}"
         msg = f"{where} raised {error_text}"
-        raise (ZyncError if is_of_surroundings(error) else RaisedError)(msg) from error
+        raise (ZyncError if is_environment_error(error) else RaisedError)(msg) from error
     if not isinstance(result, DataFrame):
         msg = f"{where} must return a DataFrame, not {type(result).__name__}"
         raise UsageError(msg)

@@ -15,7 +15,7 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-SURROUNDINGS = (OSError, ImportError, MemoryError)
+ENVIRONMENT_ERRORS = (OSError, ImportError, MemoryError)
 """Python's exceptions that come from the environment, not from a record."""
 PYTHON_EXCEPTION = "org.apache.spark.api.python.PythonException"
 """Spark's exception for an error in a Python worker; its message has the traceback."""
@@ -133,7 +133,7 @@ class Thrown:
         return bool(self.state) and str(self.state).startswith(_DATA_STATES)
 
     @property
-    def is_of_surroundings(self) -> bool:
+    def is_of_environment(self) -> bool:
         """Whether its condition or its class marks an error of the environment."""
         if (self.condition or "").partition(".")[0] in _ENVIRONMENT_CONDITIONS or self.message.startswith(_STOPPED):
             return True
@@ -171,22 +171,22 @@ def raised_in_python(text: str) -> str:
     return lines[0] if lines else ""
 
 
-def is_of_surroundings(error: BaseException) -> bool:
+def is_environment_error(error: BaseException) -> bool:
     """Returns whether an error comes from the environment (a file, memory, the network, an executor), not from data.
 
     The outermost cause that is marked as either decides.
     """
-    return isinstance(error, SURROUNDINGS) or are_of_surroundings(causes(error))
+    return isinstance(error, ENVIRONMENT_ERRORS) or has_environment_cause(causes(error))
 
 
-def are_of_surroundings(thrown: list[Thrown]) -> bool:
-    """Does the same as `is_of_surroundings` for a chain of Java's exceptions."""
+def has_environment_cause(thrown: list[Thrown]) -> bool:
+    """Does the same as `is_environment_error` for a chain of Java's exceptions."""
     for exception in thrown:
         if exception.is_of_data:
             return False
         if PYTHON_EXCEPTION in exception.classes:
             return _is_python_environment_error(raised_in_python(exception.message))
-        if exception.is_of_surroundings:
+        if exception.is_of_environment:
             return True
     return bool(thrown) and _is_job_failure(thrown[-1])
 
@@ -203,7 +203,7 @@ def _is_job_failure(last: Thrown) -> bool:
     if not _CLASS_NAME.fullmatch(name):
         return True
     chain = [Thrown((class_name,)) for class_name in (name, *_CAUSED_BY.findall(last.message))]
-    return any(thrown.is_of_surroundings or thrown.classes[0].startswith(_IO_PACKAGES) for thrown in chain)
+    return any(thrown.is_of_environment or thrown.classes[0].startswith(_IO_PACKAGES) for thrown in chain)
 
 
 def _is_python_environment_error(raised: str) -> bool:
@@ -218,4 +218,4 @@ def _is_python_environment_error(raised: str) -> bool:
         exception_class = getattr(importlib.import_module(module or "builtins"), name, None)
     except ImportError:  # for example a nested class, or a module that only executors have
         return False
-    return isinstance(exception_class, type) and issubclass(exception_class, SURROUNDINGS)
+    return isinstance(exception_class, type) and issubclass(exception_class, ENVIRONMENT_ERRORS)

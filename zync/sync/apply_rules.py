@@ -18,7 +18,7 @@ from zync.rules.transform import transform
 from zync.rules.truncations import Truncated, find_truncated
 from zync.rules.type_changes import check_types
 from zync.rules.views import VIEW_COLUMNS
-from zync.spark.causes import is_of_surroundings
+from zync.spark.causes import is_environment_error
 from zync.spark.errors import message_of, spark_errors
 from zync.spark.expressions import never_failing
 from zync.spark.frames import from_rows, result_of, select, small_side
@@ -139,7 +139,7 @@ def _failures(judged: Judged, known: tuple[Failure, ...], records: DataFrame, er
     """
     sync = judged.sync
     try:
-        if is_of_surroundings(error):
+        if is_environment_error(error):
             raise error
         if not isinstance(error, RaisedError):
             check_plans(sync.spark, sync.config)

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from zync.debezium.unavailable import LEFT_OUT, has_envelopes
 from zync.errors import UsageError, ZyncError
 from zync.lake.ranges import RANGES_DDL, SeqnoRanges
-from zync.spark.causes import is_of_surroundings
+from zync.spark.causes import is_environment_error
 from zync.spark.errors import message_of, spark_errors
 from zync.spark.frames import from_rows, select
 from zync.spark.sizing import Sizing, tune
@@ -273,7 +273,7 @@ def _assemble(recalled: Recalled, rows: DataFrame, reread_count: int, *, by_run:
         )
     except spark_errors() as error:
         not_of_done = (AnalysisException, PythonException)  # decoding runs Python, `done` never does
-        if isinstance(error, not_of_done) or is_of_surroundings(error):
+        if isinstance(error, not_of_done) or is_environment_error(error):
             raise
         msg = (
             f"transactions.done: {sync.done.text!r} fails on several records of a transaction together: "

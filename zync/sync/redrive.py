@@ -103,7 +103,7 @@ def _incomplete(
     single_rows = single.select("completes_at", "txn", "own").collect()
     if not single_rows:
         return {}
-    rows = select(single, "* EXCEPT (own, completes_at, fate, opens_range, closes_range, judged)", "false AS judged")
+    rows = select(single, "* EXCEPT (own, completes_at, fate, opens_range, closes_range, has_row)", "false AS has_row")
     no_settled = from_rows(sync.spark, [], "txn string, settled_at bigint")
     alone = assemble(
         sync.spark, without_state(rows), no_settled, sync.config, sync.done, sync.row_cache, decided=False, tasks=1

@@ -17,7 +17,7 @@ from zync.transactions.summary import Summary, summarize, total
 
 _PAYLOAD = (
     *("kafka", "headers", "key", "value", "ingested", "record_error", "transaction_error"),
-    *("judged", "earlier", "earlier_count", "truncates"),
+    *("has_row", "earlier", "earlier_count", "truncates"),
 )
 """Columns that no window function reads. `_packed` puts them and the topics' structs into one struct column, because
 Spark copies every column once per window."""
@@ -174,12 +174,12 @@ def rejudge_late(  # noqa: PLR0913 - the inputs of the whole stage
         tasks: the number of Spark tasks.
     """
     late = late_to_earlier(assembled)
-    rows = without_state(select(earlier, "* EXCEPT (judged)", "true AS judged"))
+    rows = without_state(select(earlier, "* EXCEPT (has_row)", "true AS has_row"))
     shared_columns = (column for column in rows.columns if column in late.columns)
     rows = rows.unionByName(late.select(*shared_columns), allowMissingColumns=True)
     no_settled = from_rows(spark, [], "txn string, settled_at bigint")
     judged = _assemble_once(spark, rows, no_settled, config, done, tasks=tasks, by_run=True)
-    judged = judged.where("NOT payload.judged").withColumns(
+    judged = judged.where("NOT payload.has_row").withColumns(
         {
             "fate": sf.expr("coalesce(known, 'late')"),
             "completes_at": sf.lit(None).cast("bigint"),

@@ -38,7 +38,7 @@ def gather(spark: SparkSession, raw: DeltaTable, wanted: pa.Table, decoder: Deco
     the ranges.
 
     `wanted` has columns txn, completes_at, records (a list of seqno ranges), and `state` where it is known. The records
-    that `state` names as sent again are read, too, and marked as `judged`.
+    that `state` names as sent again are read, too, and marked by `has_row`.
     """
     repeats = sent_again(wanted)
     ranges = SeqnoRanges.concat([SeqnoRanges.of_column(wanted["records"]), repeats])
@@ -109,13 +109,13 @@ def regather(
     joined = records.join(wanted, in_range).drop("first", "last")
     return select(
         joined,
-        "* EXCEPT (redriven, txn, transaction_error, record_error, alone, judged)",
+        "* EXCEPT (redriven, txn, transaction_error, record_error, alone, has_row)",
         "CASE WHEN NOT alone THEN txn END AS own",
         "redriven AS txn",
         "coalesce(transaction_error, record_error) AS transaction_error",
         "CAST(NULL AS STRING) AS record_error",
         "false AS alone",
-        "true AS judged",
+        "true AS has_row",
         "'whole' AS fate",
         "false AS opens_range",
         "false AS closes_range",

@@ -1,4 +1,4 @@
-"""Bad surroundings: one line that says what was found and where, the right exit code, nothing written."""
+"""A bad environment: one line that says what was found and where, the right exit code, nothing written."""
 
 import signal
 import socket

@@ -14,7 +14,7 @@ from zync.lake.files import table_files
 from zync.lake.table import REMEMBERED, first_line, refresh
 
 
-def vacuum(table: DeltaTable, retain: timedelta | None, *, keep: int | None = None, dry_run: bool = False) -> int:
+def vacuum_table(table: DeltaTable, retain: timedelta | None, *, keep: int | None = None, dry_run: bool = False) -> int:
     """Deletes files that are no part of the table any more.
 
     Args:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from zync.config.model import Config, Formats, Topic, Transactions
-from zync.operate.surroundings import warnings
+from zync.operate.config_warnings import warnings
 from zync.raw.jsonl import load
 
 LINES = {"shop.lines": Topic(id="value:txn", as_="lines"), "^pay": Topic(id="value:txn")}
