@@ -54,6 +54,15 @@ def strict_json(text: str | bytes, parse_number: Callable[[str], Any] | None = N
         raise ValueError(msg) from None
 
 
+def json_object(data: str | bytes | None) -> dict[str, Any]:
+    """Parses JSON that another program wrote: an empty object for whatever is no JSON object (`strict_json`)."""
+    try:
+        value = strict_json(data or b"")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
 def _reject_constant(text: str) -> NoReturn:
     msg = f"{text} is no number in JSON"
     raise ValueError(msg)

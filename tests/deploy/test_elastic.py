@@ -13,7 +13,8 @@ import yaml
 from tests.docs.pages import CHECKOUT, blocks
 from zync.deliver.kafka.delivery import Delivered
 from zync.deliver.tables.batch import Batch
-from zync.sync.outcome import SET_ASIDE_KINDS, Outcome
+from zync.staging.kinds import SET_ASIDE_KINDS
+from zync.sync.outcome import Outcome
 from zync.sync.progress import Progress
 from zync.sync.syncer import STAGES
 

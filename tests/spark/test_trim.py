@@ -18,7 +18,7 @@ from tests.spark.conftest import COUNTED, Pipeline, maintain_and_die
 from zync.config.model import Topic, Transactions
 from zync.errors import UsageError
 from zync.lake.files import data_files
-from zync.operate.decide import IN_FLIGHT, SET_ASIDE, decide, undecided
+from zync.operate.decide import IN_FLIGHT, decide, undecided
 from zync.operate.diff import diff
 from zync.operate.maintain import Maintained, Trimming, maintain
 from zync.operate.replay import replay
@@ -26,6 +26,7 @@ from zync.operate.status import describe, status
 from zync.operate.txn import find, transactions
 from zync.operate.verify import verify
 from zync.raw.table import first_seqno
+from zync.staging.kinds import UNDECIDED_KINDS
 
 SOON = timedelta(0)
 
@@ -189,8 +190,8 @@ def test_trimming_changes_nothing_whatever_came_late_or_was_decided(short: Pipel
             for pipeline in (short, whole):
                 pipeline.load(*part)
         short.sync()
-        for among, actions in (SET_ASIDE, ("redrive", "drop")), (IN_FLIGHT, ("release", "discard")):
-            flying = {one.id for one in find(str(short.staging), IN_FLIGHT)} if among is SET_ASIDE else set()
+        for among, actions in (UNDECIDED_KINDS, ("redrive", "drop")), (IN_FLIGHT, ("release", "discard")):
+            flying = {one.id for one in find(str(short.staging), IN_FLIGHT)} if among is UNDECIDED_KINDS else set()
             ids = sorted({one.id for one in find(str(short.staging), among)} - flying) if step % 2 else []
             found = undecided(short.raw, str(short.staging), ids, None, among=among).chosen if ids else {}
             for action in actions if step < 3 else actions[1:]:

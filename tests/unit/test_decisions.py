@@ -12,11 +12,12 @@ from deltalake import write_deltalake
 from zync.errors import UsageError
 from zync.lake.ranges import SeqnoRanges
 from zync.lake.table import commit_properties
-from zync.operate.decide import IN_FLIGHT, SET_ASIDE, decide, undecided
+from zync.operate.decide import IN_FLIGHT, decide, undecided
 from zync.operate.txn import transactions
 from zync.raw.decisions import decisions
 from zync.raw.jsonl import load
 from zync.raw.table import DECISIONS, existing_raw
+from zync.staging.kinds import UNDECIDED_KINDS
 from zync.staging.table import STAGING_SCHEMA, SYNC
 
 Locations = tuple[str, str]
@@ -75,17 +76,17 @@ def test_all_of_a_state_are_decided_about_but_those_that_are_already(lake: Locat
 
 
 def test_a_second_decision_about_what_is_set_aside_is_refused_too(lake: Locations) -> None:
-    decide(lake[0], undecided(*lake, ["bad"], None, among=SET_ASIDE).chosen, "redrive", "mended", who="ann")
+    decide(lake[0], undecided(*lake, ["bad"], None, among=UNDECIDED_KINDS).chosen, "redrive", "mended", who="ann")
     with pytest.raises(
         UsageError, match=r"decision on record \(redrive by ann: mended\).*a second one may come to nothing"
     ):
-        undecided(*lake, ["bad"], None, among=SET_ASIDE)
-    found = undecided(*lake, [], "quarantined", among=SET_ASIDE)
+        undecided(*lake, ["bad"], None, among=UNDECIDED_KINDS)
+    found = undecided(*lake, [], "quarantined", among=UNDECIDED_KINDS)
     assert (found.chosen, found.decided) == ({}, ["bad"])
 
 
 def test_who_decides_about_what_came_late_says_which_records(lake: Locations) -> None:
-    assert undecided(*lake, ["late"], None, among=SET_ASIDE).chosen == {"late": SeqnoRanges.of([(4, 4)])}
+    assert undecided(*lake, ["late"], None, among=UNDECIDED_KINDS).chosen == {"late": SeqnoRanges.of([(4, 4)])}
 
 
 def test_a_decision_that_somebody_else_made_meanwhile_stops_this_one(lake: Locations) -> None:
@@ -109,10 +110,10 @@ def test_the_list_says_what_was_decided(lake: Locations) -> None:
     [
         (["open"], "in-flight", IN_FLIGHT, "by their ids, or all of a state: not both"),
         ([], None, IN_FLIGHT, "which transactions. Name their ids, or --state in-flight or expired"),
-        ([], None, SET_ASIDE, r"which transactions. Name their ids, or --all \(or --late\)"),
+        ([], None, UNDECIDED_KINDS, r"which transactions. Name their ids, or --all \(or --late\)"),
         (["nobody"], None, IN_FLIGHT, "no transaction 'nobody' is in-flight or expired: `zync txn list` names"),
         (["bad"], None, IN_FLIGHT, "no transaction 'bad' is in-flight or expired"),
-        (["open"], None, SET_ASIDE, "no transaction 'open' is quarantined or late"),
+        (["open"], None, UNDECIDED_KINDS, "no transaction 'open' is quarantined or late"),
     ],
 )
 def test_it_is_said_which_transactions_and_they_are_in_that_state(

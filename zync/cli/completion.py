@@ -101,7 +101,7 @@ def topics(ctx: typer.Context) -> Candidates:
 @_completer
 def kinds(_ctx: typer.Context) -> Candidates:
     """Yields the kinds of staging's rows."""
-    from zync.operate.cat import KINDS
+    from zync.staging.kinds import KINDS
 
     yield from ((kind, "") for kind in KINDS)
 

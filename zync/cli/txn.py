@@ -125,11 +125,12 @@ def _decide(
     older: timedelta | None,
     yes: bool,
 ) -> None:
-    from zync.operate.decide import IN_FLIGHT, SET_ASIDE, decide, undecided
+    from zync.operate.decide import IN_FLIGHT, decide, undecided
+    from zync.staging.kinds import UNDECIDED_KINDS
 
     settings = common.read_config()
     raw, staging = locate("raw", settings.lake), locate("staging", settings.lake)
-    states = IN_FLIGHT if action in ("release", "discard") else SET_ASIDE
+    states = IN_FLIGHT if action in ("release", "discard") else UNDECIDED_KINDS
     candidates = undecided(raw, staging, txn_ids, state, older, states)
     chosen = candidates.chosen
     if not txn_ids and chosen and not yes:

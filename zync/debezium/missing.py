@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zync.debezium.envelope import CONTINUES_SINCE, RUN_HEADER, connector_of_source
+from zync.text import json_object
 
 
 @dataclass(frozen=True)
@@ -27,13 +28,9 @@ class Seen:
 
 def seen(topic: str, value: bytes | None, headers: list[dict[str, Any]] | None) -> Seen:
     """Returns a record of raw as `missing` takes it; a value that is no JSON object counts as an empty one."""
-    try:
-        parsed = json.loads(value) if value else None
-    except (ValueError, RecursionError):
-        parsed = None
     runs = (header["value"] for header in headers or () if header["key"] == RUN_HEADER)
     run = next(runs, None) or b""
-    return Seen(topic, parsed if isinstance(parsed, dict) else {}, run.decode(errors="replace"))
+    return Seen(topic, json_object(value), run.decode(errors="replace"))
 
 
 def missing(records: list[Seen], topics: Collection[str], uncounted: Collection[str] = ()) -> list[str]:

@@ -10,7 +10,7 @@ from zync.errors import ZyncError
 from zync.ingest.deleted_topics import OnGap, skip_or_stop
 from zync.kafka.admin import AwayError, Brokers
 from zync.kafka.epochs import seek_after
-from zync.kafka.partition import LastRecord, Partition, made_anew
+from zync.kafka.partition import LastRecord, Partition, is_recreated
 from zync.lake.table import refresh
 from zync.raw.batch import Batch, Slice
 from zync.raw.table import stored_id, stored_last, stored_position
@@ -51,7 +51,7 @@ class Assignment:
         for partition in partitions:
             stored, known_id = stored_position(self._table, partition), stored_id(self._table, partition)
             expected = Slice(stored, stored or 0, ids.get(partition.topic), begin_id=known_id)
-            if stored is not None and made_anew(known_id, expected.topic_id):
+            if stored is not None and is_recreated(known_id, expected.topic_id):
                 skip_or_stop(
                     self._on_gap,
                     f"topic {partition.topic!r} was deleted and made anew: raw has {partition} below offset {stored}, "
@@ -206,7 +206,7 @@ class Assignment:
         """Returns messages without those consumed before their partitions were sought or revoked, and seeks these."""
         kept, dropped = [], set[Partition]()
         for message in messages:
-            partition = Partition(message.topic() or "", message.partition() or 0)
+            partition = Partition.of_message(message)
             if message.topic() is None or (partition in self.expected and partition not in self.moved | self.unchecked):
                 kept.append(message)
             else:

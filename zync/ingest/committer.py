@@ -6,7 +6,7 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from zync.kafka.admin import AwayError, Brokers
-from zync.kafka.partition import made_anew
+from zync.kafka.partition import is_recreated
 from zync.observe.traces import span
 from zync.raw.append import Appended, Appender
 from zync.raw.batch import Batch
@@ -72,7 +72,9 @@ class Committer:
             log.warning(text, batch.num_rows)
             return Appended()
         recreated = [
-            partition for partition, part in batch.slices.items() if made_anew(part.topic_id, ids.get(partition.topic))
+            partition
+            for partition, part in batch.slices.items()
+            if is_recreated(part.topic_id, ids.get(partition.topic))
         ]
         batch.drop(recreated)
         started = time.monotonic()

@@ -31,7 +31,7 @@ from zync.ingest.targets import Targets
 from zync.kafka.admin import Brokers
 from zync.kafka.epochs import epoch_end, is_truncation
 from zync.kafka.garbage import not_collecting
-from zync.kafka.partition import LastRecord, Partition
+from zync.kafka.partition import LastRecord, Partition, all_partitions
 from zync.kafka.properties import milliseconds
 from zync.lake.outage import watching
 from zync.lake.table import refresh
@@ -136,7 +136,7 @@ def sync_from_kafka(
     table = ensure_raw(ingest.location)
     check_newest(table)
     if ingest.begin != Begin():
-        partitions = [Partition(topic, partition) for topic, count in topics.items() for partition in range(count)]
+        partitions = all_partitions(topics)
         store_start_positions(ingest.begin, brokers, ingest.location, partitions)
         refresh(table)
     _warn_of_compacted(brokers, topics)
@@ -287,7 +287,7 @@ class _Run:
         Raises:
             ZyncError: The consumer delivers nothing more after this error.
         """
-        partition = Partition(message.topic() or "", message.partition() or 0)
+        partition = Partition.of_message(message)
         code, expected = error.code(), self.assignment.expected.get(partition)
         if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the library's public name for it
             position = message.offset()
@@ -547,4 +547,4 @@ def _epoch(message: Message) -> int:
 
 
 def _partitions(topic_partitions: list[TopicPartition]) -> list[Partition]:
-    return [Partition(topic_partition.topic, topic_partition.partition) for topic_partition in topic_partitions]
+    return [Partition.of(topic_partition) for topic_partition in topic_partitions]

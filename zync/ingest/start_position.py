@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from zync.errors import UsageError
 from zync.kafka.admin import Bounds, Brokers
-from zync.kafka.partition import Partition, made_anew
+from zync.kafka.partition import Partition, is_recreated
 from zync.log import event
 from zync.raw.append import Appender
 from zync.raw.batch import Batch, Slice
@@ -61,7 +61,7 @@ def store_start_positions(begin: Begin, brokers: Brokers, location: str, partiti
             old = stored[partition]
             if old is None:
                 continue
-            if made_anew(stored_id(table, partition), ids.get(partition.topic)):
+            if is_recreated(stored_id(table, partition), ids.get(partition.topic)):
                 msg = (
                     f"topic {partition.topic!r} was deleted and made anew: raw has the old one's {partition} below "
                     f"offset {old}. --on-gap skip goes on from its beginning and leaves the gap on record; after that "

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 from zync.errors import ZyncError
 from zync.kafka.admin import Brokers
 from zync.kafka.epochs import cut_off
-from zync.kafka.partition import LastRecord, Partition, made_anew
+from zync.kafka.partition import LastRecord, Partition, all_partitions, is_recreated
 from zync.lake.table import refresh
 from zync.raw.table import stored_id, stored_last, stored_position
 
@@ -25,7 +25,7 @@ class Targets:
 
     def __init__(self, brokers: Brokers, table: DeltaTable, topics: dict[str, int]) -> None:
         self._brokers, self._table = brokers, table
-        partitions = [Partition(topic, partition) for topic, count in topics.items() for partition in range(count)]
+        partitions = all_partitions(topics)
         self.stable = {partition: offsets.stable for partition, offsets in brokers.bounds(partitions).items()}
 
     def forget(self, topic: str) -> None:
@@ -75,7 +75,7 @@ class Targets:
             for partition, state in stored.items()
             if state.position is not None
             and (
-                made_anew(state.topic_id, ids.get(partition.topic))
+                is_recreated(state.topic_id, ids.get(partition.topic))
                 or state.position > self.stable[partition]
                 or partition in truncated
             )

@@ -224,9 +224,7 @@ class Brokers:
             for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
         )
         return {
-            Partition(topic_partition.topic, topic_partition.partition): Bounds(
-                earliest[topic_partition].offset, latest[topic_partition].offset
-            )
+            Partition.of(topic_partition): Bounds(earliest[topic_partition].offset, latest[topic_partition].offset)
             for topic_partition in topic_partitions
         }
 
@@ -241,7 +239,7 @@ class Brokers:
         spec = OffsetSpec.for_timestamp(int(moment.timestamp() * 1000))
         offsets = self._offsets({TopicPartition(*partition): spec for partition in partitions})
         return {
-            Partition(topic_partition.topic, topic_partition.partition): result.offset
+            Partition.of(topic_partition): result.offset
             for topic_partition, result in offsets.items()
             if result.offset >= 0
         }

@@ -102,7 +102,7 @@ def _cut_off(consumer: Consumer, read: Mapping[Partition, LastRecord]) -> Iterat
             msg = f"Kafka does not say whether it still has what was read of {', '.join(map(str, sorted(waiting)))}"
             raise AwayError(msg)
         for message in consumer.consume(1000, 0.1):
-            partition = Partition(message.topic() or "", message.partition() or 0)
+            partition = Partition.of_message(message)
             if partition in waiting:
                 waiting.discard(partition)
                 consumer.incremental_unassign([TopicPartition(*partition)])

@@ -13,14 +13,11 @@ from zync.lake.files import data_files, dataset
 from zync.lake.paths import table_name
 from zync.lake.table import open_table
 from zync.raw.table import RAW_SCHEMA
+from zync.staging.kinds import KINDS
 from zync.staging.table import STAGING_SCHEMA
 from zync.text import Verbatim, strict_json
 
 _CREATE_HINTS = {"raw": "`zync sync-from kafka raw` makes it", "staging": "`zync sync raw staging` makes it"}
-KINDS = (
-    *("output", "done", "pending", "expired", "late", "duplicate", "quarantined", "released", "discarded"),
-    *("ignored", "trimmed", "cursor"),
-)
 
 
 def cat(

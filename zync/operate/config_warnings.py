@@ -1,6 +1,5 @@
 """Warnings of `zync check` that compare a config with its Kafka, its raw and the names in it. No Spark."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,7 +13,7 @@ from zync.lake.paths import locate
 from zync.lake.table import open_table
 from zync.operate.doctor import effect_of_missing
 from zync.raw.table import RAW_SCHEMA
-from zync.text import amount, listed
+from zync.text import amount, json_object, listed
 
 _SAMPLE_FILES = 3
 """Number of raw's newest files that are sampled."""
@@ -91,8 +90,8 @@ def _ids_without_records(config: Config) -> Iterator[str]:
             value
             for topic, records in samples.items()
             if topic == name or (topic not in config.topics and is_topic(topic, name))
-            for value in (_parse(record[part]) for record in records)
-            if isinstance(value, dict)
+            for record in records
+            if (value := json_object(record[part]))
         ]
         if objects and all(_value_at(value, path) is None for value in objects):
             fields = listed(sorted({str(field) for value in objects for field in value}), 10) or "none"
@@ -129,13 +128,6 @@ def _sample_records(config: Config) -> Mapping[str, list[dict[str, Any]]]:
     except (ZyncError, OSError):  # `zync verify` reports files that cannot be read
         return {}
     return samples
-
-
-def _parse(text: bytes | None) -> Any:
-    try:
-        return json.loads(text) if text else None
-    except (ValueError, RecursionError):
-        return None
 
 
 def _value_at(value: Any, path: str) -> Any:

@@ -6,11 +6,10 @@ what is set aside of it; otherwise it does nothing.
 """
 
 import getpass
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Literal
 
 from deltalake import DeltaTable
 
@@ -19,13 +18,12 @@ from zync.lake.ranges import SeqnoRanges
 from zync.operate.txn import Transaction, find, with_decisions
 from zync.raw.append import Appended, Appender
 from zync.raw.batch import Batch
-from zync.raw.decisions import decisions
-from zync.raw.jsonl import Line, as_batch
-from zync.raw.table import DECISIONS, existing_raw, next_seqno
+from zync.raw.decisions import decision_line, decisions
+from zync.raw.jsonl import as_batch
+from zync.raw.table import existing_raw, next_seqno
 
 Action = Literal["release", "discard", "redrive", "drop"]
 IN_FLIGHT = ("in-flight", "expired")
-SET_ASIDE = ("quarantined", "late")
 
 
 def decide(
@@ -59,14 +57,10 @@ def decide(
         raise UsageError(msg)
     author = who or _user()
     late = txns if isinstance(txns, Mapping) else {}
-    values: list[dict[str, Any]] = [{"decision": action, "txn": txn, "who": author, "why": why} for txn in txns]
-    for value in values:
-        if ranges := late.get(value["txn"]):
-            value["late"] = ranges.to_structs()
-    lines = [Line(f"decision on {value['txn']}", DECISIONS, value=json.dumps(value).encode()) for value in values]
+    ids = list(txns)
+    lines = [decision_line(action, txn, who=author, why=why, late=late.get(txn)) for txn in ids]
 
     def plan(table: DeltaTable) -> Batch:
-        ids = {value["txn"] for value in values}
         for _, decision in decisions(table, above=since) if since is not None else ():
             if str(decision.get("txn")) in ids:
                 msg = (
@@ -117,7 +111,7 @@ def undecided(
         txns: ids, each of which must be in one of the states `among`.
         state: the state whose transactions are meant, if `txns` is empty.
         older: of the transactions in flight, only those that began at least so long ago.
-        among: the states that the decision is for, `IN_FLIGHT` or `SET_ASIDE`.
+        among: the states that the decision is for, `IN_FLIGHT` or `UNDECIDED_KINDS`.
 
     Raises:
         UsageError: one of `txns` is in no such state, in flight again, or decided about; or both or neither of `txns`

@@ -8,6 +8,7 @@ from deltalake import DeltaTable
 
 from zync.operate.txn import Transaction, find, raw_rows, with_decisions
 from zync.raw.table import existing_raw
+from zync.staging.kinds import UNDECIDED_KINDS
 
 _MASK = "…"
 _VARIABLE = re.compile(
@@ -53,7 +54,7 @@ def groups(raw: str, staging: str) -> list[dict[str, Any]]:
     """
     raw_table = existing_raw(raw)
     by_kind: dict[tuple[str, str | None, str], list[Transaction]] = {}
-    for transaction in with_decisions(find(staging, ("quarantined", "late")), raw_table, staging):
+    for transaction in with_decisions(find(staging, UNDECIDED_KINDS), raw_table, staging):
         kind = kind_of(transaction.reason or "")
         by_kind.setdefault((transaction.state, transaction.rule, kind), []).append(transaction)
     most_frequent = sorted(by_kind.items(), key=lambda item: -len(item[1]))

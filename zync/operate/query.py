@@ -19,7 +19,7 @@ from zync.spark.causes import causes, is_environment_error
 from zync.spark.errors import message_of, spark_errors
 from zync.spark.frames import read_parquet, spark_schema
 from zync.sql import literal, name, statement
-from zync.staging.bookkeeping import SETTLED_KINDS
+from zync.staging.kinds import SETTLED_KINDS
 from zync.staging.table import STAGING_SCHEMA
 from zync.transactions.decode import RAW_COLUMNS, Decoder
 from zync.transactions.done import understand

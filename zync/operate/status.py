@@ -12,19 +12,17 @@ from zync.deliver.kafka.progress_topic import ProgressTopic
 from zync.deliver.tables import snapshots
 from zync.errors import ZyncError
 from zync.kafka.admin import Brokers
-from zync.kafka.partition import Partition
+from zync.kafka.partition import all_partitions
 from zync.lake.files import data_files, dataset
 from zync.lake.paths import locate
 from zync.lake.table import open_table
 from zync.raw.table import Positions, first_seqno, next_seqno, positions
 from zync.staging.bookkeeping import Bookkeeping, read_bookkeeping
 from zync.staging.held import awaits_turn, waited_for
+from zync.staging.kinds import SET_ASIDE_KINDS, UNDECIDED_KINDS
 from zync.staging.set_aside import read_set_aside
 from zync.staging.table import STAGING_SCHEMA
 from zync.text import amount
-
-ASIDE = ("late", "duplicate", "quarantined", "discarded", "ignored")
-"""Kinds of rows about records that are set aside, in the order in which they are listed."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ def status(raw: str, staging: str, config: Config) -> Status:
         staging=_staging(bookkeeping, next_seqno(raw_table) - 1 if raw_table else None) if staging_table else None,
         in_flight=_in_flight(bookkeeping),
         set_aside=set_aside,
-        undecided=_count_undecided(staging_table) if set_aside.keys() & {"quarantined", "late"} else {},
+        undecided=_count_undecided(staging_table) if set_aside.keys() & {*UNDECIDED_KINDS} else {},
         gaps=[{**gap.partition._asdict(), "from": gap.start, "to": gap.end} for gap in (stored.gaps if stored else ())],
         delivered={kind: {"sync": sync, "behind": newest_sync - sync} for kind, sync in syncs.items() if sync},
         delivered_unknown=kafka_error,
@@ -155,10 +153,10 @@ def _count_set_aside(table: DeltaTable) -> dict[str, int]:
     if not files:
         return {}
     rows = dataset(table, files, STAGING_SCHEMA).to_table(
-        columns=["kind", "count"], filter=ds.field("kind").isin(list(ASIDE))
+        columns=["kind", "count"], filter=ds.field("kind").isin(list(SET_ASIDE_KINDS))
     )
     counts = {row["kind"]: row["count_sum"] for row in rows.group_by("kind").aggregate([("count", "sum")]).to_pylist()}
-    return {kind: counts[kind] for kind in ASIDE if kind in counts}
+    return {kind: counts[kind] for kind in SET_ASIDE_KINDS if kind in counts}
 
 
 def _count_undecided(table: Any) -> dict[str, int]:
@@ -179,9 +177,7 @@ def _lag(stored: Positions, config: Config) -> tuple[dict[str, int] | None, str 
         configured = [topic for topic in config.topics if topic in kafka_topics]
         already_read = [topic for topic in {partition.topic for partition in stored.next} if topic in kafka_topics]
         partition_counts = brokers.matching({*regexes, *configured, *already_read})
-        partitions = [
-            Partition(topic, partition) for topic, count in partition_counts.items() for partition in range(count)
-        ]
+        partitions = all_partitions(partition_counts)
         bounds = brokers.bounds(partitions)
     except ZyncError as error:
         return None, config.as_written(str(error))

@@ -26,13 +26,11 @@ from zync.lake.ranges import SeqnoRanges
 from zync.lake.table import open_table
 from zync.operate.rewrite import is_raw, rewrite
 from zync.raw.table import RAW_SCHEMA, START, TRIMMED, next_seqno
-from zync.staging.bookkeeping import IN_FLIGHT_KINDS, read_cursor
+from zync.staging.bookkeeping import read_cursor
+from zync.staging.kinds import FOLLOW_UP_KINDS, IN_FLIGHT_KINDS
 from zync.staging.set_aside import revisited
 from zync.staging.table import existing_staging
 from zync.transactions.needed import rows_of
-
-_FOLLOW_UPS = ["late", "duplicate", "ignored"]
-"""Kinds of rows about a further record of a transaction that was settled before."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +148,7 @@ def _crossing_ranges(staging: DeltaTable, start: int) -> SeqnoRanges:
 def _is_follow_up(rows: pa.RecordBatch) -> pa.Array:
     """Returns for each row whether it is about a transaction that was settled or set aside before."""
     is_decided = pc.and_(pc.is_valid(rows["state"]), pc.invert(pc.is_in(rows["kind"], pa.array(IN_FLIGHT_KINDS))))
-    return pc.or_(pc.is_in(rows["kind"], pa.array(_FOLLOW_UPS)), is_decided)
+    return pc.or_(pc.is_in(rows["kind"], pa.array(FOLLOW_UP_KINDS)), is_decided)
 
 
 def _count_before(raw: DeltaTable, file: DataFile, seqno: int) -> int:

@@ -22,6 +22,7 @@ from zync.raw.decisions import decisions
 from zync.raw.table import RAW_SCHEMA, existing_raw
 from zync.staging.bookkeeping import read_bookkeeping, read_cursor
 from zync.staging.held import waited_for
+from zync.staging.kinds import UNDECIDED_KINDS
 from zync.staging.set_aside import REVISITS, id_of, read_set_aside
 from zync.staging.table import STAGING_SCHEMA, existing_staging
 
@@ -147,7 +148,7 @@ def read_transactions(table: DeltaTable, states: Collection[str], txn: str | Non
         if row["kind"] in kinds | settled_kinds:
             transaction = _transaction(row, pairs_of(row["records"]), state_names.get(row["kind"], row["kind"]))
             yield replace(transaction, waits_for=waits_for) if transaction.held else transaction
-    if kinds & {"quarantined", "late"}:
+    if kinds & {*UNDECIDED_KINDS}:
         set_aside = read_set_aside(table, None if txn is None else {txn})
         by_state = (("quarantined", chain(*set_aside.quarantined.values())), ("late", set_aside.late.values()))
         for state, rows in by_state:

@@ -11,10 +11,8 @@ from zync.config.model import Config
 from zync.errors import ZyncError
 from zync.lake.files import DataFile, data_files, dataset
 from zync.lake.ranges import RANGES_DDL, SeqnoRanges
+from zync.staging.kinds import IN_FLIGHT_KINDS, SETTLED_KINDS
 from zync.staging.table import STAGING_SCHEMA, SYNC
-
-SETTLED_KINDS = ("done", "quarantined", "released", "discarded")
-IN_FLIGHT_KINDS = ("pending", "expired")
 
 _SETTLED = pa.schema([STAGING_SCHEMA.field("txn"), STAGING_SCHEMA.field("seqno")])
 _IN_FLIGHT = pa.schema(

@@ -32,6 +32,7 @@ from zync.spark.frames import select, spark_schema
 from zync.spark.functions import constant
 from zync.spark.session import commits_directly
 from zync.staging.bookkeeping import Cursor, read_cursor
+from zync.staging.kinds import COMPLETED_KINDS
 from zync.staging.table import STAGING_SCHEMA, STATISTICS, SYNC
 
 
@@ -118,7 +119,7 @@ def read_back(table: DeltaTable, folder: str) -> Written:
             topic = counts["topic"]
             outputs[topic] = outputs.get(topic, 0) + counts["offset_count"]
             offsets[topic] = max(offsets.get(topic, 0), counts["offset_max"] + 1)
-    completed_seqnos = rows["seqno"].filter(pc.is_in(rows["kind"], pa.array(["done", "released"])))
+    completed_seqnos = rows["seqno"].filter(pc.is_in(rows["kind"], pa.array(COMPLETED_KINDS)))
     seqnos = pa.concat_arrays(output_seqnos)
     foreign_seqno = pc.min(seqnos.filter(pc.invert(pc.is_in(seqnos, completed_seqnos)))).as_py()
     return Written(folder, rows, dict(sorted(outputs.items())), offsets, foreign_seqno)

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from zync.lake.types import TIMESTAMP
 from zync.staging.bookkeeping import Bookkeeping, Cursor, advance
+from zync.staging.kinds import IN_FLIGHT_KINDS
 from zync.staging.table import STAGING_SCHEMA
 
 FULL_EVERY = 64
@@ -53,8 +54,8 @@ def conclude(  # noqa: PLR0913 - each is a result of an earlier stage
     kinds = pc.if_else(overdue, "expired", in_flight["kind"])
     in_flight = in_flight.set_column(0, "kind", kinds)
     full = full or number - before.cursor.full >= FULL_EVERY
-    written = pc.is_in(in_flight["txn"], rows["txn"].filter(pc.is_in(rows["kind"], pa.array(["pending", "expired"]))))
-    rewritten = in_flight.filter(pc.and_(pc.invert(written), True) if full else pc.and_(pc.invert(written), overdue))
+    written = pc.is_in(in_flight["txn"], rows["txn"].filter(pc.is_in(rows["kind"], pa.array(IN_FLIGHT_KINDS))))
+    rewritten = in_flight.filter(pc.and_(pc.invert(written), pc.or_(overdue, full)))
     pending_seqnos = in_flight.filter(pc.equal(kinds, "pending"))["seqno"]
     cursor_seqno = pc.min(pending_seqnos).as_py() - 1 if len(pending_seqnos) else head
     cursor_row = {**cursor, "kind": "cursor", "seqno": cursor_seqno, "sync": number, "head": head}
@@ -73,7 +74,7 @@ def conclude(  # noqa: PLR0913 - each is a result of an earlier stage
     settled = advanced.settled.filter(pc.greater(advanced.settled["seqno"], head - remember))
     return Concluded(
         Bookkeeping(new_cursor, settled, in_flight),
-        pa.concat_tables([_as_staging(rewritten, number), _one_row(cursor_row)]),
+        pa.concat_tables([_as_staging(rewritten, number), pa.Table.from_pylist([cursor_row], schema=STAGING_SCHEMA)]),
     )
 
 
@@ -88,13 +89,3 @@ def _as_staging(in_flight: pa.Table, number: int) -> pa.Table:
         ],
         schema=STAGING_SCHEMA,
     )
-
-
-def _one_row(row: dict[str, Any]) -> pa.Table:
-    values = {column: _map_as_pairs(value) for column, value in row.items()}
-    return pa.Table.from_pylist([values], schema=STAGING_SCHEMA)
-
-
-def _map_as_pairs(value: Any) -> Any:
-    """Turns a map into a list of pairs, as Arrow takes it; the structs `raw` and `kafka` stay as they are."""
-    return list(value.items()) if isinstance(value, dict) and value.keys().isdisjoint({"id", "topic"}) else value

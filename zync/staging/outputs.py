@@ -17,6 +17,7 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from zync.lake.files import DataFile, data_files, dataset
+from zync.staging.kinds import COMPLETED_KINDS
 from zync.staging.table import STAGING_SCHEMA
 
 MOST_ROWS = 250_000
@@ -32,7 +33,6 @@ KAFKA_OFFSET = ds.field("kafka", "offset")
 """The offset of an output row in its topic, as an expression over staging."""
 TRUNCATED = "truncate"
 """The reason of an output row that is a truncation: without key and value, it deletes all earlier rows of its topic."""
-_COMPLETED_KINDS = ("done", "released")
 """The kinds of rows that have the transaction id of an output row, by its seqno."""
 
 
@@ -226,7 +226,7 @@ def _read_outputs(data: ds.FileSystemDataset, after: DeliveryPosition, last: Del
     columns |= {name: ds.field("kafka", name) for name in ("topic", "offset")}
     rows = data.to_table(columns=columns, filter=_in_range(after, last) & (ds.field("kind") == "output"))
     in_syncs = (ds.field("sync") >= after.sync) & (ds.field("sync") <= last.sync)
-    completed = data.to_table(columns=["seqno", "txn"], filter=in_syncs & ds.field("kind").isin(list(_COMPLETED_KINDS)))
+    completed = data.to_table(columns=["seqno", "txn"], filter=in_syncs & ds.field("kind").isin(list(COMPLETED_KINDS)))
     rows = rows.append_column("txn", completed["txn"].take(pc.index_in(rows["seqno"], completed["seqno"])))
     order = np.lexsort([rows[name].to_numpy() for name in ("offset", *reversed(DELIVERY_ORDER))])
     return rows if (order[1:] > order[:-1]).all() else rows.take(order)

@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 
 from zync.lake.files import data_files, dataset
 from zync.lake.ranges import SeqnoRanges
+from zync.staging.kinds import UNDECIDED_KINDS
 from zync.staging.table import STAGING_SCHEMA
 
 REVISITS = "revisits"
@@ -48,7 +49,7 @@ def read_set_aside(table: DeltaTable, wanted: Collection[str] | None = None) -> 
     if not files or (wanted is not None and not wanted):
         return SetAside()
     kind, txn = ds.field("kind"), ds.field("txn")
-    row_filter = kind.isin(["quarantined", "late"]) | kind.isin(["done", "discarded"]) & ds.field("state").is_valid()
+    row_filter = kind.isin(list(UNDECIDED_KINDS)) | kind.isin(["done", "discarded"]) & ds.field("state").is_valid()
     if wanted is not None:
         row_filter &= txn.is_null() | txn.isin(pa.array(wanted, pa.string()))
     rows = dataset(table, files, STAGING_SCHEMA).to_table(columns=_COLUMNS, filter=row_filter)
@@ -64,7 +65,7 @@ def read_set_aside(table: DeltaTable, wanted: Collection[str] | None = None) -> 
                 rows_by_id[row_id] = [
                     earlier for earlier in rows_by_id.get(row_id, []) if not row["records"].covers(earlier["records"])
                 ]
-        if row["kind"] in ("quarantined", "late"):
+        if row["kind"] in UNDECIDED_KINDS:
             (quarantined if row["kind"] == "quarantined" else late).setdefault(row_id, []).append(row)
     by_first_seqno = sorted(
         ((row_id, rows) for row_id, rows in quarantined.items() if rows), key=lambda item: item[1][0]["seqno"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import Counter, Gauge, Histogram
 
 from zync.metrics.base import UNKNOWN, StandbyMetrics
-from zync.sync.outcome import SET_ASIDE_KINDS
+from zync.staging.kinds import SET_ASIDE_KINDS
 
 if TYPE_CHECKING:
     from zync.sync.outcome import Outcome

@@ -8,9 +8,6 @@ from zync.text import amount
 
 Number = TypeVar("Number", int, float)
 
-SET_ASIDE_KINDS = ("late", "duplicate", "quarantined", "discarded", "ignored")
-"""The kinds of `Outcome.set_aside`."""
-
 
 @dataclass(frozen=True)
 class Outcome:

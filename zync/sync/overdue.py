@@ -1,8 +1,8 @@
 """Releases, by a decision in raw, the transaction that others await longer than `transactions.incomplete` allows."""
 
-import json
 import logging
 
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from zync.config.model import Config
@@ -10,8 +10,8 @@ from zync.config.units import duration_text
 from zync.log import event
 from zync.raw.append import Appender
 from zync.raw.batch import Batch
-from zync.raw.jsonl import Line, as_batch
-from zync.raw.table import DECISIONS
+from zync.raw.decisions import decision_line
+from zync.raw.jsonl import as_batch
 from zync.staging.bookkeeping import Bookkeeping
 from zync.staging.held import awaits_turn, waited_for
 
@@ -35,7 +35,8 @@ def overdue(config: Config, bookkeeping: Bookkeeping, clock: int) -> str | None:
     if not any(awaits_turn(bookkeeping.in_flight).to_pylist()):
         return None
     txn = waited_for(bookkeeping.in_flight)
-    since = next((row["since"] for row in bookkeeping.in_flight.to_pylist() if row["txn"] == txn), None)
+    transaction = bookkeeping.in_flight.filter(pc.equal(bookkeeping.in_flight["txn"], txn))
+    since = transaction["since"][0].as_py() if transaction.num_rows else None
     if since is None or since.timestamp() + policy.after.total_seconds() > clock / 1e6:
         return None
     return txn
@@ -52,10 +53,9 @@ def release(raw: str, txn: str, config: Config) -> None:
     policy = config.transactions.incomplete
     after = duration_text(policy.after) if policy else ""
     why = f"others waited for it, longer than {after} (transactions.incomplete)"
-    value = {"decision": "release", "txn": txn, "who": WHO, "why": why}
 
     def plan(table: DeltaTable) -> Batch:
-        return as_batch([Line(f"decision on {txn}", DECISIONS, value=json.dumps(value).encode())], table)
+        return as_batch([decision_line("release", txn, who=WHO, why=why)], table)
 
     Appender(raw).append_planned(plan)
     log.warning(

@@ -11,8 +11,8 @@ from zync.lake.files import data_files
 from zync.spark.frames import from_rows, read_parquet, small_side
 from zync.spark.sizing import Sizing
 from zync.sql import literal
-from zync.staging.bookkeeping import SETTLED_KINDS
 from zync.staging.held import awaits_turn, end_seqnos
+from zync.staging.kinds import SETTLED_KINDS
 from zync.sync.context import Sync
 from zync.sync.read import Read
 

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from zync.config.model import RESERVED_TOPIC, Config
 from zync.kafka.admin import Brokers
 from zync.kafka.epochs import cut_off
-from zync.kafka.partition import Partition, made_anew
+from zync.kafka.partition import Partition, is_recreated
 from zync.lake.files import data_files
 from zync.operate.verify.claim import Claim, check_file, files_claim, read_file
 from zync.raw.table import RAW_SCHEMA, Positions, first_seqno, positions, stored_id, stored_last
@@ -127,7 +127,7 @@ def kafka_claim(table: DeltaTable, config: Config) -> Claim:
             )
     same_topic = []
     for partition in existing:
-        if made_anew(stored_id(table, partition), topic_ids.get(partition.topic)):
+        if is_recreated(stored_id(table, partition), topic_ids.get(partition.topic)):
             claim.add_violation(f"{partition}: the topic was made anew since raw read it")
         else:
             same_topic.append(partition)

@@ -16,7 +16,8 @@ from zync.lake.ranges import SeqnoRanges
 from zync.lake.table import first_line
 from zync.operate.verify.claim import Claim, check_file, files_claim, read_file
 from zync.raw.table import next_seqno
-from zync.staging.bookkeeping import IN_FLIGHT_KINDS, SETTLED_KINDS, Bookkeeping, advance, read_cursor
+from zync.staging.bookkeeping import Bookkeeping, advance, read_cursor
+from zync.staging.kinds import COMPLETED_KINDS, FOLLOW_UP_KINDS, IN_FLIGHT_KINDS, SETTLED_KINDS, UNDECIDED_KINDS
 from zync.staging.set_aside import revisited
 from zync.staging.table import STAGING_SCHEMA, SYNC
 
@@ -47,7 +48,7 @@ def staging_claims(table: DeltaTable, config: Config, rows_by_path: dict[str, An
         yield Claim("staging's bookkeeping can be read", 0, [first_line(error)])
         return
     in_flight = _read_in_flight(rows.filter(pc.greater_equal(rows["sync"], cursor.full)))
-    settled = rows.filter(pc.is_in(rows["kind"], pa.array([*SETTLED_KINDS, "late", "duplicate", "ignored", "trimmed"])))
+    settled = rows.filter(pc.is_in(rows["kind"], pa.array([*SETTLED_KINDS, *FOLLOW_UP_KINDS, "trimmed"])))
     yield _check_in_flight_rows(rows)
     yield _check_records(settled, in_flight, cursor.head)
     yield _check_settled_once(rows, config.transactions.remember)
@@ -119,7 +120,7 @@ def _check_revisits(rows: pa.Table) -> Claim:
     """Checks that each record that was redriven or dropped was set aside before, and is not any more."""
     claim = Claim("what was set aside is redriven or dropped once at most")
     set_aside_counts: Counter[int] = Counter()
-    is_set_aside = pc.is_in(rows["kind"], pa.array(["quarantined", "late"]))
+    is_set_aside = pc.is_in(rows["kind"], pa.array(UNDECIDED_KINDS))
     is_decided = pc.and_(pc.is_in(rows["kind"], pa.array(["done", "discarded"])), pc.is_valid(rows["state"]))
     for row in rows.filter(pc.or_(is_set_aside, is_decided)).sort_by("seqno").to_pylist():
         if not row["state"]:
@@ -143,7 +144,7 @@ def _check_outputs(rows: pa.Table, next_offsets: dict[str, int]) -> Claim:
     """
     outputs = rows.filter(pc.equal(rows["kind"], "output"))
     claim = Claim("output offsets rise by one, in order of transaction, and each transaction is done", outputs.num_rows)
-    done = rows.filter(pc.is_in(rows["kind"], pa.array(["done", "released"])))["seqno"].unique()
+    done = rows.filter(pc.is_in(rows["kind"], pa.array(COMPLETED_KINDS)))["seqno"].unique()
     not_done = outputs.filter(pc.invert(pc.is_in(outputs["seqno"], done)))["seqno"].unique().to_pylist()
     for seqno in not_done:
         claim.add_violation(f"output of seqno {seqno}, which is no transaction that is done")
