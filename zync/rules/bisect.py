@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
-from zync.errors import DataError
-from zync.rules.probe import RuleProbe
+from zync.rules.probe import RuleProbe, fails_together
 from zync.spark.frames import RowCache
 from zync.transactions.quarantine import Failure
 
@@ -56,12 +55,7 @@ def bisect(probe: RuleProbe, rows: DataFrame, sizes: dict[int, int], row_cache: 
             and (group_error := probe.error(whole_group.records, whole_group.record_count))
         ):
             first, last = whole_group.seqnos[whole_group.first], whole_group.seqnos[whole_group.last - 1]
-            msg = (
-                f"rule {probe.rule.name} fails on transactions of seqno {first:,} to {last:,} together, and not on one "
-                f"by itself ({group_error}). It is to make the rows of each of that one's records: which others come "
-                "in a sync is chance (`zync check --data raw`)"
-            )
-            raise DataError(msg)
+            raise fails_together(probe.rule, first, last, group_error)
         start, failure_count = group.last, failure_count + (error is not None)
         size = start // failure_count if failure_count else 2 * size
         yield Failure(group.seqnos[group.first], str(error), probe.rule.name) if error else None

@@ -118,7 +118,7 @@ def _handling_by_lineage(rule_lineage: Lineage, rule: OutputRule, views: frozens
         has_old_key = has_fields if len(key_fields) == len(rule.key) else "false"
         any_left_out = _overlaps([field for fields in columns.values() for field in fields])
         for view in sorted({view for column in columns for view in rule_lineage.columns[column].views}):
-            why = "the row had another key, by which its row is not to be found, and {} is there"
+            why = "the row had another key, by which its earlier row cannot be found to take {} from"
             condition = f"{any_left_out} AND {KEY_CHANGED} AND NOT ({has_old_key})"
             unknown_cases[view].append(_UnknownCase(condition, why))
     for view in sorted(row_uses.views):

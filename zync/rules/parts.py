@@ -11,8 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from zync import java
-from zync.errors import DataError
-from zync.rules.probe import RuleProbe
+from zync.rules.probe import RuleProbe, fails_together
 from zync.rules.run import RaisedError
 from zync.spark.errors import spark_errors
 from zync.spark.frames import co_partition, from_rows
@@ -61,12 +60,7 @@ def run_parts(probe: RuleProbe, rows: DataFrame, sizes: dict[int, int]) -> Itera
         if candidates:
             rows = _of(rows, candidates)
     if not has_failures and (error := probe.error(all_rows, sum(sizes.values()))):
-        msg = (
-            f"rule {probe.rule.name} fails on transactions of seqno {min(sizes):,} to {max(sizes):,} together, and not "
-            f"on one by itself ({error}). It is to make the rows of each of that one's records: which others come in a "
-            "sync is chance (`zync check --data raw`)"
-        )
-        raise DataError(msg)
+        raise fails_together(probe.rule, min(sizes), max(sizes), error)
 
 
 def _failing_parts(

@@ -8,6 +8,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from zync.config.model import Config, OutputRule
+from zync.errors import DataError
 from zync.rules.run import RaisedError, RuleError, guarded_rules, output_rows
 from zync.spark.causes import is_environment_error
 from zync.spark.errors import spark_errors
@@ -77,3 +78,20 @@ class RuleProbe:
             "any": jvm_class(self.spark, "scala.reflect.ClassTag").Any(),
             "forever": jvm_class(self.spark, "scala.concurrent.duration.Duration").Inf(),
         }
+
+
+def fails_together(rule: OutputRule, first: int, last: int, error: object) -> DataError:
+    """Returns the error of a rule that fails on several transactions, and on none of them by itself.
+
+    Args:
+        rule: The rule.
+        first: The seqno of the first of the transactions.
+        last: The seqno of the last.
+        error: What it fails with.
+    """
+    msg = (
+        f"rule {rule.name} fails on transactions of seqno {first:,} to {last:,} together, and not on one by itself "
+        f"({error}). What it makes of a transaction must not depend on which others come in the same sync, as that is "
+        "chance (`zync check --data raw`)"
+    )
+    return DataError(msg)
