@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 
 from zync.deliver.tables import small
 from zync.deliver.tables.small import SmallBatch, _key_range, has_flat_columns, is_plain
+from zync.lake import table as lake_table
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ def test_a_checkpoint_waits_for_as_many_commits_as_are_worth_it(
 ) -> None:
     """What was replaced is in each: a checkpoint of many files is not written as often as one of few."""
     rows = pa.table({"k": pa.array([1], pa.int64())})
-    monkeypatch.setattr(small, "checkpoint_every", lambda _: 2)
+    monkeypatch.setattr(lake_table, "checkpoint_every", lambda _: 2)
     table = DeltaTable.create(tmp_path, rows.schema)
     for number in range(1, 5):
         assert SmallBatch("s", number, "{}", lambda *_: None).append(table, rows)

@@ -1,9 +1,10 @@
 """Opens, creates and refreshes Delta tables, and builds their commits."""
 
 import contextlib
+import logging
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from zync.lake.paths import is_local, locate
 from zync.lake.probe import prove
 from zync.lake.store_errors import meaning
 from zync.lake.table_format import check_format, format_properties
+
+log = logging.getLogger(__name__)
 
 _CAUSE = re.compile(r"\s*\n\s*(?:\x1b\[\d+m)*↳(?:\x1b\[\d+m)*\s*")
 """What delta-rs puts before each cause: a line of its own, with a red arrow."""
@@ -191,12 +194,34 @@ def checkpoint_every(location: str) -> int:
     return CHECKPOINT_EVERY if is_local(location) else STORE_CHECKPOINT_EVERY
 
 
-def checkpoint(table: DeltaTable) -> None:
-    """Writes a checkpoint if it is time for one, after a commit on this handle; ignores a failure, as that landed."""
-    with contextlib.suppress(ZyncError, DeltaError, OSError):
+def refresh_after_commit(table: DeltaTable) -> None:
+    """Refreshes a handle that a commit left at its version, and writes a checkpoint if it is time for one.
+
+    Logs a failure only, as the commit landed.
+    """
+    try:
         refresh(table)
-        if table.version() % checkpoint_every(locate(table.table_uri, "")) == 0:
+    except (ZyncError, DeltaError, OSError) as error:
+        log.warning("%s could not be read after a commit: %s", locate(table.table_uri, ""), first_line(error))
+    else:
+        checkpoint(table)
+
+
+def checkpoint(table: DeltaTable, is_due: Callable[[DeltaTable], bool] = lambda _: True) -> None:
+    """Writes a checkpoint if it is time for one, after a commit. Logs a failure only, as the commit landed.
+
+    Args:
+        table: The table, at the version of the commit.
+        is_due: Called every `checkpoint_every` versions: whether a checkpoint is to be written.
+    """
+    location = locate(table.table_uri, "")
+    if table.version() % checkpoint_every(location):
+        return
+    try:
+        if is_due(table):
             table.create_checkpoint()
+    except (ZyncError, DeltaError, OSError) as error:
+        log.warning("no checkpoint of %s: %s", location, first_line(error))
 
 
 def of_kind(table: DeltaTable, schema: pa.Schema, kind: str) -> DeltaTable:

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from deltalake import ColumnProperties, CommitProperties, DeltaTable, WriterProperties, write_deltalake
-from deltalake.exceptions import DeltaError
 
 from zync.errors import UsageError, ZyncError
 from zync.kafka.partition import Partition
@@ -26,7 +25,7 @@ from zync.lake.panics import without_panics
 from zync.lake.paths import is_local
 from zync.lake.table import (
     NO_HOOKS,
-    checkpoint_every,
+    checkpoint,
     existing_table,
     first_line,
     lost_error,
@@ -259,12 +258,7 @@ class Appender:
         """Writes a checkpoint every so many versions. Drops the handle after `_HANDLE_COMMITS`: it grows slower."""
         if table.version() % _HANDLE_COMMITS == 0:
             self._table = None
-        if table.version() % checkpoint_every(self.location):
-            return
-        try:
-            table.create_checkpoint()
-        except (DeltaError, OSError) as error:
-            log.warning("no checkpoint of %s: %s", self.location, first_line(error))
+        checkpoint(table)
 
 
 def _numbered(batch: Batch, first: int, ingested: int) -> pa.Table:

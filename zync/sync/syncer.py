@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from zync.config.model import Config
 from zync.errors import UsageError
-from zync.lake.table import checkpoint, of_kind, open_table, poll, refresh
+from zync.lake.table import of_kind, open_table, poll, refresh, refresh_after_commit
 from zync.observe import datasets
 from zync.observe.datasets import Dataset
 from zync.observe.lineage import Run
@@ -145,7 +145,7 @@ class Syncer:
         # If another commit came in between, the version differs and the next sync reads staging anew.
         self.bookkeeping, self._staging_version = committed.bookkeeping, staging.version() + 1
         self.clock = committed.applied.summary.ingested or self.clock
-        checkpoint(staging)
+        refresh_after_commit(staging)
         self._staging_table = staging
         self.lineage.wrote(lambda: {self._staging_dataset: sum(outcome.outputs.values())})
         return outcome

@@ -8,14 +8,12 @@ import json
 import logging
 import uuid
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, write_deltalake
-from deltalake.exceptions import DeltaError
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
@@ -30,14 +28,14 @@ from pyspark.sql.types import (
 )
 
 from zync.deliver.tables.positions import NEWER
-from zync.errors import CommitRefusedError, ConflictError, ZyncError
+from zync.errors import CommitRefusedError, ConflictError
 from zync.lake.commit import Commit, Refused
 from zync.lake.delivered import APP, has_plain_protocol
 from zync.lake.delta_log import last_checkpoint
 from zync.lake.files import DataFile, add_actions
 from zync.lake.panics import without_panics
 from zync.lake.paths import locate
-from zync.lake.table import NO_HOOKS, checkpoint_every
+from zync.lake.table import NO_HOOKS, checkpoint
 
 log = logging.getLogger(__name__)
 
@@ -214,19 +212,14 @@ class SmallBatch:
             raise ConflictError(msg) from outcome.error
         if outcome.table.version() > version:  # a merge that changes no row is no commit
             self.on_commit(location, version + 1)
-            _checkpoint(outcome.table)
+            checkpoint(outcome.table, _has_grown)
         return outcome.table
 
 
-def _checkpoint(table: DeltaTable) -> None:
-    """Writes a checkpoint if it is time for one; ignores a failure, as the commit landed."""
-    version = table.version()
-    if version % checkpoint_every(locate(table.table_uri, "")):
-        return
-    with suppress(ZyncError, DeltaError, OSError):
-        last = last_checkpoint(table)
-        if last is None or version - last.version >= min(last.actions // _ACTIONS_A_COMMIT, _MOST_COMMITS):
-            table.create_checkpoint()
+def _has_grown(table: DeltaTable) -> bool:
+    """Returns whether enough was committed since the last checkpoint to write another."""
+    last = last_checkpoint(table)
+    return last is None or table.version() - last.version >= min(last.actions // _ACTIONS_A_COMMIT, _MOST_COMMITS)
 
 
 def spark_schema_of(table: DeltaTable) -> StructType:

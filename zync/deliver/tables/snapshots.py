@@ -28,11 +28,11 @@ from zync.lake.table import (
     CHECKPOINT_EVERY,
     NO_HOOKS,
     REMEMBERED,
-    checkpoint,
     ensure_table,
     existing_table,
     open_table,
     refresh,
+    refresh_after_commit,
 )
 from zync.lake.types import TIMESTAMP
 from zync.sql import name
@@ -103,7 +103,7 @@ def take(table: DeltaTable, snapshot: Snapshot) -> None:
         msg = f"another process took a snapshot in {location} meanwhile"
         raise ConflictError(msg)
     if not tidy:
-        checkpoint(table)
+        refresh_after_commit(table)
     else:
         with contextlib.suppress(DeltaError, OSError):  # the next rewrite tries again
             refresh(table)
