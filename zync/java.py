@@ -36,7 +36,9 @@ GS = ("com.google.cloud.bigdataoss:gcs-connector:4.0.0:shaded",)
 """Google's file system for Cloud Storage with all that it depends on, under names of its own: 40 MB."""
 AZURE = ("org.apache.hadoop:hadoop-azure:3.5.0", "org.wildfly.openssl:wildfly-openssl:2.2.5.Final")
 """Hadoop's file system for Azure, 1.2 MB; what else it depends on is in Spark, or belongs to the older wasb://."""
-STORES = ("s3", "gs", "azure")
+_STORES = {"s3": S3, "gs": GS, "azure": AZURE}
+"""The jars by which Spark reads and writes each object store; for S3 the SDK comes to them."""
+STORES = tuple(_STORES)
 """The object stores, by their names in `python -m zync.java fetch`."""
 KAFKA = ("org.apache.kafka:kafka_2.13:4.1.1", "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3")
 """A Kafka server for development, 46 jars with its dependencies, 43 MB; and the binding for its log."""
@@ -124,9 +126,8 @@ def fetch_store(store: str) -> list[Path]:
     Args:
         store: One of `STORES`.
     """
-    if store == "s3":
-        return [*fetch(S3), *fetch(S3_SDK, transitive=True, without=_OF_SPARK)]
-    return fetch(GS if store == "gs" else AZURE)
+    sdk = fetch(S3_SDK, transitive=True, without=_OF_SPARK) if store == "s3" else []
+    return [*fetch(_STORES[store]), *sdk]
 
 
 def log_store(store: str) -> Path:
@@ -138,7 +139,7 @@ def log_store(store: str) -> Path:
     Raises:
         ZyncError: The jars that it is compiled against cannot be fetched, or it cannot be compiled.
     """
-    versions = DELTA + {"s3": S3, "gs": GS, "azure": AZURE}[store]
+    versions = DELTA + _STORES[store]
     classes = ("zync.FencedLogStore", LOG_STORES[store])
     return _compiled(classes, "log-store", versions, lambda: [*fetch(DELTA), *fetch_store(store)])
 

@@ -1,6 +1,6 @@
 """The commands that deliver staging's rows to Kafka and to tables."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -9,6 +9,7 @@ from zync.cli.common import Common, common_options
 from zync.cli.completion import tables
 from zync.cli.options import Metrics, Standby, measuring, stop_on_signals
 from zync.cli.output import Output
+from zync.config.units import moment
 from zync.lake.paths import locate
 
 if TYPE_CHECKING:
@@ -140,8 +141,7 @@ def _moment(text: str) -> "int | datetime":
     if text.isascii() and text.isdecimal():
         return int(text)
     try:
-        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        return moment(text)
     except ValueError:
         msg = f"{text!r} is neither a sync's number nor a time like 2026-01-31T12:00:00Z"
         raise typer.BadParameter(msg, param_hint="--at") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

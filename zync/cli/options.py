@@ -17,7 +17,7 @@ import typer
 from zync.cli.output import Output
 from zync.config.model import Config
 from zync.config.secrets import without_signatures
-from zync.config.units import duration, size
+from zync.config.units import duration, moment, size
 from zync.errors import INTERRUPTED
 from zync.ingest import memory
 from zync.log import LogFormatter
@@ -82,15 +82,14 @@ def starting_point(text: str) -> "Literal['earliest', 'latest'] | datetime":
     try:
         if text.isdecimal():
             return datetime.fromtimestamp(int(text) / 1000, tz=UTC)
-        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        start = moment(text)
     except (ValueError, OverflowError, OSError):
         msg = f"{text!r} is neither earliest nor latest nor a time like 2026-01-31T12:00:00Z"
         raise typer.BadParameter(msg) from None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    if moment.timestamp() < 0:  # Kafka's protocol has negative numbers for earliest and latest
+    if start.timestamp() < 0:  # Kafka's protocol has negative numbers for earliest and latest
         msg = f"{text!r} is before 1970, and Kafka has no such times: say earliest"
         raise typer.BadParameter(msg)
-    return moment
+    return start
 
 
 def partition_offset(text: str) -> tuple[tuple[str, int], int]:

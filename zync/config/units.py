@@ -1,7 +1,7 @@
-"""Parses durations and sizes of the config and of options."""
+"""Parses durations, times and sizes of the config and of options."""
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
@@ -25,6 +25,16 @@ def duration(text: str) -> timedelta:
         msg = f"{text!r} is longer than {_LONGEST.days:,} days"
         raise ValueError(msg)
     return timedelta(seconds=seconds)
+
+
+def moment(text: str) -> datetime:
+    """Parses a time in ISO 8601, which is in UTC if it has no zone.
+
+    Raises:
+        ValueError: The text is no such time.
+    """
+    parsed = datetime.fromisoformat(text)
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
 def duration_text(length: timedelta) -> str:

@@ -126,13 +126,15 @@ class Decoder:
         """Decodes rows of raw, and identifies the transaction of each.
 
         Returns:
-            The columns of sql/read/decode.sql without value_text, and:
+            Of sql/read/decode.sql the columns `seqno`, `kafka`, `topic`, `ingested`, `headers`, `key` and `value`, and:
 
             - `txn`: the transaction id, never null: the id of a single record is topic/partition/offset.
             - `alone`: whether the record is in no transaction, or one by itself.
             - `record_error`: the error of a record that cannot be in any transaction; null if it can.
             - `transaction_error`: the error of a record that has an id.
+            - `decision`: what an operator decided, of a record of zync's own topic.
             - `record_id`.
+            - `from_state`, `has_row`: false (sql/read/identify.sql).
             - `p0`, `p1`, …: the record's contributions to `done`.
             - `as_<index>`: for each topic with a schema the value as its struct.
             - with the preset `as_left_out`, the names of fields left out, and `as_clean`, the envelope without them.
