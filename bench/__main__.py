@@ -12,6 +12,7 @@ from bench.harness import Result, as_rows, log, scratch_environment, table
 
 NAMES = (
     "startup",
+    "cold",
     "path",
     "commits",
     "sync_from",
