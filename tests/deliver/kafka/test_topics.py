@@ -1,5 +1,8 @@
 """The topics that rows go to: made as the config says or checked, and never again in silence."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from tests.conftest import TopicMaker, start
@@ -7,6 +10,7 @@ from tests.deliver.conftest import Staging, committed, row
 from tests.deliver.kafka.conftest import transfers
 from tests.kafka.conftest import wait_until
 from zync.deliver.kafka.delivery import Delivered, Delivery, sync_to_kafka
+from zync.deliver.kafka.topics import Topics
 from zync.errors import UsageError
 from zync.project.load import load
 
@@ -110,6 +114,35 @@ def test_nor_is_one_that_is_deleted_meanwhile(
         process.kill()
     (log,) = staging.folder.glob("sync-to-*.log")
     assert f"topic {names[0]} was deleted, or made anew, after rows were sent to it: to send all" in log.read_text()
+
+
+def test_nor_is_one_of_which_a_broker_still_names_the_former_id(
+    staging: Staging, names: list[str], topic: TopicMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers hear of a new topic some time after it was made: the rows went there, and nothing else comes."""
+    check_same, lags, stop = Topics.check_same, threading.Event(), threading.Event()
+
+    def lagging(self: Topics) -> bool:
+        if lags.is_set():
+            lags.clear()
+            return True
+        return check_same(self)
+
+    monkeypatch.setattr(Topics, "check_same", lagging)
+    staging.sync(transfers(names, 2))
+    delivery = Delivery(staging.path, config=load(staging.folder / "zync.yaml"))
+    with ThreadPoolExecutor(1) as executor:
+        delivered = executor.submit(sync_to_kafka, delivery, stop)
+        try:
+            wait_until(lambda: len(committed(staging.broker, *names)) == 6)
+            topic.delete(names[0])
+            topic.create(names[0])
+            lags.set()
+            staging.sync(transfers(names, 1, first=2))
+            with pytest.raises(UsageError, match=f"topic {names[0]} was deleted, or made anew, after rows were sent"):
+                delivered.result(30)
+        finally:
+            stop.set()
 
 
 def test_nor_is_one_that_is_made_anew_while_much_is_sent(staging: Staging, names: list[str], topic: TopicMaker) -> None:

@@ -345,10 +345,13 @@ class _Run:
             if self.delivery.until_caught_up:
                 self.check_topics(sender)
                 return
-            version = table.version()
+            version, ended = table.version(), time.monotonic()
             while table.version() == version and not self.stop.is_set():
                 self.owned.check()
                 self.wait()
+                # A broker may have named a topic's former id while rows went to a topic that was made anew.
+                if self.topics_checked_at < ended < time.monotonic() - _CHECK_TOPICS_SECONDS:
+                    self.check_topics(sender)
                 poll(table)
 
     def groups(self, table: DeltaTable, encoder: Encoder) -> Iterator["_Group"]:
