@@ -5,6 +5,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,9 +14,10 @@ import pytest
 
 from tests.cdc.test_captures import pipeline
 from tests.conftest import Loader, rows
-from zync.operate.decide import SET_ASIDE, decide, undecided
+from zync.operate.decide import decide, undecided
 from zync.operate.verify import verify
 from zync.raw.table import existing_raw, next_seqno
+from zync.staging.kinds import UNDECIDED_KINDS
 from zync.sync.syncer import Syncer
 from zync.transactions import gather
 
@@ -277,8 +279,8 @@ class Together:
                 self._load(name, waiting)
                 waiting = []
                 txn = self.txn(name, one.txn)
-                chosen = undecided(self.raw, self.staging, [txn], None, among=SET_ASIDE).chosen if one.aside else [txn]
-                decide(self.raw, chosen, one.action, one.why)
+                aside = partial(undecided, self.raw, self.staging, [txn], None, among=UNDECIDED_KINDS)
+                decide(self.raw, aside().chosen if one.aside else [txn], one.action, one.why)
                 self._count_to_head(name)
             else:
                 waiting.append(self._with_id(name, one))

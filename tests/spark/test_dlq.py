@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from tests.conftest import rows, zync
 from zync.errors import UsageError
 from zync.lake.ranges import SeqnoRanges
-from zync.operate.decide import SET_ASIDE, decide, undecided
+from zync.operate.decide import decide, undecided
 from zync.operate.dlq import groups
 from zync.operate.json_errors import why_no_json
 from zync.operate.query import query
@@ -28,6 +28,7 @@ from zync.raw.append import Appender
 from zync.raw.decisions import decisions
 from zync.raw.jsonl import load
 from zync.spark import sizing
+from zync.staging.kinds import UNDECIDED_KINDS
 from zync.staging.set_aside import read_set_aside
 from zync.staging.table import STAGING_SCHEMA
 from zync.sync.syncer import Syncer
@@ -117,7 +118,7 @@ def test_a_redriven_transaction_goes_out_once_after_the_rule_is_mended(lake: Pat
     assert (outcome.transactions, outcome.set_aside) == (0, {"quarantined": 1})
     assert [one["count"] for one in groups(raw, staging)] == [2, 1]  # it failed again
     (lake / "out.sql").write_text("SELECT seqno, txn, TRY_CAST(value:x::string AS INT) AS x FROM records")
-    assert [*undecided(raw, staging, [], "quarantined", among=SET_ASIDE).chosen] == ["3", "a/0/3", "1"]
+    assert [*undecided(raw, staging, [], "quarantined", among=UNDECIDED_KINDS).chosen] == ["3", "a/0/3", "1"]
     decide(raw, ["1", "1", "3", "2", "a/0/3"], "redrive", "mended", who="ann")
     outcome = sync(lake, spark)
     assert (outcome.transactions, outcome.in_flight) == (2, 0)
@@ -152,7 +153,7 @@ def test_who_decided_waits_for_the_next_sync_before_deciding_again(lake: Path, s
     said = zync("dlq", "drop", "--all", "--reason", "x", "--yes", "--json", cwd=lake).stdout
     assert json.loads(said) == {"decision": "drop", "transactions": ["3", "a/0/3"], "decided": ["1"]}
     sync(lake, spark)
-    assert [*undecided(raw, staging, ["1"], None, among=SET_ASIDE).chosen] == ["1"]
+    assert [*undecided(raw, staging, ["1"], None, among=UNDECIDED_KINDS).chosen] == ["1"]
 
 
 def test_what_is_set_aside_is_what_nobody_decided_about_by_its_newest_failure(tmp_path: Path) -> None:
@@ -295,7 +296,7 @@ def test_what_came_late_is_redriven_as_a_transaction_of_its_own_and_so_in_a_repl
         (2, ["2", "4"], "its transaction was settled already")
     ]
     come({"txn": 2, "x": "23"})  # late as well, but nobody knew when that was decided
-    chosen = undecided(raw, staging, ["2", "4"], None, among=SET_ASIDE).chosen
+    chosen = undecided(raw, staging, ["2", "4"], None, among=UNDECIDED_KINDS).chosen
     assert chosen == {"2": SeqnoRanges.of([(5, 5), (7, 7)]), "4": SeqnoRanges.of([(8, 8)])}
     decide(raw, chosen, "redrive", "the source was mended", who="ann")
     decide(raw, ["2", "4"], "redrive", "they are not in quarantine", who="bob")
@@ -309,8 +310,8 @@ def test_what_came_late_is_redriven_as_a_transaction_of_its_own_and_so_in_a_repl
     assert (seen["state"], seen["reason"]) == ("done", "ann: the source was mended")
     assert [(one["seqno"], one["reason"]) for one in seen["late"]] == [(9, "its transaction was settled already")]
     assert f"late (its transaction was settled already): 9 {seen['late'][0]['topic']}/0/" in describe(seen)
-    assert undecided(raw, staging, [], "late", among=SET_ASIDE).chosen == {"2": SeqnoRanges.of([(9, 9)])}
-    decide(raw, undecided(raw, staging, ["2"], None, among=SET_ASIDE).chosen, "drop", "no more")
+    assert undecided(raw, staging, [], "late", among=UNDECIDED_KINDS).chosen == {"2": SeqnoRanges.of([(9, 9)])}
+    decide(raw, undecided(raw, staging, ["2"], None, among=UNDECIDED_KINDS).chosen, "drop", "no more")
     assert sync(lake, spark).set_aside == {"discarded": 1}
     assert [one for one in groups(raw, staging) if one["state"] == "late"] == []
     replay(spark, load_config(lake / "zync.yaml"), raw, str(lake / "lake" / "again"), None, staging, lambda _: None)
@@ -329,10 +330,10 @@ def test_what_is_in_quarantine_is_not_decided_about_while_its_id_is_in_flight_ag
     load(str(lake / "lake" / "raw"), [str(lake / "in.jsonl")])
     assert sync(lake, spark).in_flight == 1
     raw, staging = str(lake / "lake" / "raw"), str(lake / "lake" / "staging")
-    assert [*undecided(raw, staging, ["3"], None, among=SET_ASIDE).chosen] == ["3"]
+    assert [*undecided(raw, staging, ["3"], None, among=UNDECIDED_KINDS).chosen] == ["3"]
     with pytest.raises(UsageError, match="transaction '1' is set aside, and in flight again"):
-        undecided(raw, staging, ["3", "1"], None, among=SET_ASIDE)
-    others = undecided(raw, staging, [], "quarantined", among=SET_ASIDE)
+        undecided(raw, staging, ["3", "1"], None, among=UNDECIDED_KINDS)
+    others = undecided(raw, staging, [], "quarantined", among=UNDECIDED_KINDS)
     assert ({*others.chosen}, others.in_flight_again) == ({"3", "a/0/3"}, ["1"])
     for wrong in (["1", "--reason", "x"], ["--all", "3", "--reason", "x"], ["--all", "--reason", " ", "--yes"]):
         done = zync("dlq", "drop", *wrong, cwd=lake, check=False)
@@ -352,7 +353,7 @@ def test_of_two_decisions_about_the_same_at_the_same_moment_one_is_on_record(
     lake: Path, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
     raw, staging = str(lake / "lake" / "raw"), str(lake / "lake" / "staging")
-    asked, commit = undecided(raw, staging, [], "quarantined", among=SET_ASIDE), Appender._attempt  # noqa: SLF001
+    asked, commit = undecided(raw, staging, [], "quarantined", among=UNDECIDED_KINDS), Appender._attempt  # noqa: SLF001
 
     def others() -> None:
         monkeypatch.setattr(Appender, "_attempt", commit)
