@@ -79,7 +79,7 @@ _LONG_RUNNING_OPTIONS = (
 """JVM options of a long-running process. With the collector that Java chooses by itself, a first million records takes
 a fifth longer. Without the second option Java does not compile methods of more than 8,000 bytes, as Spark generates for
 many columns: they take half as long again. The others have C2 wait until a method was called four times as often as by
-default: it takes a quarter less CPU time in a first million records, 40 % less in the first 60 small syncs, and neither
+default: it takes a fifth less CPU time in a first million records, 40 % less in the first 60 small syncs, and neither
 takes longer.
 """
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
