@@ -13,7 +13,7 @@ from deltalake import write_deltalake
 from tests.cdc.captures import read
 from tests.cdc.test_captures import pipeline, sync_in_cuts
 from tests.conftest import rows, zync
-from zync.config.model import Config, Format, Topic, Transactions
+from zync.config.model import Config, Topic, Transactions
 from zync.debezium.missing import Seen, missing
 from zync.errors import UsageError
 from zync.lake.table import commit_properties
@@ -168,6 +168,20 @@ def test_rows_of_oracle_that_differ_only_in_their_place_are_two() -> None:
     assert "END counts 2 rows, 1 are here" in missing([*records[:1], records[2]], ["db.transaction"])
 
 
+@pytest.mark.parametrize(("gtid", "here"), [("a:1", 1), (None, 2)])
+def test_a_row_of_mysql_that_another_replica_sends_again_is_one(gtid: str | None, here: int) -> None:
+    """Its binlog has other positions; without a GTID they are those of two rows."""
+
+    def row(position: int, run: str) -> Seen:
+        source = {"version": "3.7.0.Final", "connector": "mysql", "db": "d", "table": "t", "gtid": gtid}
+        source |= {"file": "binlog.1", "pos": position, "row": 0, "ts_ms": 5}
+        value = {"op": "c", "after": {"x": 1}, "source": source, "transaction": {"id": "a:1", "total_order": 1}}
+        return Seen("d.t", value, run)
+
+    end = Seen("d.transaction", {"status": "END", "event_count": 3, "data_collections": None}, "")
+    assert missing([row(4, "A"), row(9, "B"), end], ["d.transaction"]) == [f"END counts 3 rows, {here} are here"]
+
+
 def test_rows_of_uncounted_tables_are_left_out_where_end_counts_all() -> None:
     def row(table: str) -> Seen:
         source = {"version": "3.7.0.Final", "connector": "mysql", "db": "d", "table": table}
@@ -178,14 +192,14 @@ def test_rows_of_uncounted_tables_are_left_out_where_end_counts_all() -> None:
     assert missing(records, ["d.transaction"], ["d.audit"]) == ["END counts 2 rows, 1 are here"]
 
 
-@pytest.mark.parametrize("format_", ["avro", "protobuf"])
-def test_of_records_in_another_format_nothing_is_said_to_be_missing(tmp_path: Path, format_: Format) -> None:
+@pytest.mark.parametrize("settings", [{"value": "avro"}, {"value": "protobuf"}, {"compression": "gzip"}])
+def test_of_records_in_another_format_nothing_is_said_to_be_missing(tmp_path: Path, settings: dict[str, Any]) -> None:
     pending = {"kind": "pending", "seqno": 1, "txn": "7", "records": [{"first": 1, "last": 2}], "count": 2}
     lines = [{"topic": "shop.transaction", "value": "x"}, {"topic": "shop.a", "value": {"base64": "AAA="}}]
     raw, staging = a_lake(tmp_path, lines, [pending])
     config = Config(
         transactions=Transactions(preset="debezium", topic="shop.transaction"),
-        topics={"^shop": Topic(envelope=True, value=format_), "shop.transaction": Topic()},
+        topics={"^shop": Topic(envelope=True, **settings), "shop.transaction": Topic()},
     )
     texts = show(raw, staging, "7", config)["missing"]
     assert texts == ["what is missing is not computed, as the values of shop.a are not plain JSON"]

@@ -64,6 +64,7 @@ def test_a_replay_gives_the_same_and_another_rule_shows_as_a_difference(lake: Pa
     rule.write_text(rule.read_text().replace("AS total", "* 2 AS total"))
     changed = replay(spark, load_config(demo / "zync.yaml"), raw, str(lake / "third"), 3, staging, lambda _: None)
     assert (changed.head, changed.different) == (3, ["rules"])
+    assert replay(spark, load_config(demo / "zync.yaml"), raw, str(lake / "compared with none")).different == []
     found = diff(spark, staging, str(lake / "third"), 5)["order"]
     assert (found.changed, found.only_in_one, found.only_in_other) == (1, 1, 0)
     assert found.examples[0]["columns"] == {"total": [3.98, 7.96]}

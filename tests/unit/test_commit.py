@@ -406,6 +406,7 @@ def test_where_there_is_no_room_files_are_not_replaced(raw: str, monkeypatch: py
     with pytest.raises(CommitRefusedError, match="cannot be maintained: .*File too large"):
         compact(raw)
     assert seqnos_by_file(raw) == [(1, 1), (2, 2)]
+    assert not [*Path(raw).glob("rewritten-*")]
 
 
 def test_an_append_to_a_raw_that_cannot_be_read_any_more_has_an_unknown_outcome(

@@ -1,10 +1,11 @@
-"""Lengths of time and sizes are what the config and options write, and nothing that only looks like it."""
+"""Lengths of time, times and sizes are what the config and options write, and nothing that only looks like it."""
 
-from datetime import timedelta
+import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from zync.config.units import duration, size
+from zync.config.units import duration, moment, size
 
 
 @pytest.mark.parametrize(
@@ -69,3 +70,14 @@ def test_a_size_fits_64_bits() -> None:
     for text in ("8589934592 GiB", "9" * 400):
         with pytest.raises(ValueError, match="is 8 EiB or more"):
             size(text)
+
+
+@pytest.mark.parametrize("text", ["2026-01-31T12:00:00", "2026-01-31T12:00:00Z", "2026-01-31T13:00:00+01:00"])
+def test_a_time_without_a_zone_is_in_utc_wherever_the_process_runs(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert moment(text) == datetime(2026, 1, 31, 12, tzinfo=UTC)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
