@@ -66,14 +66,31 @@ def test_a_file_may_have_any_name_any_line_ends_and_a_mark(tmp_path: Path, spark
     assert [tuple(row) for row in spark.table("named").collect()] == [(1, "Änn"), (2, "a, b")]
 
 
-def test_executors_need_not_have_a_file(tmp_path: Path, spark: Any) -> None:
-    """What Spark plans has the rows in it: no task reads the file."""
-    file = tmp_path / "names.csv"
-    file.write_text("id\n1\n")
-    bind(spark, "shipped", Lookup(csv=file))
-    plan = spark.table("shipped")._jdf.queryExecution().executedPlan().toString()  # noqa: SLF001
-    assert "LocalTableScan" in plan
-    assert "FileScan" not in plan
+@pytest.mark.parametrize(("kind", "content"), [("csv", b"id\n1\n"), ("json", b'{"id":1}')])
+def test_no_task_reads_the_file(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, kind: str, content: bytes
+) -> None:
+    """It is where this process is, and executors may be elsewhere: here it is nowhere once it was read."""
+    file = tmp_path / f"names.{kind}"
+    file.write_bytes(content)
+    real = Path.read_bytes
+
+    def read_and_removed(path: Path) -> bytes:
+        found = real(path)
+        path.unlink()
+        return found
+
+    monkeypatch.setattr(Path, "read_bytes", read_and_removed)
+    bind(spark, "shipped", Lookup(**{kind: file}))
+    assert [row.id for row in spark.table("shipped").collect()] == [1]
+
+
+def test_only_the_first_line_is_the_header(tmp_path: Path, spark: Any) -> None:
+    """Spark takes each line that is equal to it for one, if it is given lines and not a file."""
+    file = tmp_path / "words.csv"
+    file.write_text("\n  \ncode,word\na,b\ncode,word\n")
+    bind(spark, "words", Lookup(csv=file))
+    assert [tuple(row) for row in spark.table("words").collect()] == [("a", "b"), ("code", "word")]
 
 
 @pytest.mark.parametrize(
@@ -81,6 +98,9 @@ def test_executors_need_not_have_a_file(tmp_path: Path, spark: Any) -> None:
     [
         ("csv", "id,name\n1,a\n2,b,lost\n", "names.csv:3: another number of columns than the header has: 2,b,lost"),
         ("csv", "id,name\n1,a\n2\n", "names.csv:3: another number of columns than the header has: 2"),
+        ("csv", "id,name\n2\n1,a\n2\n", "names.csv:2: another number of columns than the header has: 2"),
+        ("csv", "id,name\n1,a\n2\n\n2\n", "names.csv:3: another number of columns than the header has: 2"),
+        ("csv", "\nid,ID\n1,2\n", "names.csv:2: two columns have the name 'id'"),
         ("csv", b"id,name\n1,\xff\n", "names.csv:2: not UTF-8: invalid start byte"),
         ("json", '{"id":1}\n{"id":2,\n', "names.json:2: not one JSON value: Expecting property name"),
         ("json", '{"id":1}\n\n{"id":2}{"id":3}\n', "names.json:3: not one JSON value: Extra data"),

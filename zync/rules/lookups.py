@@ -1,13 +1,13 @@
 """Reads lookup tables, once per sync, pinned to the content that their digest names."""
 
 import hashlib
-from functools import lru_cache
+from collections import Counter
 from pathlib import Path
-from typing import Literal, cast
+from typing import cast
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StringType, StructField, StructType
 
 from zync.config.model import Lookup
 from zync.errors import UsageError
@@ -19,11 +19,9 @@ from zync.spark.frames import from_rows
 from zync.sql import name
 from zync.text import strict_json
 
-Kind = Literal["csv", "json"]
-
 
 class _LineError(Exception):
-    """A line of the file is not UTF-8, not a single JSON value as the standard has it, or of other columns."""
+    """A line of the file is not UTF-8, not a single JSON value as the standard has it, or has other columns."""
 
 
 def newest_version(view: str, location: str) -> int:
@@ -71,41 +69,84 @@ def bind(spark: SparkSession, view: str, lookup: Lookup) -> str:
             version = newest_version(view, location)
             spark.read.format("delta").option("versionAsOf", version).load(location).createOrReplaceTempView(name(view))
             return f"version {version}"
-        path = cast("Path", lookup.csv or lookup.json)
-        content = path.read_bytes()
-        schema, rows = _parsed(spark, path, "csv" if lookup.csv else "json", content)
+        digest, (schema, rows) = _contents(spark, lookup)
     except unreadable as error:
         msg = f"lookup {view!r} cannot be read: {message_of(error)}"
         raise UsageError(msg) from error
     from_rows(spark, rows, schema).createOrReplaceTempView(name(view))
-    return hashlib.sha256(content).hexdigest()[:16]
+    return digest
 
 
-@lru_cache(16)
-def _parsed(spark: SparkSession, path: Path, kind: Kind, content: bytes) -> tuple[StructType, pa.Table]:
-    """Returns the schema and the rows of a lookup's file; cached by content for later syncs.
+_Contents = tuple[StructType, pa.Table]
+"""The schema of a file, and its rows."""
+_last_read: dict[Lookup, tuple[str, _Contents]] = {}
+"""The digest and the contents of this process's lookups when they were read last."""
+
+
+def _contents(spark: SparkSession, lookup: Lookup) -> tuple[str, _Contents]:
+    """Reads a lookup's file, and parses it unless it is as it was when it was read last; returns its digest, too.
 
     Raises:
         _LineError: A line is not UTF-8, or has another number of columns than the header; or of JSON Lines not a single
             value: Spark would read the first of several.
     """
-    lines = [_text(path, number, line) for number, line in enumerate(content.splitlines(), 1)]
-    text = from_rows(spark, [(line,) for line in lines], "value string")
-    if kind == "csv":
-        rows = spark.read.csv(text, header=True, inferSchema=True, enforceSchema=False, mode="FAILFAST")
-    else:
-        _check_lines(path, lines)
-        rows = spark.read.json(text, mode="FAILFAST")
+    path = cast("Path", lookup.csv or lookup.json)
+    content = path.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()[:16]
+    if lookup not in _last_read or _last_read[lookup][0] != digest:
+        lines = {number: _text(path, number, line) for number, line in enumerate(content.splitlines(), 1)}
+        parse = _parse_csv if lookup.csv else _parse_json
+        _last_read[lookup] = digest, parse(spark, path, lines)
+    return _last_read[lookup]
+
+
+def _parse_csv(spark: SparkSession, path: Path, lines: dict[int, str]) -> _Contents:
+    """Parses lines of CSV by their numbers. The first that is not blank is the header.
+
+    It goes to Spark by itself: of lines that are equal to it Spark would take each for a header, and leave it out.
+    """
+    (header, header_line), *body = [(number, line) for number, line in lines.items() if line.strip()] or [(1, "")]
+    fields = spark.read.csv(_text_rows(spark, [header_line]), mode="FAILFAST").head() or ()
+    names = [field or f"_c{number}" for number, field in enumerate(fields)]  # as Spark names a column without one
+    if twice := [column for column, count in Counter(map(str.lower, names)).items() if count > 1]:
+        msg = f"{path}:{header}: two columns have the name {twice[0]!r}"
+        raise _LineError(msg)
+    if not body:
+        schema = StructType([StructField(column, StringType()) for column in names])
+        return schema, pa.schema([(column, pa.string()) for column in names]).empty_table()
+    rows = spark.read.csv(_text_rows(spark, [line for _, line in body]), inferSchema=True, mode="FAILFAST")
+    if len(rows.columns) != len(names):  # Spark goes by the first of these lines
+        raise _columns_error(path, *body[0])
+    rows = rows.toDF(*names)
     try:
         return rows.schema, rows.toArrow()
     except spark_errors() as error:
-        records = [cause.message for cause in causes(error) if cause.condition == "MALFORMED_CSV_RECORD"]
-        malformed = [number for number, line in enumerate(lines, 1) if records and f": {line} " in records[0]]
-        if not malformed:
-            raise
-        number = malformed[-1]
-        msg = f"{path}:{number}: another number of columns than the header has: {lines[number - 1]}"
-        raise _LineError(msg) from error
+        record = next((cause.message for cause in causes(error) if cause.condition == "MALFORMED_CSV_RECORD"), "")
+        for number, line in body:
+            if f"record: {line} SQLSTATE" in record:
+                raise _columns_error(path, number, line) from error
+        raise
+
+
+def _columns_error(path: Path, number: int, line: str) -> _LineError:
+    return _LineError(f"{path}:{number}: another number of columns than the header has: {line}")
+
+
+def _parse_json(spark: SparkSession, path: Path, lines: dict[int, str]) -> _Contents:
+    """Parses JSON Lines by their numbers."""
+    for number, line in lines.items():
+        try:
+            if line.strip():
+                strict_json(line)
+        except ValueError as error:
+            msg = f"{path}:{number}: not one JSON value: {error}"
+            raise _LineError(msg) from error
+    rows = spark.read.json(_text_rows(spark, [*lines.values()]), mode="FAILFAST")
+    return rows.schema, rows.toArrow()
+
+
+def _text_rows(spark: SparkSession, lines: list[str]) -> DataFrame:
+    return from_rows(spark, [(line,) for line in lines], "value string")
 
 
 def _text(path: Path, number: int, line: bytes) -> str:
@@ -115,14 +156,3 @@ def _text(path: Path, number: int, line: bytes) -> str:
     except UnicodeDecodeError as error:
         msg = f"{path}:{number}: not UTF-8: {error.reason}"
         raise _LineError(msg) from error
-
-
-def _check_lines(path: Path, lines: list[str]) -> None:
-    """Raises _LineError for the first line that is not a single JSON value."""
-    for number, line in enumerate(lines, 1):
-        try:
-            if line.strip():
-                strict_json(line)
-        except ValueError as error:
-            msg = f"{path}:{number}: not one JSON value: {error}"
-            raise _LineError(msg) from error
