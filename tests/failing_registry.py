@@ -61,6 +61,14 @@ def dribbles(request: BaseHTTPRequestHandler) -> None:
             time.sleep(0.1)
 
 
+def stalls(request: BaseHTTPRequestHandler) -> None:
+    """Sends the answer's head, and then nothing for a while."""
+    request.send_response(200)
+    request.send_header("Content-Length", "1000")
+    request.end_headers()
+    time.sleep(3)
+
+
 def after(seconds: float, answer: Answer) -> Answer:
     """Answers so much later."""
 

@@ -5,7 +5,18 @@ from datetime import timedelta
 
 import pytest
 
-from tests.failing_registry import Answer, after, closes, dribbles, gives, resets, serving, status, stops_halfway
+from tests.failing_registry import (
+    Answer,
+    after,
+    closes,
+    dribbles,
+    gives,
+    resets,
+    serving,
+    stalls,
+    status,
+    stops_halfway,
+)
 from zync.config.model import RegistryAccess
 from zync.errors import ZyncError
 from zync.formats import registry as transport
@@ -66,9 +77,10 @@ def test_all_attempts_together_take_no_longer_than_the_config_says() -> None:
     assert len(asked) == 3
 
 
-def test_an_answer_that_dribbles_has_no_longer_either() -> None:
+@pytest.mark.parametrize("slow", [dribbles, stalls])
+def test_an_answer_that_dribbles_or_stalls_has_no_longer_either(slow: Answer) -> None:
     """Of the second that it has, the answer's head takes most."""
-    with serving([after(0.8, dribbles)]) as (url, _):
+    with serving([after(0.8, slow)]) as (url, _):
         start = time.monotonic()
         with pytest.raises(RegistryAwayError, match="not all of the answer came within 1 s"):
             text_of(url, seconds=1)

@@ -206,18 +206,19 @@ class Registry:
             raise RegistryAwayError(msg) from error
 
     def _read(self, response: http.client.HTTPResponse | urllib.error.HTTPError, deadline: float) -> bytes:
-        """Reads the whole answer. The deadline is needed as the socket's own timeout is for each piece.
+        """Reads the whole answer.
 
         Raises:
             TimeoutError: it takes longer than until the deadline (of `time.monotonic`).
             http.client.IncompleteRead: the connection ends before the answer, which `read1` does not tell.
         """
         pieces = list[bytes]()
-        while piece := response.read1():
-            pieces.append(piece)
-            if time.monotonic() > deadline:
-                msg = f"not all of the answer came within {self._access.timeout.total_seconds():g} s"
-                raise TimeoutError(msg)
+        try:
+            while _limit(response, deadline) and (piece := response.read1()):
+                pieces.append(piece)
+        except TimeoutError as error:
+            msg = f"not all of the answer came within {self._access.timeout.total_seconds():g} s"
+            raise TimeoutError(msg) from error
         answer = b"".join(pieces)
         if response.length:  # the bytes that are left of Content-Length
             raise http.client.IncompleteRead(answer, response.length)
@@ -250,6 +251,20 @@ def _tls(access: RegistryAccess) -> ssl.SSLContext:
         msg = f"the registry's {setting} cannot be used: {error.strerror or error}: give PEM files that belong together"
         raise UsageError(msg) from error
     return context
+
+
+def _limit(response: http.client.HTTPResponse | urllib.error.HTTPError, deadline: float) -> bool:
+    """Lets the next read of an answer take until the deadline, and returns true; TimeoutError if that has passed.
+
+    The timeout of the connection holds for each read anew, and http.client has no way to change it.
+    """
+    if (seconds := deadline - time.monotonic()) <= 0:
+        raise TimeoutError
+    answer: Any = response.fp if isinstance(response, urllib.error.HTTPError) else response
+    reader = answer.fp
+    if reader is not None:  # else all was read
+        reader.raw._sock.settimeout(seconds)  # noqa: SLF001
+    return True
 
 
 def _versions_path(subject: str) -> str:
