@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from deltalake import CommitProperties, DeltaTable
-from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from zync.errors import CommitRefusedError, CommitUnknownError, UsageError, ZyncError
+from zync.errors import CommitRefusedError, CommitUnknownError, UsageError
+from zync.lake.delta_errors import is_of_a_table, is_of_delta_rs
 from zync.lake.delta_log import commit_infos
 from zync.lake.paths import locate
 from zync.lake.table import NO_HOOKS, commit_properties, first_line, open_any_format
@@ -93,9 +93,9 @@ class Commit:
         properties = commit_properties(dict(self.transactions), others=self.others, **fields)
         try:
             write(properties)
-        except ZyncError:
-            raise
-        except Exception as error:  # for some of Arrow's errors delta-rs raises ValueError, or Exception itself
+        except Exception as error:
+            if not is_of_delta_rs(error):
+                raise
             return self._resolve(error, version)
         return Landed(self.table)
 
@@ -107,7 +107,9 @@ class Commit:
             infos = commit_infos(newest, version) if newest and new_versions > 0 else []
         except UsageError:  # the location has something else by now
             newest = None
-        except (ZyncError, DeltaError, OSError) as read_error:
+        except Exception as read_error:
+            if not is_of_a_table(read_error):
+                raise
             msg = (
                 f"{self.name} failed ({first_line(error)}) and the table cannot be read ({first_line(read_error)}): "
                 f"whether it landed is not known; {self.successor} will see"

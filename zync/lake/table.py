@@ -15,6 +15,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from zync.config.secrets import without_signatures
 from zync.errors import TableLostError, UsageError, ZyncError
 from zync.lake import storage
+from zync.lake.delta_errors import is_of_a_table
 from zync.lake.delta_log import ACTIONS, STORE_CHECKPOINT_EVERY, TRANSACTIONS, check_entries, entry_time, has_entry
 from zync.lake.paths import is_local, locate
 from zync.lake.probe import prove
@@ -201,7 +202,9 @@ def refresh_after_commit(table: DeltaTable) -> None:
     """
     try:
         refresh(table)
-    except (ZyncError, DeltaError, OSError) as error:
+    except Exception as error:
+        if not is_of_a_table(error):
+            raise
         log.warning("%s could not be read after a commit: %s", locate(table.table_uri, ""), first_line(error))
     else:
         checkpoint(table)
@@ -220,7 +223,9 @@ def checkpoint(table: DeltaTable, is_due: Callable[[DeltaTable], bool] = lambda 
     try:
         if is_due(table):
             table.create_checkpoint()
-    except (ZyncError, DeltaError, OSError) as error:
+    except Exception as error:
+        if not is_of_a_table(error):
+            raise
         log.warning("no checkpoint of %s: %s", location, first_line(error))
 
 
