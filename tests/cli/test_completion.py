@@ -96,7 +96,7 @@ def in_bash(folder: Path, words: list[str]) -> list[str]:
 def test_bash_completes_commands_options_and_values(tmp_path: Path) -> None:
     assert in_bash(tmp_path, ["zync", "sync-"]) == ["sync-from", "sync-to"]
     assert in_bash(tmp_path, ["zync", "sync-to", ""]) == ["kafka", "tables"]
-    assert in_bash(tmp_path, ["zync", "maintain", ""]) == ["raw", "staging", "tables"]
+    assert in_bash(tmp_path, ["zync", "maintain", ""]) == ["tables", "raw", "staging"]
     assert in_bash(tmp_path, ["zync", "cat", "--ki"]) == ["--kind"]
     assert in_bash(tmp_path, ["zync", "cat", "staging", "--kind", "p"]) == ["pending"]
     (tmp_path / "zync.yaml").write_text("topics: {order: {id: x}}")

@@ -79,9 +79,9 @@ def tables(ctx: typer.Context) -> Candidates:
 
 @_completer
 def maintained(ctx: typer.Context) -> Candidates:
-    """Yields what `zync maintain` takes: those, and the folder of the delivered tables."""
-    yield from _tables(ctx)
+    """Yields what `zync maintain` takes: the folder of the delivered tables, and single tables."""
     yield ("tables", "all delivered ones")
+    yield from _tables(ctx)
 
 
 @_completer

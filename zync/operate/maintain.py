@@ -157,10 +157,13 @@ def _maintain_delivered(folder: str, snapshot: Snapshot, *, dry_run: bool) -> Ma
     """
     is_recent = snapshots.now() - snapshot.at < LEAST_RETAIN
     names = [*snapshot.versions, *(f"{DELETED}/{topic}" for topic in snapshot.versions)]
-    tables = {name: table for name in names if (table := open_table(locate(f"{folder}/{name}", folder)))}
-    result = Maintained(files=0, files_after=0, tables=len(tables), dry_run=dry_run)
+    result, count = Maintained(files=0, files_after=0, dry_run=dry_run), 0
     with owned(folder, f"another zync maintains {folder}", what="maintain", name="maintain"):
-        for name, table in tables.items():
+        for name in names:
+            table = open_table(locate(f"{folder}/{name}", folder))
+            if table is None:
+                continue
+            count += 1
             result.files += len(table.file_uris())
             if not has_plain_protocol(table):
                 result.left_to_spark.append(name)
@@ -168,7 +171,7 @@ def _maintain_delivered(folder: str, snapshot: Snapshot, *, dry_run: bool) -> Ma
             _timed(result, "vacuum", partial(_vacuum, table, result, None, snapshot.versions.get(name)))
             if is_recent and not dry_run:
                 _timed(result, "log", partial(shorten_log, table))
-    result.files_after = result.files
+    result.files_after, result.tables = result.files, count
     return result
 
 
