@@ -102,8 +102,15 @@ def deliver(  # noqa: PLR0913 - each is a fact about the batch
 
 
 def _is_conflict(error: BaseException) -> bool:
-    """Returns whether an error of Spark's says that another process committed to the table meanwhile."""
-    return any((cause.condition or "").startswith(_CONFLICTS) or _FENCED in cause.message for cause in causes(error))
+    """Returns whether an error of Spark's says that another process committed to the table meanwhile.
+
+    An application that imports `delta` gets errors which only have their text (delta.exceptions).
+    """
+    chain = causes(error)
+    conditions = [cause.condition or "" for cause in chain] or [str(error).lstrip("[")]
+    return any(condition.startswith(_CONFLICTS) for condition in conditions) or any(
+        _FENCED in text for text in [str(error), *(cause.message for cause in chain)]
+    )
 
 
 class _Apply:
