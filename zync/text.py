@@ -54,13 +54,13 @@ def strict_json(text: str | bytes, parse_number: Callable[[str], Any] | None = N
         raise ValueError(msg) from None
 
 
-def json_object(data: str | bytes | None) -> dict[str, Any]:
-    """Parses JSON that another program wrote: an empty object for whatever is no JSON object (`strict_json`)."""
+def json_object(data: str | bytes | None) -> dict[str, Any] | None:
+    """Parses JSON that another program wrote: None for whatever is no JSON object (`strict_json`)."""
     try:
         value = strict_json(data or b"")
     except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _reject_constant(text: str) -> NoReturn:

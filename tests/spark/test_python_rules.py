@@ -38,7 +38,7 @@ def test_a_python_rule_works_and_its_exception_sets_only_that_transaction_aside(
         "urllib.error.URLError('no host')",
     ],
 )
-def test_what_a_python_rule_says_of_its_surroundings_stops_the_sync(pipeline: Pipeline, txn: Any, raised: str) -> None:
+def test_what_a_python_rule_says_of_its_environment_stops_the_sync(pipeline: Pipeline, txn: Any, raised: str) -> None:
     text = (
         "import urllib.error\n"
         "from pyspark.sql import functions as sf\n"

@@ -225,7 +225,7 @@ def python_rule(pipeline: Pipeline, text: str) -> None:
 
 
 @pytest.mark.parametrize("body", ["raise MemoryError", "raise ConnectionError('no host')", "import no_such_module"])
-def test_what_a_function_of_a_rule_says_of_its_surroundings_stops_the_sync(
+def test_what_a_function_of_a_rule_says_of_its_environment_stops_the_sync(
     pipeline: Pipeline, txn: Any, body: str
 ) -> None:
     python_rule(pipeline, PYTHON.format(body=body))

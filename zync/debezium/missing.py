@@ -30,7 +30,7 @@ def seen(topic: str, value: bytes | None, headers: list[dict[str, Any]] | None) 
     """Returns a record of raw as `missing` takes it; a value that is no JSON object counts as an empty one."""
     runs = (header["value"] for header in headers or () if header["key"] == RUN_HEADER)
     run = next(runs, None) or b""
-    return Seen(topic, json_object(value), run.decode(errors="replace"))
+    return Seen(topic, json_object(value) or {}, run.decode(errors="replace"))
 
 
 def missing(records: list[Seen], topics: Collection[str], uncounted: Collection[str] = ()) -> list[str]:

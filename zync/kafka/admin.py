@@ -41,8 +41,8 @@ _TRANSIENT = (
 )
 # librdkafka's errors while no broker answers.
 _AWAY = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)  # noqa: SLF001 - as above
-_HIDDEN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
-"""Errors of a topic that does not exist, or that this user may not describe."""
+_HIDDEN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.TOPIC_EXCEPTION)
+"""Errors of a topic that does not exist, that this user may not describe, or whose name Kafka refuses."""
 _LIBRARY_LOG = logging.getLogger("librdkafka")
 """Receives librdkafka's log lines, which are shown with --debug."""
 

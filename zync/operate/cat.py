@@ -25,8 +25,9 @@ def cat(
 ) -> Iterator[dict[str, Any]]:
     """Yields the table's rows in order of seqno, topic and offset.
 
-    Keys and values come as JSON where their text is a JSON object or array, as a string where it is other
-    UTF-8, as {"base64": …} otherwise. Staging's rows come without the columns that their kind does not use.
+    Keys and values come as JSON where their text is a JSON object or array, as a string where it is other UTF-8, as
+    {"base64": …} otherwise, and where they are such an object themselves. Staging's rows come without the columns that
+    their kind does not use.
 
     Args:
         location: raw or staging.
@@ -127,7 +128,7 @@ def json_value(data: bytes | None) -> Any:
             value = strict_json(text)
         except ValueError:
             return text
-        if isinstance(value, dict) and value.keys() == {"base64"}:
+        if isinstance(value, dict) and value.keys() == {"base64"} and isinstance(value["base64"], str):
             return {"base64": base64.b64encode(data).decode()}
         return Verbatim(text if "\n" not in text and "\r" not in text else text.replace("\n", " ").replace("\r", " "))
     return text

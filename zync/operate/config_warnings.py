@@ -91,7 +91,7 @@ def _ids_without_records(config: Config) -> Iterator[str]:
             for topic, records in samples.items()
             if topic == name or (topic not in config.topics and is_topic(topic, name))
             for record in records
-            if (value := json_object(record[part]))
+            if (value := json_object(record[part])) is not None
         ]
         if objects and all(_value_at(value, path) is None for value in objects):
             fields = listed(sorted({str(field) for value in objects for field in value}), 10) or "none"

@@ -59,10 +59,11 @@ def decide(
     late = txns if isinstance(txns, Mapping) else {}
     ids = list(txns)
     lines = [decision_line(action, txn, who=author, why=why, late=late.get(txn)) for txn in ids]
+    decided = {*ids}
 
     def plan(table: DeltaTable) -> Batch:
         for _, decision in decisions(table, above=since) if since is not None else ():
-            if str(decision.get("txn")) in ids:
+            if str(decision.get("txn")) in decided:
                 msg = (
                     f"of transaction {decision.get('txn')!r} there is a decision meanwhile ({decision.get('decision')} "
                     f"by {decision.get('who')}: {decision.get('why')}): nothing was decided; look again"

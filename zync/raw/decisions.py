@@ -39,4 +39,4 @@ def decisions(raw: DeltaTable, above: int = 0) -> list[tuple[int, dict[str, Any]
         return []
     is_decision = (ds.field("kafka", "topic") == DECISIONS.topic) & (ds.field("seqno") > above)
     rows = dataset(raw, files, RAW_SCHEMA).to_table(columns=["seqno", "value"], filter=is_decision).sort_by("seqno")
-    return [(row["seqno"], json_object(row["value"])) for row in rows.to_pylist()]
+    return [(row["seqno"], json_object(row["value"]) or {}) for row in rows.to_pylist()]

@@ -139,11 +139,8 @@ class _OutputSources:
 
         Rules that read `records` see the TRUNCATE records themselves.
         """
-        return [
-            (output, self.rules[output][0])
-            for output, sources in self.sources.items()
-            if (claiming(self.config, topic) or topic) in sources
-        ]
+        entry = claiming(self.config, topic) or topic
+        return [(output, self.rules[output][0]) for output, sources in self.sources.items() if entry in sources]
 
     def unknown(self, output: str, topic: str, *, with_rows: bool) -> str | None:
         """Returns why it is not known which rows of an output a TRUNCATE deletes; None if it is known.

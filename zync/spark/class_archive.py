@@ -28,4 +28,4 @@ def jvm_options() -> str:
 
 def quoted(option: str) -> str:
     """Returns a JVM option as Spark takes it among others, which it divides at spaces."""
-    return '"' + option.replace("\\", "\\\\").replace('"', '\\"') + '"' if " " in option else option
+    return '"' + option.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -9,7 +9,7 @@ SETTLED_KINDS = ("done", "quarantined", "released", "discarded")
 IN_FLIGHT_KINDS = ("pending", "expired")
 """Transactions in flight."""
 FOLLOW_UP_KINDS = ("late", "duplicate", "ignored")
-"""Records that belong to no transaction that is settled by them."""
+"""Records that come after their transaction was settled or set aside (late, duplicate), or are of none (ignored)."""
 SET_ASIDE_KINDS = ("late", "duplicate", "quarantined", "discarded", "ignored")
 """What is in staging and does not go out, in the order in which it is listed."""
 KINDS = (

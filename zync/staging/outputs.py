@@ -33,7 +33,6 @@ KAFKA_OFFSET = ds.field("kafka", "offset")
 """The offset of an output row in its topic, as an expression over staging."""
 TRUNCATED = "truncate"
 """The reason of an output row that is a truncation: without key and value, it deletes all earlier rows of its topic."""
-"""The kinds of rows that have the transaction id of an output row, by its seqno."""
 
 
 @dataclass(frozen=True, order=True)

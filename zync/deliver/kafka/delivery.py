@@ -82,7 +82,7 @@ class Delivery:
     @property
     def properties(self) -> dict[str, str]:
         """The librdkafka properties of the target cluster."""
-        return self.kafka or self.config.kafka_to_deliver_to
+        return self.config.kafka_to_deliver_to if self.kafka is None else self.kafka
 
 
 @dataclass
