@@ -1,5 +1,6 @@
 """Where reading begins: as said, where raw has no position; moved only by force, and on record."""
 
+import threading
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,8 +10,9 @@ from confluent_kafka import Producer
 
 from tests.conftest import TopicMaker, produce, zync
 from tests.kafka.conftest import Lake, transaction
-from zync.errors import UsageError
+from zync.errors import UsageError, ZyncError
 from zync.ingest.start_position import Begin
+from zync.kafka.admin import Bounds, Brokers
 from zync.kafka.partition import Partition
 from zync.raw.table import Gap
 
@@ -159,3 +161,22 @@ def test_what_says_no_place_is_the_users_mistake(lake: Lake, given: tuple[str, s
     assert done.returncode == 2
     assert given[1] in done.stderr
     assert not Path(lake.raw).exists()
+
+
+def test_a_topic_that_is_made_anew_while_a_process_begins_is_waited_for(topic: TopicMaker) -> None:
+    """Likewise one that is new: the brokers learn of it one after the other."""
+    brokers, name = Brokers({"bootstrap.servers": topic.broker}), produced(topic)
+    assert brokers.matching([name]) == {name: 1}
+    topic.delete(name)
+    again = threading.Timer(0.5, topic.create, [name])
+    again.start()
+    assert brokers.bounds([Partition(name, 0)]) == {Partition(name, 0): Bounds(0, 0)}
+    again.join()
+
+
+def test_a_topic_that_is_deleted_while_a_process_begins_is_named(topic: TopicMaker) -> None:
+    brokers, gone, other = Brokers({"bootstrap.servers": topic.broker}), produced(topic), topic()
+    brokers.bounds([Partition(gone, 0), Partition(other, 0)])
+    topic.delete(gone)
+    with pytest.raises(ZyncError, match=f"refuses it: {gone}/0: Broker: Unknown topic or partition"):
+        brokers.bounds([Partition(gone, 0), Partition(other, 0)])

@@ -24,6 +24,8 @@ _TIMEOUT = 15.0
 _TIMEOUTS = (1.0, 2.0, 4.0, 8.0)
 """The same 15 s as timeouts of single attempts, between which Python handles signals; a slow broker needs the last."""
 _REFRESH_SECONDS = 5.0
+_UNKNOWN_SECONDS = 5.0
+"""Seconds to wait for the leader of a listed topic to know it: one just created, or made anew, it may not know yet."""
 _STOPPING_SECONDS = 2.0
 """Seconds to wait for an answer once the process is to stop."""
 _ZYNC_TOPICS = (RESERVED_TOPIC, PROGRESS_TOPIC)
@@ -357,9 +359,11 @@ class Brokers:
         started = time.monotonic()
         while True:
             results, admin = {}, self.admin  # keeps the client alive, as another thread may replace `self.admin`
+            asked: Any = None
             admin.poll(0)  # takes log lines from librdkafka's queue, which would grow without limit
             try:
                 for key, future in request(admin).items():
+                    asked = key
                     try:
                         results[key] = self._result(future)
                     except KafkaException as error:
@@ -369,17 +373,27 @@ class Brokers:
                 code, elapsed = error.args[0].code(), time.monotonic() - started
                 if code in _AWAY:
                     self.begin_anew()
-                limit = _TIMEOUT if code in _TRANSIENT else patience if code in _AWAY and not self.stopping else 0.0
-                if elapsed >= limit:
+                if elapsed >= self._limit(code, patience):
                     is_away = code in (*_TRANSIENT, *_AWAY)
-                    msg = f"Kafka at {self.servers} {'does not answer' if is_away else 'refuses it'}: {reason(error)}"
+                    says = "does not answer" if is_away else "refuses it"
+                    msg = f"Kafka at {self.servers} {says}: {_name(asked)}{reason(error)}"
                     raise (AwayError if is_away else ZyncError)(msg) from error
                 time.sleep(0.1)
-                if code in _TRANSIENT:  # librdkafka uses its cached leaders until it gets new metadata
+                if code not in _AWAY:  # librdkafka uses its cached leaders until it gets new metadata
                     with suppress(KafkaException):
                         self.admin.list_topics(timeout=_REFRESH_SECONDS)
             else:
                 return results
+
+    def _limit(self, code: int, patience: float) -> float:
+        """Returns for how many seconds a request that failed with this code is repeated."""
+        if code in _TRANSIENT:
+            return _TIMEOUT
+        if self.stopping:
+            return 0.0
+        if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return _UNKNOWN_SECONDS
+        return patience if code in _AWAY else 0.0
 
     def _result(self, future: "Future[Any]") -> Any:
         """Waits for a request's result. The request has a timeout of its own.
@@ -393,6 +407,13 @@ class Brokers:
             msg = f"Kafka at {self.servers} did not answer in the {_STOPPING_SECONDS:.0f} s left"
             raise AwayError(msg)
         return future.result()
+
+
+def _name(key: Any) -> str:
+    """Returns how a message begins that is about a partition, a topic or its properties; empty for None."""
+    if key is None:
+        return ""
+    return f"{Partition.of(key) if isinstance(key, TopicPartition) else getattr(key, 'name', key)}: "
 
 
 def reason(error: KafkaException) -> str:
