@@ -133,12 +133,25 @@ class OutputRows:
         """Whether the files may have rows of other syncs, too."""
         return any(file.lowest <= self.after or file.highest > self.upto for file in self.files)
 
-    def read(self, columns: Mapping[str, ds.Expression], where: ds.Expression | None = None) -> pa.Table:
-        """Reads columns of the rows, or of those of them `where` a condition holds; in any order."""
+    @property
+    def _is_wanted(self) -> ds.Expression:
         is_wanted = (ds.field("kind") == "output") & (ds.field("kafka", "topic") == self.topic)
         if self.shares_files:
             is_wanted &= (ds.field("sync") > self.after) & (ds.field("sync") <= self.upto)
+        return is_wanted
+
+    def read(self, columns: Mapping[str, ds.Expression], where: ds.Expression | None = None) -> pa.Table:
+        """Reads columns of the rows, or of those of them `where` a condition holds; in any order."""
+        is_wanted = self._is_wanted
         return self._dataset.to_table(columns, filter=is_wanted if where is None else is_wanted & where)
+
+    def batches(self, columns: Mapping[str, ds.Expression], rows: int) -> Iterator[pa.RecordBatch]:
+        """Reads columns of the rows a batch after the other, of so many rows at most; in any order."""
+        size = min(rows, _rows_per_batch(self._dataset))
+        scanner = self._dataset.scanner(
+            columns, filter=self._is_wanted, batch_size=size, batch_readahead=1, fragment_readahead=1
+        )
+        yield from scanner.to_batches()
 
     def summary(self) -> Arrivals:
         """Summarizes the rows."""

@@ -9,7 +9,7 @@ from pyspark.sql.functions import expr
 
 from zync.debezium import toast
 from zync.debezium.unavailable import Placeholder
-from zync.deliver.tables import moves, pruning, small, tombstones, truncations, without_spark
+from zync.deliver.tables import delta_rs, moves, pruning, tombstones, truncations, without_spark
 from zync.deliver.tables.fence import check_planned, planned_from
 from zync.deliver.tables.others import advice
 from zync.deliver.tables.positions import NEWER, assign_positions
@@ -77,18 +77,19 @@ def deliver(  # noqa: PLR0913 - each is a fact about the batch
     planned = check_planned(target, table, staging_id, after, upto)
     staged = OutputRows(staging, data_files(staging, "sync", above=after, upto=upto), target.topic, after, upto)
     arrivals = staged.summary()
-    is_small = small.is_small(arrivals.rows, staged.files)
     left_out_columns = toast.noted(table.metadata().configuration) if table else frozenset()
-    by_delta_rs = {**planned} if is_small else {}
-    writer = Writer(spark, target, staging_id, upto, left_out_columns | arrivals.left_out, by_delta_rs)
+    batch_bytes = sum(file.size for file in staged.files)
+    writer = Writer(spark, target, staging_id, upto, batch_bytes, left_out_columns | arrivals.left_out, {**planned})
     with RowCache(spark) as row_cache, planned_from(spark, planned):
         try:
             dropped = writer.fit_columns(table) if table is not None else []
             is_new = table is None or not table.version()  # at version 0 it was created, and not filled
             if not arrivals.rows and not is_new:
                 return 0
-            count = without_spark.apply(writer, staged, arrivals, placeholder) if is_small else None
+            count = without_spark.apply(writer, staged, arrivals, placeholder, is_new=is_new)
             if count is None:
+                if not delta_rs.is_small(arrivals.rows, staged.files):
+                    writer.planned.clear()
                 apply = _Apply(writer, row_cache, staged, arrivals, dropped, placeholder, is_new=is_new)
                 count = {"upsert": apply.upsert, "append": apply.append, "history": apply.history}[target.apply]()
             if count:
@@ -265,7 +266,7 @@ class _Apply:
             )
             is_plain = not (tracked or truncated or self.dropped)
             plain_table = self.writer.plain_table(self.target.location, {*columns}, self.target.key)
-            if is_plain and plain_table and self.writer.upsert_small(plain_table, changes.toArrow()):
+            if is_plain and plain_table and self.writer.upsert_by_delta_rs(plain_table, changes.toArrow()):
                 return (arrived_count or 0) if count is None else count
             slots = {"truncated": f"WHEN NOT MATCHED BY SOURCE AND {truncated} THEN DELETE" if truncated else ""}
             slots |= {"newer": NEWER, "matched": matched}

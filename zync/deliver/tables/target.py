@@ -6,7 +6,7 @@ from typing import NoReturn
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
-from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
+from pyspark.sql.types import ArrayType, BooleanType, LongType, MapType, StructField, StructType, VariantType
 
 from zync.config.model import Deliver, DeliveredTable, OutputRule
 from zync.debezium import toast
@@ -75,6 +75,14 @@ class TableTarget:
     def key_columns(self) -> StructType:
         """The columns of the key."""
         return StructType([self.columns[column] for column in self.key])
+
+    @property
+    def plain_columns(self) -> StructType:
+        """The columns of a new table without further ones, as Spark makes it."""
+        appended = self.apply == "append"
+        columns = [StructField(field.name, field.dataType, metadata=field.metadata) for field in self.columns]
+        own = [StructField("_position", LongType(), not appended), StructField("_seqno", LongType())]
+        return StructType(columns + own + ([StructField(DELETED, BooleanType(), False)] if appended else []))
 
     def is_partition(self, column: str) -> bool:
         """Returns whether the table is partitioned by the column."""

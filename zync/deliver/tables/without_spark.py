@@ -1,15 +1,17 @@
-"""Applies a small batch without Spark, to the effect of `_Apply` in zync.deliver.tables.apply.
+"""Applies a batch without Spark's jobs, to the effect of `_Apply` in zync.deliver.tables.apply.
 
 Arrow reads the rows, msgspec parses them, delta-rs writes them: Spark takes several times as long for each of its jobs.
-What is not plain is left to Spark: a new table, a history, truncations and left-out columns, layouts and types that
-delta-rs does not write as Spark does (zync.deliver.tables.small), and JSON that is not written as zync writes it.
+What is not plain is left to Spark: a history, truncations and left-out columns, layouts and types that delta-rs does
+not write as Spark does (zync.deliver.tables.delta_rs), a merge that would read much, and JSON that is not written as
+zync writes it.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -17,7 +19,7 @@ from deltalake import DeltaTable
 from pyspark.sql.types import StructType
 
 from zync.debezium.unavailable import Placeholder
-from zync.deliver.tables import small, truncations
+from zync.deliver.tables import delta_rs, truncations
 from zync.deliver.tables.target import OWN, TableTarget
 from zync.deliver.tables.tombstones import TOMBSTONES, files_since
 from zync.deliver.tables.writer import Writer
@@ -26,8 +28,10 @@ from zync.lake.delivered import DELETED, PLACE
 from zync.lake.files import dataset
 from zync.staging.outputs import KAFKA_OFFSET, Arrivals, OutputRows, Truncation
 
-_MOST_BYTES = 64 << 20
-"""The most bytes of keys and values that are held as Python's objects, which take several times as much."""
+_MOST_BYTES = 256 << 20
+"""The most bytes of keys and values of an upsert, which are held in memory together."""
+_PARSED_ROWS, _PARSED_BYTES = 50_000, 32 << 20
+"""The most rows, and about the most bytes, that are held as Python's objects, which take several times as much."""
 _COLUMNS = {
     "key": ds.field("key"),
     "value": ds.field("value"),
@@ -35,31 +39,20 @@ _COLUMNS = {
     "seqno": ds.field("seqno"),
     "offset": KAFKA_OFFSET,
 }
+"""Columns of the rows; a deletion has no value. `position` and `seqno` are its place in the source's order."""
 
 
-class _Row(NamedTuple):
-    """An output row; a deletion has no value."""
-
-    key: str | None
-    value: str | None
-    position: int
-    seqno: int
-    offset: int
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """Where its transaction is in the source's order."""
-        return self.position, self.seqno
-
-
-def apply(writer: Writer, staged: OutputRows, arrivals: Arrivals, placeholder: Placeholder | None) -> int | None:
-    """Applies the rows of a small batch.
+def apply(
+    writer: Writer, staged: OutputRows, arrivals: Arrivals, placeholder: Placeholder | None, *, is_new: bool
+) -> int | None:
+    """Applies the rows of a batch.
 
     Args:
         writer: Commits to the table, which has the columns of the rules.
         staged: The rows.
         arrivals: Their summary.
         placeholder: As in `zync.deliver.tables.apply.deliver`.
+        is_new: Whether the table has no rows yet, or does not exist.
 
     Returns:
         The number of rows; None if Spark has to apply them. Tombstones may be stored then, by this batch's `txn`.
@@ -69,10 +62,10 @@ def apply(writer: Writer, staged: OutputRows, arrivals: Arrivals, placeholder: P
         CommitUnknownError: Whether a commit landed is not known.
     """
     try:
-        table = _plain_table(writer, arrivals, placeholder)
-        rows = _read(staged)
-        apply_rows = _append if writer.target.apply == "append" else _upsert
-        return apply_rows(writer, table, rows, placeholder)
+        table = _plain_table(writer, arrivals, placeholder, is_new=is_new)
+        if writer.target.apply == "append":
+            return _append(writer, table, staged, arrivals)
+        return _upsert(writer, table, staged, arrivals, placeholder, is_new=is_new)
     except _LeftToSparkError:
         return None
 
@@ -81,109 +74,148 @@ class _LeftToSparkError(Exception):
     """A batch, or a table, that is not as plain as this module takes it."""
 
 
-def _plain_table(writer: Writer, arrivals: Arrivals, placeholder: Placeholder | None) -> DeltaTable:
+def _plain_table(writer: Writer, arrivals: Arrivals, placeholder: Placeholder | None, *, is_new: bool) -> DeltaTable:
     target = writer.target
-    columns = {*target.columns.names, *PLACE, *OWN.get(target.apply, ())}
-    table = writer.plain_table(target.location, columns, target.key)
     is_plain = not (arrivals.truncations or arrivals.left_out or arrivals.with_old_key)
     needs_position = placeholder is not None and target.apply == "upsert" and arrivals.without_position
-    # Version 0 was created, and not filled.
-    if table is None or not table.version() or target.apply == "history" or not is_plain or needs_position:
+    if target.apply == "history" or not is_plain or needs_position:
+        raise _LeftToSparkError
+    if is_new:
+        writer.plan_new(target.plain_columns)
+    columns = {*target.columns.names, *PLACE, *OWN.get(target.apply, ())}
+    table = writer.plain_table(target.location, columns, target.key)
+    if table is None:
         raise _LeftToSparkError
     return table
 
 
-def _read(staged: OutputRows) -> list[_Row]:
-    if staged.bytes_in_files > _MOST_BYTES:
+def _append(writer: Writer, table: DeltaTable, staged: OutputRows, arrivals: Arrivals) -> int:
+    tables = (pa.Table.from_batches([batch]) for batch in staged.batches(_COLUMNS, _PARSED_ROWS))
+    rows = (_parsed(writer.target, part) for each in tables for part in _parts(each))
+    _append_by(writer, writer.target.location, table, rows)
+    return arrivals.rows
+
+
+def _append_by(writer: Writer, location: str, table: DeltaTable, rows: Iterable[pa.Table]) -> None:
+    if not writer.append_by_delta_rs(location, table, rows):
+        raise _LeftToSparkError
+
+
+def _upsert(
+    writer: Writer,
+    table: DeltaTable,
+    staged: OutputRows,
+    arrivals: Arrivals,
+    placeholder: Placeholder | None,
+    *,
+    is_new: bool,
+) -> int:
+    """Merges the newest row of each key, as sql/tables/newest.sql and sql/tables/upsert.sql do."""
+    target = writer.target
+    tombstones = writer.plain_table(str(target.deleted), {*TOMBSTONES.names})
+    if tombstones is None or staged.bytes_in_files > _MOST_BYTES:
         raise _LeftToSparkError
     rows = staged.read(_COLUMNS)
     if rows.nbytes > _MOST_BYTES:
         raise _LeftToSparkError
-    return [_Row(*values) for values in zip(*(column.to_pylist() for column in rows), strict=True)]
-
-
-def _append(writer: Writer, table: DeltaTable, rows: list[_Row], _: Placeholder | None) -> int:
-    if rows and not writer.append_small(writer.target.location, table, _parsed(writer.target, rows)):
-        raise _LeftToSparkError
-    return len(rows)
-
-
-def _upsert(writer: Writer, table: DeltaTable, rows: list[_Row], placeholder: Placeholder | None) -> int:
-    """Merges the newest row of each key, as sql/tables/newest.sql and sql/tables/upsert.sql do."""
-    target = writer.target
-    tombstones = writer.plain_table(str(target.deleted), {*TOMBSTONES.names})
-    if tombstones is None:
-        raise _LeftToSparkError
     rows = _not_truncated(rows, truncations.read_stored(tombstones) if placeholder else [])
-    newest = _newest(rows, tombstones)
-    if not newest:
+    newest = _newest(rows, _deletions(tombstones, arrivals.first_place))
+    if not newest.num_rows and not is_new:
         return 0
-    keys = pa.table(_parse(target.key_columns, [row.key for row in newest]))
-    if not small.reads_little(table, keys, target.key):  # then all else need not be parsed
-        raise _LeftToSparkError
-    changes = _parsed(target, newest)
+    if not is_new:
+        keys = pa.concat_tables(_columns(target.key_columns, part["key"]) for part in _parts(newest.select(["key"])))
+        if not delta_rs.reads_little(table, keys, target.key, writer.most_merged):  # before all else is parsed
+            raise _LeftToSparkError
+    changes = pa.concat_tables(_parsed(target, part) for part in _parts(newest))
     if placeholder and _has_placeholder(changes, target, placeholder):
         raise _LeftToSparkError
-    deleted = [row for row in newest if row.value is None]
-    if deleted and not writer.append_small(str(target.deleted), tombstones, _as_tombstones(deleted)):
+    deleted = newest.filter(pc.is_null(newest["value"]))
+    if deleted.num_rows:
+        _append_by(writer, str(target.deleted), tombstones, [_as_tombstones(deleted)])
+    if is_new:
+        _append_by(writer, target.location, table, [changes.filter(pc.invert(changes[DELETED]))])
+    elif not writer.upsert_by_delta_rs(table, changes):
         raise _LeftToSparkError
-    if not writer.upsert_small(table, changes):
-        raise _LeftToSparkError
-    texts = {row.key for row in newest}
-    return sum(row.key in texts for row in rows)
+    return int(pc.sum(pc.is_in(rows["key"], newest["key"].combine_chunks())).as_py() or 0)
 
 
-def _newest(rows: list[_Row], tombstones: DeltaTable) -> list[_Row]:
+def _newest(rows: pa.Table, deletions: pa.Table) -> pa.Table:
     """Returns the newest row of each key, but of those that were deleted after it."""
-    by_key = {row.key: row for row in sorted(rows, key=lambda row: (row.place, row.offset))}
-    deleted_at = _deleted_at(tombstones, min(row.place for row in rows)) if rows else {}
-    return [row for row in by_key.values() if row.key not in deleted_at or row.place >= deleted_at[row.key]]
+    newest, last_deletions = _last_of_each_key(rows), _last_of_each_key(deletions)
+    deletion = pc.index_in(newest["key"], last_deletions["key"].combine_chunks())
+    deleted_at = last_deletions.take(deletion)  # null where the key was not deleted
+    is_older = pc.or_(
+        pc.less(newest["position"], deleted_at["position"]),
+        pc.and_(pc.equal(newest["position"], deleted_at["position"]), pc.less(newest["seqno"], deleted_at["seqno"])),
+    )
+    return newest.filter(pc.invert(pc.fill_null(is_older, fill_value=False)))
 
 
-def _not_truncated(rows: list[_Row], stored: list[Truncation]) -> list[_Row]:
+def _last_of_each_key(rows: pa.Table) -> pa.Table:
+    """Returns the last row of each key by position, seqno and offset."""
+    keys = rows["key"].combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
+    order = np.lexsort([*(rows[column].to_numpy() for column in ("offset", "seqno", "position")), keys])
+    keys = keys[order]
+    return rows.take(order[np.append(keys[1:] != keys[:-1], np.ones(min(len(keys), 1), bool))])
+
+
+def _not_truncated(rows: pa.Table, stored: list[Truncation]) -> pa.Table:
     """Returns the rows that are not before a truncation of an earlier batch."""
-    last = max(((truncation.position, truncation.seqno) for truncation in stored), default=None)
-    return rows if last is None else [row for row in rows if row.place >= last]
+    if not stored:
+        return rows
+    position, seqno = max((truncation.position, truncation.seqno) for truncation in stored)
+    is_later = pc.and_(pc.equal(rows["position"], position), pc.greater_equal(rows["seqno"], seqno))
+    return rows.filter(pc.or_(pc.greater(rows["position"], position), is_later))
 
 
-def _deleted_at(table: DeltaTable, since: tuple[int, int]) -> dict[str | None, tuple[int, int]]:
-    """Returns where each key was deleted last, at least of those that were deleted at a place from `since` on.
+def _deletions(table: DeltaTable, since: tuple[int, int]) -> pa.Table:
+    """Returns what was deleted, at least at a place from `since` on, with the columns by which rows are compared.
 
     Args:
         table: The tombstones.
         since: A place in the source's order.
     """
     files = files_since(table, since)
-    if not small.is_small(sum(file.rows for file in files), files):
+    if not delta_rs.is_small(sum(file.rows for file in files), files):
         raise _LeftToSparkError
+    place = {column: ds.field("place", column) for column in ("position", "seqno")}
+    columns = {"key": ds.field("key"), **place, "offset": pc.scalar(0)}
     try:
-        rows = dataset(table, files, TOMBSTONES).to_table(filter=ds.field("key").is_valid())
+        return dataset(table, files, TOMBSTONES).to_table(columns, filter=ds.field("key").is_valid())
     except (OSError, pa.ArrowException) as error:  # Spark says what is the matter
         raise _LeftToSparkError from error
-    deleted_at: dict[str | None, tuple[int, int]] = {}
-    for key, deletion in zip(rows["key"].to_pylist(), rows["place"].to_pylist(), strict=True):
-        place = deletion["position"], deletion["seqno"]
-        deleted_at[key] = max(deleted_at.get(key, place), place)
-    return deleted_at
 
 
-def _as_tombstones(rows: list[_Row]) -> pa.Table:
-    places = [{"position": row.position, "seqno": row.seqno} for row in rows]
-    return pa.table({"key": [row.key for row in rows], "place": places}, TOMBSTONES)
+def _as_tombstones(rows: pa.Table) -> pa.Table:
+    place = pa.StructArray.from_arrays(
+        [rows[column].combine_chunks() for column in ("position", "seqno")], ["position", "seqno"]
+    )
+    return pa.table({"key": rows["key"], "place": place}).cast(TOMBSTONES)
 
 
-def _parsed(target: TableTarget, rows: list[_Row]) -> pa.Table:
+def _parts(rows: pa.Table) -> Iterator[pa.Table]:
+    """Yields the rows in parts that are small enough to be held as Python's objects."""
+    by_bytes = _PARSED_BYTES * rows.num_rows // max(1, rows.nbytes)
+    size = max(1, min(_PARSED_ROWS, by_bytes))
+    for start in range(0, max(1, rows.num_rows), size):
+        yield rows.slice(start, size)
+
+
+def _parsed(target: TableTarget, rows: pa.Table) -> pa.Table:
     """Returns the rows with the table's columns and `_deleted`; a deletion has the columns of its key only."""
-    deleted = pa.array([row.value is None for row in rows])
-    columns = _parse(target.columns, [row.value for row in rows])
+    columns = _columns(target.columns, rows["value"])
+    deleted = pc.is_null(rows["value"])
     if target.key and pc.any(deleted).as_py():
-        keys = _parse(target.key_columns, [row.key if row.value is None else None for row in rows])
-        columns |= {name: pc.if_else(deleted, values, columns[name]) for name, values in keys.items()}
-    places = (pa.array([row.position for row in rows], pa.int64()), pa.array([row.seqno for row in rows], pa.int64()))
-    return pa.table({**columns, **dict(zip(PLACE, places, strict=True)), DELETED: deleted})
+        keys = _columns(target.key_columns, pc.if_else(deleted, rows["key"], None))
+        for name in target.key:
+            values = pc.if_else(deleted, keys[name], columns[name])
+            columns = columns.set_column(columns.column_names.index(name), name, values)
+    for name, values in zip((*PLACE, DELETED), (rows["position"], rows["seqno"], deleted), strict=True):
+        columns = columns.append_column(name, values)
+    return columns
 
 
-def _parse(columns: StructType, texts: list[str | None]) -> dict[str, pa.Array]:
+def _columns(columns: StructType, texts: pa.ChunkedArray) -> pa.Table:
     """Parses texts of JSON; where there is none, all columns are null.
 
     Raises:
@@ -191,10 +223,10 @@ def _parse(columns: StructType, texts: list[str | None]) -> dict[str, pa.Array]:
     """
     parse = _parser(columns.json())
     try:
-        arrays = parse(["{}" if text is None else text for text in texts])
+        arrays = parse(["{}" if text is None else text for text in texts.to_pylist()])
     except PARSE_ERRORS as error:
         raise _LeftToSparkError from error
-    return dict(zip(columns.names, arrays, strict=True))
+    return pa.table(dict(zip(columns.names, arrays, strict=True)))
 
 
 @lru_cache(256)

@@ -1,7 +1,7 @@
 """Commits to a delivered table: each stores its sync as Delta's `txn` and in the commit's `userMetadata`."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,10 +13,11 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
 from zync.debezium import toast
+from zync.deliver.tables.delta_rs import DeltaRs, has_flat_columns, is_plain, most_merged, spark_schema_of
 from zync.deliver.tables.fence import follow
 from zync.deliver.tables.schema_changes import changes
-from zync.deliver.tables.small import SmallBatch, has_flat_columns, is_plain, spark_schema_of
 from zync.deliver.tables.target import CLUSTERED_BY, CONFIGURED, TableTarget
+from zync.errors import ConflictError
 from zync.lake.delivered import APP
 from zync.lake.files import add_actions
 from zync.lake.table import open_table
@@ -44,15 +45,17 @@ class Writer:
         target: The table.
         staging: The table id of staging.
         upto: The last sync of the batch.
+        batch_bytes: The bytes of the batch's files in staging.
         left_out_columns: The columns that rows name as left out, which the table property toast.NOTED stores.
-        planned: Of a small batch the tables by location that delta-rs may write to: at the versions that the batch was
-            planned from, or that delta-rs wrote since. None, or not there: they are Spark's, which may have written.
+        planned: The tables by location that delta-rs may write to: at the versions that the batch was planned from, or
+            that delta-rs wrote since. None, or not there: they are Spark's, which may have written.
     """
 
     spark: SparkSession
     target: TableTarget
     staging: str
     upto: int
+    batch_bytes: int
     left_out_columns: frozenset[str] = frozenset()
     planned: "dict[str, DeltaTable | None]" = field(default_factory=dict)
 
@@ -160,37 +163,55 @@ class Writer:
     def fill(self, rows: DataFrame) -> None:
         """Writes the first rows of the table; creates the table if it does not exist."""
         if open_table(self.target.location) is None:
-            clauses = self._table_clauses(self.properties)
-            with self._tagged():
-                table = f"delta.{name(self.target.location)} ({rows.schema.toDDL()}) USING DELTA{clauses}"
-                self.spark.sql(f"CREATE TABLE {table}")
+            self._create(rows.schema)
         self.append(rows, self.target.location)
+
+    def _create(self, columns: StructType) -> None:
+        with self._tagged():
+            clauses = self._table_clauses(self.properties)
+            table = f"delta.{name(self.target.location)} ({columns.toDDL()}) USING DELTA{clauses}"
+            self.spark.sql(f"CREATE TABLE {table}")
+
+    def plan_new(self, columns: StructType) -> None:
+        """Creates the table if it does not exist, for delta-rs to write its first rows.
+
+        Raises:
+            ConflictError: Another process has written to it by then.
+        """
+        location = self.target.location
+        if open_table(location) is not None:
+            return
+        self._create(columns)
+        self.planned[location] = table = open_table(location)
+        if table is None or table.version():
+            msg = f"another process wrote to {location} meanwhile"
+            raise ConflictError(msg)
 
     def append(self, rows: DataFrame, location: str) -> None:
         """Appends rows to the table at `location`; Delta skips them if the table has the batch's `txn` already."""
         table = self.plain_table(location, set(rows.columns))
-        if table and self.append_small(location, table, rows.toArrow()):
+        if table and self.append_by_delta_rs(location, table, [rows.toArrow()]):
             return
         self.planned.pop(location, None)
         options = {"txnAppId": APP + self.staging, "txnVersion": str(self.upto), "userMetadata": self._tag}
         rows.write.format("delta").options(**options).mode("append").save(location)
 
-    def append_small(self, location: str, table: DeltaTable, rows: pa.Table) -> bool:
+    def append_by_delta_rs(self, location: str, table: DeltaTable, rows: Iterable[pa.Table]) -> bool:
         """Appends rows to a table of `plain_table` by delta-rs; returns whether delta-rs took them."""
-        appended = self._small.append(table, rows)
+        appended = self._delta_rs.append(table, rows)
         self.planned[location] = appended
         return appended is not None
 
-    def upsert_small(self, table: DeltaTable, changes: pa.Table) -> bool:
+    def upsert_by_delta_rs(self, table: DeltaTable, changes: pa.Table) -> bool:
         """Merges a row for each key, with `_deleted`, into such a table; returns whether delta-rs took them."""
-        merged = self._small.upsert(table, changes, self.target.key)
+        merged = self._delta_rs.upsert(table, changes, self.target.key)
         self.planned[self.target.location] = merged
         if merged is None:  # its tombstones may be stored: Spark does not store them again
             self.planned[str(self.target.deleted)] = None
         return merged is not None
 
     def plain_table(self, location: str, columns: set[str], key: Sequence[str] = ()) -> DeltaTable | None:
-        """Returns the table at `location` if delta-rs may write rows with these columns to it, in a small batch.
+        """Returns the table at `location` if delta-rs may write rows with these columns to it.
 
         Args:
             location: The location of the table.
@@ -202,11 +223,19 @@ class Writer:
             return None
         schema = spark_schema_of(table)
         fits = {*schema.names} == columns and is_plain(table)
-        return table if fits and (location == self.target.deleted or has_flat_columns(schema, key)) else None
+        is_flat = location == self.target.deleted or has_flat_columns(
+            schema, key, is_appended=self.target.apply == "append"
+        )
+        return table if fits and is_flat else None
 
     @property
-    def _small(self) -> SmallBatch:
-        return SmallBatch(self.staging, self.upto, self._tag, partial(follow, self.spark))
+    def _delta_rs(self) -> DeltaRs:
+        return DeltaRs(self.staging, self.upto, self._tag, partial(follow, self.spark), self.most_merged)
+
+    @property
+    def most_merged(self) -> int:
+        """The most bytes of the table's files that a merge by delta-rs may read."""
+        return most_merged(self.batch_bytes)
 
     def merge(self, text: str) -> None:
         """Runs a MERGE statement on the table; its commit stores the batch's sync as `txn`."""

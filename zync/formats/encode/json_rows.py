@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from zync.formats.encode.values import Kind, digits, fields, type_name
 
-PARSE_ERRORS = (msgspec.MsgspecError, pa.ArrowException, ValueError, OverflowError)
+PARSE_ERRORS = (msgspec.MsgspecError, pa.ArrowException, ValueError, KeyError, OverflowError)
 """What is raised for texts that are not of their type."""
 _LONG_DIGITS = 18
 """The most digits of a decimal whose unscaled value fits into 64 bits."""
@@ -28,6 +28,8 @@ _ARROW: dict[str, tuple[Any, pa.DataType]] = {
     "timestamp_ntz": (str, pa.timestamp("us")),
 }
 """By the type of a column: that by which its JSON is parsed, and Arrow's."""
+_NOT_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+"""Texts that staging has where JSON has no number."""
 _TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}"
 _TIMES = {"timestamp": f"{_TIME}Z$", "timestamp_ntz": f"{_TIME}$"}
 """How staging has times (zync.rules.json_text); Arrow takes other forms, too, which Spark refuses."""
@@ -80,7 +82,7 @@ def _column(values: list[Any], kind: Kind) -> pa.Array:
         return _array(numbers, pa.string()).cast(pa.decimal128(*digits(kind)))
     json_type, arrow_type = _ARROW[kind_name]
     if json_type == float | str:
-        doubles = _array([value if value is None else float(value) for value in values], pa.float64())
+        doubles = _array([_NOT_FINITE[value] if isinstance(value, str) else value for value in values], pa.float64())
         floats = doubles.cast(arrow_type)
         if pc.any(pc.xor(pc.is_inf(doubles), pc.is_inf(floats))).as_py():
             raise OverflowError

@@ -1,4 +1,4 @@
-"""Writes a small batch to a delivered table by delta-rs: in some 0.2 s, where a MERGE of Spark's takes seconds.
+"""Writes a batch to a delivered table by delta-rs, in a fraction of the time that Spark's append or MERGE takes.
 
 The effect is that of sql/tables/upsert.sql or of an append by Spark.
 A commit lands only on the version that the batch was planned from, as on staging (zync.lake.commit).
@@ -7,18 +7,19 @@ A commit lands only on the version that the batch was planned from, as on stagin
 import json
 import logging
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, WriterProperties, write_deltalake
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
     DateType,
     DecimalType,
+    DoubleType,
     IntegralType,
     StringType,
     StructField,
@@ -40,20 +41,26 @@ from zync.lake.table import NO_HOOKS, checkpoint
 log = logging.getLogger(__name__)
 
 MAX_ROWS = 50_000
-"""The most rows of a small batch, of one table."""
+"""The most rows that are taken from Spark to be written by delta-rs, or that tombstones are read of."""
 _MAX_BYTES = 16 << 20
-"""The most bytes of a small batch's files in staging, and of a table's files that may have its keys.
+"""The most bytes of the files that such rows come from."""
+_MERGED, _MOST_MERGED, _BY_BATCH = 16 << 20, 64 << 20, 8
+"""The bytes of a table's files that a merge may read: the first, or of a large batch eight times its own, but no more
+than the second.
 
-Those may be written again with each batch, and what they replace stays until VACUUM: larger ones are left to Spark,
-which takes longer and so writes them less often."""
+They may be written again with each batch, and what they replace stays until VACUUM: more is left to Spark, which takes
+longer and so writes them less often. And they are held in memory."""
 _KEY_TYPES = (BinaryType, BooleanType, DateType, IntegralType, StringType)
 """Types by which delta-rs finds a row as Spark does. It leaves out files by their statistics, and so it must not be by
 decimals or timestamps, whose statistics are rounded."""
 _TYPES = (*_KEY_TYPES, TimestampType, TimestampNTZType)
 """Types of other columns, beside decimals of few digits. Of more digits, delta-rs writes statistics as doubles, and of
-floating point numbers without NaN: Spark would then leave out files that a query needs."""
+floating point numbers without NaN: Spark would then leave out files that a query needs. Doubles that are appended are
+looked at; a merge writes others again, which may be NaN."""
 _DECIMAL_DIGITS = 15
 """The digits of a decimal that a double holds."""
+_WRITER = WriterProperties(compression="ZSTD", compression_level=3)
+"""The compression of Spark's files in Delta tables."""
 _PROPERTIES = (
     "delta.checkpointInterval",
     "delta.dataSkipping",
@@ -82,10 +89,19 @@ def is_plain(table: DeltaTable) -> bool:
     return has_plain_protocol(table) and has_few_properties and not metadata.partition_columns
 
 
-def has_flat_columns(schema: StructType, key: Sequence[str]) -> bool:
-    """Returns whether delta-rs writes columns of these types, and finds rows by those of the key, as Spark does."""
+def has_flat_columns(schema: StructType, key: Sequence[str] = (), *, is_appended: bool = False) -> bool:
+    """Returns whether delta-rs writes columns of these types, and finds rows by those of the key, as Spark does.
+
+    Args:
+        schema: The columns of the table.
+        key: The names of the columns by which rows are found.
+        is_appended: Whether rows are only appended to the table.
+    """
     keys = {column.lower() for column in key}
-    return all(_is_flat(field, is_key=field.name.lower() in keys) for field in schema.fields)
+    return all(
+        _is_flat(field, is_key=field.name.lower() in keys) or (is_appended and isinstance(field.dataType, DoubleType))
+        for field in schema.fields
+    )
 
 
 def _is_flat(field: StructField, *, is_key: bool) -> bool:
@@ -98,28 +114,35 @@ def _is_flat(field: StructField, *, is_key: bool) -> bool:
     return isinstance(kind, _KEY_TYPES) if is_key else has_few_digits or isinstance(kind, _TYPES)
 
 
-def reads_little(table: DeltaTable, changes: pa.Table, key: Sequence[str]) -> bool:
-    """Returns whether the files of a table that may have a key of `changes` are small enough to be read by a merge."""
-    return _key_range(table, changes, key).bytes <= _MAX_BYTES
+def most_merged(batch_bytes: int) -> int:
+    """Returns how many bytes of a table's files may be read to merge a batch whose files in staging have so many."""
+    return max(_MERGED, min(_BY_BATCH * batch_bytes, _MOST_MERGED))
+
+
+def reads_little(table: DeltaTable, changes: pa.Table, key: Sequence[str], most_bytes: int) -> bool:
+    """Returns whether the files of a table that may have a key of `changes` have at most so many bytes."""
+    return _key_range(table, changes, key).bytes <= most_bytes
 
 
 @dataclass(frozen=True)
-class SmallBatch:
-    """A batch of staging's rows through the sync `upto`, which is small.
+class DeltaRs:
+    """Writes a batch of staging's rows through the sync `upto`.
 
     Attributes:
         staging: The table id of staging.
         upto: The last sync of the batch.
         tag: The `userMetadata` of the commits.
         on_commit: Called after each commit with the table's location and the commit's version.
+        most_bytes: The most bytes of a table's files that a merge may read.
     """
 
     staging: str
     upto: int
     tag: str
     on_commit: Callable[[str, int], None]
+    most_bytes: int = _MERGED
 
-    def append(self, table: DeltaTable, rows: pa.Table) -> DeltaTable | None:
+    def append(self, table: DeltaTable, rows: Iterable[pa.Table]) -> DeltaTable | None:
         """Appends rows.
 
         A batch's tombstones may be stored already, by a process that was killed before its rows were: they are there
@@ -127,7 +150,8 @@ class SmallBatch:
 
         Args:
             table: The table, at the version that the batch was planned from.
-            rows: All columns of the table, in any order.
+            rows: Tables of rows, with all columns of the table and perhaps others, in any order. They are taken one
+                after the other as they are written. An error in between ends it, and nothing is in the table.
 
         Returns:
             The table with the rows; None if delta-rs does not take them: then nothing was written.
@@ -137,11 +161,18 @@ class SmallBatch:
             CommitUnknownError: Whether it was written is not known.
         """
         schema = _schema(table)
-        rows = rows.select(schema.names).cast(schema)
+        parts = (part.select(schema.names).cast(schema) for part in rows)
+        batches = (batch for part in parts for batch in _checked(part).to_batches())
+        reader = pa.RecordBatchReader.from_batches(schema, batches)
 
         def write(properties: CommitProperties) -> None:
             write_deltalake(
-                table, rows, mode="append", commit_properties=properties, post_commithook_properties=NO_HOOKS
+                table,
+                reader,
+                mode="append",
+                writer_properties=_WRITER,
+                commit_properties=properties,
+                post_commithook_properties=NO_HOOKS,
             )
 
         return self._commit(table, write)
@@ -163,7 +194,7 @@ class SmallBatch:
             CommitUnknownError: Whether it was written is not known.
         """
         key_range = _key_range(table, changes, key)
-        if key_range.bytes > _MAX_BYTES:
+        if key_range.bytes > self.most_bytes:
             return None
         schema = _schema(table)
         deleted = pa.field("_deleted", pa.bool_())
@@ -181,6 +212,7 @@ class SmallBatch:
                 condition,
                 source_alias="s",
                 target_alias="t",
+                writer_properties=_WRITER,
                 commit_properties=properties,
                 post_commithook_properties=NO_HOOKS,
             )
@@ -214,6 +246,15 @@ class SmallBatch:
             self.on_commit(location, version + 1)
             checkpoint(outcome.table, _has_grown)
         return outcome.table
+
+
+def _checked(rows: pa.Table) -> pa.Table:
+    """Returns rows to append; ValueError if a double is not finite: the log has no right statistics then."""
+    doubles = [column for column in rows.itercolumns() if column.type == pa.float64()]
+    if any(pc.any(pc.invert(pc.is_finite(column))).as_py() for column in doubles):
+        msg = "a double is not finite"
+        raise ValueError(msg)
+    return rows
 
 
 def _has_grown(table: DeltaTable) -> bool:

@@ -1,8 +1,10 @@
-"""Small batches, which need no Spark, give the tables that Spark's MERGE and append give."""
+"""Batches that are applied without Spark give the tables that Spark's MERGE and append give."""
 
 import json
 import random
 from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -10,14 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from tests.deliver.conftest import Row, Staging
 from tests.deliver.tables.conftest import Lake, account, history
-from zync.deliver.tables import apply, small, without_spark
+from zync.deliver.tables import apply, delta_rs, without_spark
+from zync.deliver.tables.writer import Writer
 from zync.errors import ZyncError
 from zync.lake.commit import Commit
+from zync.lake.delivered import APP
 from zync.sql import literal
 
 TYPES = {
@@ -42,6 +46,9 @@ VALUES: dict[str, list[Any]] = {
     "tiny": [-128, 127],
     "data": ["", "AP8="],
 }
+APPENDED_TYPES = {**TYPES, "ratio": "double"}
+APPENDED_VALUES = {**VALUES, "ratio": [0.1, -1 / 3, 5e-324, 1.7976931348623157e308, -0.0, 9007199254740993.5]}
+"""With doubles, which delta-rs appends and does not merge."""
 
 
 NOT_BY_DELTA_RS = ("größe", "flag", "data")
@@ -55,14 +62,14 @@ def engines(lake: Lake, topic: str) -> list[str]:
     return [str(commit.get("engineInfo", "")).partition(":")[0].partition("/")[0] for commit in reversed(history)]
 
 
-def batches(key: list[str]) -> Iterator[tuple[list[list[Row]], list[int]]]:
+def batches(key: list[str], values_by_name: dict[str, list[Any]]) -> Iterator[tuple[list[list[Row]], list[int]]]:
     """Inserts, updates and deletions at random, and their positions, out of order."""
     chance = random.Random(7)
     for _ in range(4):
         batch = []
         for _ in range(30):
             row = {"customerID": chance.choice([1, 2, 3, 4, 2**62, None])}
-            row |= {name: chance.choice([*values, None]) for name, values in VALUES.items()}
+            row |= {name: chance.choice([*values, None]) for name, values in values_by_name.items()}
             value = None if chance.random() < 0.2 else as_json(row)
             batch.append([("accounts", as_json({name: row[name] for name in key}), value)])
         yield batch, chance.sample(range(1, 1000), 30)
@@ -77,13 +84,17 @@ WAYS = ("without Spark", "by delta-rs", "by Spark")
 """How a batch is applied: wholly without Spark, or typed by Spark and written by delta-rs, or wholly by Spark."""
 
 
-def lake_of(folder: Path, spark: Any, patch: pytest.MonkeyPatch, way: str) -> Lake:
-    """A lake of its own, whose batches are applied in that way."""
-    patch.setattr(small, "MAX_ROWS", 0 if way == "by Spark" else small.MAX_ROWS)
-    if way == "by delta-rs":
-        patch.setattr(without_spark, "apply", lambda *_: None)
-    (folder / way).mkdir()
-    return Lake(Staging(folder / way, "localhost:1"), spark)
+@contextmanager
+def applied(monkeypatch: pytest.MonkeyPatch, way: str) -> Iterator[None]:
+    """Has batches applied in one of `WAYS`, by parts of a few rows where it is without Spark."""
+    with monkeypatch.context() as patch:
+        patch.setattr(delta_rs, "MAX_ROWS", 0 if way == "by Spark" else delta_rs.MAX_ROWS)
+        if way == "without Spark":
+            patch.setattr(apply, "_Apply", None)
+            patch.setattr(without_spark, "_PARSED_ROWS", 7)
+        else:
+            patch.setattr(without_spark, "apply", lambda *_, **__: None)
+        yield
 
 
 @pytest.mark.parametrize("how", ["upsert", "append"])
@@ -92,24 +103,24 @@ def test_tables_are_as_spark_makes_them(
     tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, key: list[str], how: str
 ) -> None:
     """Each type, nulls in keys, and rows that come late."""
-    columns = ", ".join(f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in TYPES.items())
+    types, values = (APPENDED_TYPES, APPENDED_VALUES) if how == "append" else (TYPES, VALUES)
+    columns = ", ".join(f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in types.items())
     rows, deleted = {}, {}
     for way in WAYS:
-        with monkeypatch.context() as patch:
-            lake = lake_of(tmp_path, spark, patch, way)
+        (tmp_path / way).mkdir()
+        lake = Lake(Staging(tmp_path / way, "localhost:1"), spark)
+        with applied(monkeypatch, way):
             more = f"deliver: {{tables: {{accounts: {{apply: {how}}}}}}}\n"
             lake.config(more, accounts=f"SELECT seqno, {columns}", key=", ".join(key))
-            for batch, positions in batches(key):
+            for batch, positions in batches(key, values):
                 lake.staging.sync(batch, positions=iter(positions))
                 lake.deliver()
-                if way == "without Spark":  # but for the first batch, which makes the table
-                    patch.setattr(apply, "_Apply", None)
         found = DeltaTable(str(lake.folder / "accounts")).to_pyarrow_table()
         rows[way] = sorted(found.to_pylist(), key=str)
         read_by_spark = spark.read.format("delta").load(str(lake.folder / "accounts")).toArrow()
         assert sorted(read_by_spark.select(found.column_names).to_pylist(), key=str) == rows[way]
         engine = "Apache-Spark" if way == "by Spark" else "delta-rs"
-        assert {*engines(lake, "accounts")[2:]} == {engine}
+        assert {*engines(lake, "accounts")[2 if way == "by delta-rs" else 1 :]} == {engine}
         if how == "upsert":
             assert {*engines(lake, "_deleted/accounts")[1:]} == {engine}
             tombstones = DeltaTable(str(lake.folder / "_deleted" / "accounts")).to_pyarrow_table()
@@ -122,10 +133,10 @@ def test_tables_are_as_spark_makes_them(
 def test_no_file_is_left_out_that_has_a_value(tmp_path: Path, spark: Any) -> None:
     """By the statistics in the log, which delta-rs writes: one row a file, that is looked for by each column."""
     lake = Lake(Staging(tmp_path, "localhost:1"), spark)
-    columns = ", ".join(f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in TYPES.items())
+    columns = ", ".join(f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in APPENDED_TYPES.items())
     lake.config(accounts=f"SELECT seqno, {columns}", key="customerID", more=APPENDED)
     for number in range(8):
-        row = {"customerID": number, **{name: values[number % len(values)] for name, values in VALUES.items()}}
+        row = {"customerID": number, **{name: values[number % len(values)] for name, values in APPENDED_VALUES.items()}}
         lake.staging.sync([[("accounts", as_json({"customerID": number}), as_json(row))]])
         lake.deliver()
     assert engines(lake, "accounts")[2:] == ["delta-rs"] * 7
@@ -133,7 +144,7 @@ def test_no_file_is_left_out_that_has_a_value(tmp_path: Path, spark: Any) -> Non
     table = DeltaTable(location)
     rows, dataset = table.to_pyarrow_table(), table.to_pyarrow_dataset()
     by_spark = spark.read.format("delta").load(location)
-    for name, kind in TYPES.items():
+    for name, kind in APPENDED_TYPES.items():
         counts = {one["values"]: one["counts"] for one in pc.value_counts(rows[name]).to_pylist()}
         for value, count in counts.items():
             text = f"X'{value.hex()}'" if isinstance(value, bytes) else f"CAST({literal(str(value))} AS {kind})"
@@ -149,8 +160,8 @@ def test_rows_are_appended_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> 
     lake.deliver()
     assert engines(lake, "history")[2:] == ["delta-rs"]
     lake.staging.sync([[history(number, "1.00")] for number in range(4, 10)])
-    monkeypatch.setattr(small, "MAX_ROWS", 3)
-    lake.deliver()
+    with applied(monkeypatch, "by Spark"):
+        lake.deliver()
     assert engines(lake, "history")[3:] == ["Apache-Spark"]
     assert [row["id"] for row in lake.rows("history")] == [*range(1, 10)]
 
@@ -220,7 +231,7 @@ def test_what_delta_rs_refuses_spark_writes(lake: Lake, monkeypatch: pytest.Monk
     assert engines(lake, "accounts")[-1] == "Apache-Spark"
     assert engines(lake, "_deleted/accounts")[-1] == "delta-rs"
     assert DeltaTable(str(lake.folder / "_deleted/accounts")).to_pyarrow_table().num_rows == 1
-    monkeypatch.setattr(small, "write_deltalake", refuse)
+    monkeypatch.setattr(delta_rs, "write_deltalake", refuse)
     monkeypatch.setattr(DeltaTable, "merge", refuse)
     lake.staging.sync([[account(1, "2"), account(2, None), history(2, "1.00")]])
     lake.deliver()
@@ -257,3 +268,70 @@ def test_texts_that_would_take_much_memory_are_sparks(lake: Lake, monkeypatch: p
         lake.deliver()
         assert len(applied) == number - 1
     assert [row["note"] for row in lake.rows("accounts")] == ["x" * 10_000]
+
+
+def test_what_is_not_as_zync_writes_it_is_sparks_and_in_the_table_once(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it is met when rows before it are written already."""
+    monkeypatch.setattr(without_spark, "_PARSED_ROWS", 1)
+    single_quotes = ("history", None, "{'id':2,'delta':2.00}")
+    for synced, ids in ((1, [1, 2, 3]), (2, [1, 1, 2, 2, 3, 3])):  # a new table, and one that is there
+        lake.staging.sync([[history(1, "1.00"), single_quotes, history(3, "3.00")]])
+        lake.deliver()
+        assert engines(lake, "history")[synced] == "Apache-Spark"
+        assert [row["id"] for row in lake.rows("history")] == ids
+
+
+def test_a_table_that_another_process_makes_and_fills_meanwhile_is_looked_at_anew(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = Writer._create  # noqa: SLF001
+
+    def after_another(writer: Writer, columns: Any) -> None:
+        create(writer, columns)
+        row = {"id": 1, "delta": Decimal("1.00"), "_position": 0, "_seqno": 1, "_deleted": False}
+        schema = pa.schema(DeltaTable(writer.target.location).schema().to_arrow())
+        rows = pa.Table.from_pylist([row] if writer.target.topic == "history" else [], schema)
+        transaction = Transaction(f"{APP}{writer.staging}", writer.upto)
+        properties = CommitProperties({"userMetadata": writer._tag}, app_transactions=[transaction])  # noqa: SLF001
+        write_deltalake(writer.target.location, rows, mode="append", commit_properties=properties)
+
+    monkeypatch.setattr(Writer, "_create", after_another)
+    lake.staging.sync([[history(1, "1.00")]])
+    lake.deliver()
+    assert [len(engines(lake, topic)) for topic in ("accounts", "history")] == [2, 2]
+    assert [row["id"] for row in lake.rows("history")] == [1]
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity"])
+def test_doubles_that_are_not_finite_are_sparks(lake: Lake, value: str) -> None:
+    """Of whose files neither Spark nor delta-rs leaves out any."""
+    lake.config(APPENDED, accounts="SELECT seqno, value:id::int AS id, CAST(NULL AS double) AS x")
+    for number, x in enumerate(("1.5", f'"{value}"', "2.5")):
+        lake.staging.sync([[("accounts", f'{{"id":{number}}}', f'{{"id":{number},"x":{x}}}')]])
+        lake.deliver()
+    assert engines(lake, "accounts")[1:] == ["delta-rs", "Apache-Spark", "delta-rs"]
+    by_spark = lake.spark.read.format("delta").load(str(lake.folder / "accounts"))
+    assert [row.x for row in by_spark.orderBy("id").collect() if row.id != 1] == [1.5, 2.5]
+    assert by_spark.where(f"x = double('{value}')").count() == 1
+
+
+def test_a_table_that_was_made_and_not_filled_gets_properties_and_rows(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a kill in between, and a change of the config."""
+
+    def killed(*_: Any) -> NoReturn:
+        raise SystemExit
+
+    lake.staging.sync([[account(1, "1")]])
+    with monkeypatch.context() as patch:
+        patch.setattr(Writer, "append_by_delta_rs", killed)
+        with pytest.raises(SystemExit):
+            lake.deliver()
+    assert DeltaTable(str(lake.folder / "accounts")).version() == 0
+    lake.config("deliver: {tables: {accounts: {properties: {team.owner: data}}}}\n")
+    lake.deliver()
+    assert DeltaTable(str(lake.folder / "accounts")).metadata().configuration["team.owner"] == "data"
+    assert [row["id"] for row in lake.rows("accounts")] == [1]

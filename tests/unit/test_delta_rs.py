@@ -1,4 +1,4 @@
-"""Which tables delta-rs writes small batches to, and how much of them it would have to read."""
+"""Which tables delta-rs writes to, and how much of them it would have to read."""
 
 import json
 import time
@@ -22,8 +22,15 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from zync.deliver.tables import small
-from zync.deliver.tables.small import SmallBatch, _key_range, has_flat_columns, is_plain
+from zync.deliver.tables import delta_rs
+from zync.deliver.tables.delta_rs import (
+    DeltaRs,
+    _key_range,
+    has_flat_columns,
+    is_plain,
+    most_merged,
+    reads_little,
+)
 from zync.lake import table as lake_table
 
 
@@ -91,7 +98,7 @@ def test_a_merge_reads_the_files_that_may_have_the_keys_and_no_others(
     for keys in files:
         write_deltalake(tmp_path, rows(keys, 1), mode="append")
     changed = rows(changes, 2).append_column("_deleted", pa.array([False] * len(changes)))
-    assert SmallBatch("s", 1, "{}", lambda *_: None).upsert(DeltaTable(tmp_path), changed, ["k"])
+    assert DeltaRs("s", 1, "{}", lambda *_: None).upsert(DeltaTable(tmp_path), changed, ["k"])
     table = DeltaTable(tmp_path)
     (commit,) = table.history(1)
     assert commit["operationMetrics"]["num_target_files_skipped_during_scan"] == 2
@@ -128,6 +135,7 @@ def test_columns_whose_statistics_delta_rs_rounds_are_sparks(kind: DataType, *, 
     schema = StructType().add("Id", LongType()).add("X", kind)
     assert has_flat_columns(schema, ["id"]) == as_column
     assert has_flat_columns(schema, ["id", "x"]) == as_key
+    assert has_flat_columns(schema, is_appended=True) == (as_column or kind == DoubleType())
 
 
 @pytest.mark.parametrize(
@@ -158,7 +166,7 @@ def test_a_checkpoint_waits_for_as_many_commits_as_are_worth_it(
     monkeypatch.setattr(lake_table, "checkpoint_every", lambda _: 2)
     table = DeltaTable.create(tmp_path, rows.schema)
     for number in range(1, 5):
-        assert SmallBatch("s", number, "{}", lambda *_: None).append(table, rows)
+        assert DeltaRs("s", number, "{}", lambda *_: None).append(table, [rows])
     assert checkpoints(tmp_path) == [2, 4]
     removed = {"deletionTimestamp": time.time_ns() // 1_000_000, "dataChange": True, "size": 1}
     entry = "".join(json.dumps({"remove": {"path": f"{number}.parquet", **removed}}) + "\n" for number in range(500))
@@ -166,8 +174,23 @@ def test_a_checkpoint_waits_for_as_many_commits_as_are_worth_it(
     table.update_incremental()
     table.create_checkpoint()
     for number in range(5, 13):
-        assert SmallBatch("s", number, "{}", lambda *_: None).append(table, rows)
+        assert DeltaRs("s", number, "{}", lambda *_: None).append(table, [rows])
     assert checkpoints(tmp_path) == [2, 4, 5, 10]
-    monkeypatch.setattr(small, "_MOST_COMMITS", 2)
-    assert SmallBatch("s", 13, "{}", lambda *_: None).append(table, rows)
+    monkeypatch.setattr(delta_rs, "_MOST_COMMITS", 2)
+    assert DeltaRs("s", 13, "{}", lambda *_: None).append(table, [rows])
     assert checkpoints(tmp_path) == [2, 4, 5, 10, 14]
+
+
+def test_a_merge_may_read_more_for_a_large_batch() -> None:
+    assert [most_merged(size << 20) for size in (0, 2, 3, 8, 100)] == [size << 20 for size in (16, 16, 24, 64, 64)]
+
+
+def test_a_merge_that_would_read_more_than_it_may_is_sparks(tmp_path: Path) -> None:
+    rows = pa.table({"k": [1], "_position": [1], "_seqno": [1]})
+    write_deltalake(tmp_path, rows)
+    table = DeltaTable(tmp_path)
+    (size,) = pa.table(table.get_add_actions())["size_bytes"].to_pylist()
+    changes = rows.append_column("_deleted", pa.array([False]))
+    for most_bytes, expected in ((size - 1, False), (size, True)):
+        assert reads_little(table, changes, ["k"], most_bytes) == expected
+        assert bool(DeltaRs("s", 1, "{}", lambda *_: None, most_bytes).upsert(table, changes, ["k"])) == expected
