@@ -1,6 +1,7 @@
 """The commands that deliver staging's rows to Kafka and to tables."""
 
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -92,19 +93,13 @@ def _to_tables(  # noqa: PLR0913 - the command's options
     standby: bool,
 ) -> None:
     from zync.deliver.tables import delivery, snapshots
-    from zync.lake.lock import Wait, owned
     from zync.spark.session import session
 
     stop = stop_on_signals()
     folder = locate(snapshots.FOLDER, settings.lake)
-    if not standby:  # raises before Spark starts, whose start would slow down the deliverer that holds the lock
-        with owned(folder, what="sync-to tables", wait=Wait(stop=stop)) as ownership:
-            if not ownership.is_held:
-                return
     with measuring("zync.deliver.metrics:DeliveryMetrics", metrics, out) as collector:
-        spark = session(master, settings.spark, brief=until_caught_up, lake=settings.lake)
         newest = delivery.sync_to_tables(
-            spark,
+            partial(session, master, settings.spark, brief=until_caught_up, lake=settings.lake),
             settings,
             staging,
             folder,

@@ -129,7 +129,9 @@ def _check_formats(config: Config, rule_outputs: Made) -> None:
 
 def _check_tables(spark: SparkSession, config: Config, rule_outputs: Made) -> None:
     """Raises UsageError where an output does not fit a table, or an existing table cannot take its schema."""
-    for target in table_targets([*rule_outputs], config.deliver, locate(snapshots.FOLDER, config.lake)).values():
+    columns = {topic: columns.value for topic, columns in columns_by_topic(rule_outputs).items()}
+    folder = locate(snapshots.FOLDER, config.lake)
+    for target in table_targets([rule for rule, _ in rule_outputs], columns, config.deliver, folder).values():
         table = open_table(target.location)
         if table is not None and table.version():
             schema_changes.changes(target, spark.read.format("delta").load(target.location).schema)

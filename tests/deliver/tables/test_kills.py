@@ -9,13 +9,10 @@ import pytest
 
 from tests.conftest import BRISK
 from tests.deliver.tables.conftest import Lake, account, assert_together, kill_when, transfers, version_of
-from zync.deliver.tables import apply, batch, snapshots
-from zync.deliver.tables.target import table_targets
+from zync.deliver.tables import apply, batch, delivery, snapshots
 from zync.errors import ConflictError
 from zync.project.load import load
-from zync.rules.plan import rules_over_nothing
-from zync.staging.table import existing_staging
-from zync.transactions.done import understand
+from zync.staging.table import existing_staging, open_staging
 
 _KILLS = int(os.environ.get("ZYNC_TEST_KILLS", "3"))
 
@@ -126,9 +123,12 @@ def test_a_delivery_that_knows_less_of_staging_than_a_table_has_reads_it_anew(
         with pytest.raises(KilledError):
             lake.deliver()
     config = load(lake.staging.folder / "zync.yaml")
-    _, rules = rules_over_nothing(lake.spark, config, understand(lake.spark, config))
-    tables = list(table_targets(rules, config.deliver, str(lake.folder)).values())
+    staging = open_staging(lake.staging.path)
+    assert staging
+    tables = delivery._targets(lambda: lake.spark, config, staging, str(lake.folder))  # noqa: SLF001
     with pytest.raises(ConflictError, match="another process delivered sync 2, and .* was read through sync 1"):
-        batch.deliver_batch(lake.spark, config, stale, tables, str(lake.folder), previous, 1, lambda: True)
+        batch.deliver_batch(
+            lambda: lake.spark, config, stale, [*tables.values()], str(lake.folder), previous, 1, lambda: True
+        )
     assert lake.deliver().sync == 2
     assert len(lake.rows("history")) == 8

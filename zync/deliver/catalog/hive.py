@@ -6,7 +6,7 @@ table by its path would ask the metastore whether it has the database `delta`, a
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 
@@ -49,11 +49,13 @@ _UNREACHABLE = re.compile(r"Could not connect to meta store .*Most recent failur
 class HiveCatalog:
     """A Hive metastore."""
 
-    def __init__(self, spark: SparkSession, settings: Catalog, properties: Mapping[str, str], lake: str) -> None:
+    def __init__(
+        self, session: Callable[[], SparkSession], settings: Catalog, properties: Mapping[str, str], lake: str
+    ) -> None:
         """Prepares the access to the metastore, which is not asked yet.
 
         Args:
-            spark: A session of the application.
+            session: Returns a session of the application.
             settings: The config's catalog.
             properties: The config's Spark properties.
             lake: The location of the lake, in which a database of the catalog gets its folder.
@@ -63,12 +65,12 @@ class HiveCatalog:
         self._options = {**_BOUNDS, **storage.session_properties(lake), **own}
         if settings.uri:
             self._options["hive.metastore.uris"] = settings.uri
-        self._application, self._lake = spark, lake
+        self._session, self._lake = session, lake
         self._place = settings.uri or "that Spark is told of"
 
     @cached_property
     def _spark(self) -> SparkSession:
-        return hive_session(self._application, self._options)
+        return hive_session(self._session(), self._options)
 
     @cached_property
     def _metastore(self) -> Metastore:

@@ -32,7 +32,7 @@ class Registration:
 
     def __init__(
         self,
-        spark: SparkSession,
+        session: Callable[[], SparkSession],
         settings: Catalog,
         client: CatalogClient | None,
         locations: Mapping[str, str],
@@ -41,7 +41,7 @@ class Registration:
         """Prepares what is registered, which asks no catalog yet.
 
         Args:
-            spark: The session of the delivery.
+            session: Returns the session of the delivery.
             settings: The config's catalog.
             client: The catalog; None if there is none.
             locations: The locations of the tables by output topic.
@@ -49,7 +49,7 @@ class Registration:
         """
         self.settings = settings
         self.error: CatalogError | None = None
-        self._spark, self._client, self._locations, self._iceberg = spark, client, locations, iceberg
+        self._session, self._client, self._locations, self._iceberg = session, client, locations, iceberg
         self._entries: dict[str, tuple[int, Entry]] = {}
         self._registered: dict[str, Entry] = {}
         self._shown: dict[str, int] = {}
@@ -131,19 +131,19 @@ class Registration:
         """Returns the entry of a table, whose columns are read again if it has another version."""
         known, location = self._entries.get(topic), self._locations[topic]
         if known is None or known[0] != version:
-            columns = self._spark.read.format("delta").load(location).schema
+            columns = self._session().read.format("delta").load(location).schema
             known = self._entries[topic] = version, Entry(topic, self.settings.table_name(topic), location, columns)
         return known[1]
 
 
 @contextmanager
 def registered(
-    spark: SparkSession, config: Config, folder: str, locations: Mapping[str, str], *, at_end: bool
+    session: Callable[[], SparkSession], config: Config, folder: str, locations: Mapping[str, str], *, at_end: bool
 ) -> Iterator[Callable[[Mapping[str, int]], None]]:
     """Keeps the config's catalog, and metadata of Iceberg, as the tables are, within the context.
 
     Args:
-        spark: The session of the delivery.
+        session: Returns the session of the delivery.
         config: The config.
         folder: The folder of the tables.
         locations: The locations of the tables by output topic.
@@ -159,7 +159,9 @@ def registered(
     settings, client = config.deliver.catalog, None
     if settings:
         lake = folder.rpartition("/")[0]
-        client = GlueCatalog(settings) if settings.type == "glue" else HiveCatalog(spark, settings, config.spark, lake)
+        client = (
+            GlueCatalog(settings) if settings.type == "glue" else HiveCatalog(session, settings, config.spark, lake)
+        )
     iceberg = frozenset(topic for topic in locations if config.deliver.table(topic).iceberg)
     if iceberg:
         require_iceberg()
@@ -167,7 +169,7 @@ def registered(
         yield lambda _: None
         return
     registration, newest = (
-        Registration(spark, settings or Catalog("hive"), client, locations, iceberg),
+        Registration(session, settings or Catalog("hive"), client, locations, iceberg),
         dict[str, int](),
     )
 

@@ -10,7 +10,7 @@ from pyspark.sql.functions import expr
 from zync.debezium import toast
 from zync.debezium.unavailable import Placeholder
 from zync.deliver.tables import delta_rs, moves, pruning, tombstones, truncations, without_spark
-from zync.deliver.tables.fence import check_planned, planned_from
+from zync.deliver.tables.fence import FencedSession, check_planned
 from zync.deliver.tables.others import advice
 from zync.deliver.tables.positions import NEWER, assign_positions
 from zync.deliver.tables.target import VALIDITY, TableTarget
@@ -47,7 +47,7 @@ _NULL_PARTITIONS = ("", "__HIVE_DEFAULT_PARTITION__")
 
 
 def deliver(  # noqa: PLR0913 - each is a fact about the batch
-    spark: SparkSession,
+    session: Callable[[], SparkSession],
     target: TableTarget,
     staging: DeltaTable,
     after: int,
@@ -57,7 +57,7 @@ def deliver(  # noqa: PLR0913 - each is a fact about the batch
     """Applies staging's output rows of a batch of syncs to the table.
 
     Args:
-        spark: The session.
+        session: Returns the session, where Spark is needed.
         target: The table.
         staging: The staging.
         after: The last sync that the table has.
@@ -79,8 +79,9 @@ def deliver(  # noqa: PLR0913 - each is a fact about the batch
     arrivals = staged.summary()
     left_out_columns = toast.noted(table.metadata().configuration) if table else frozenset()
     batch_bytes = sum(file.size for file in staged.files)
-    writer = Writer(spark, target, staging_id, upto, batch_bytes, left_out_columns | arrivals.left_out, {**planned})
-    with RowCache(spark) as row_cache, planned_from(spark, planned):
+    with FencedSession(session, planned) as fenced:
+        left_out_columns |= arrivals.left_out
+        writer = Writer(fenced, target, staging_id, upto, batch_bytes, left_out_columns, {**planned})
         try:
             dropped = writer.fit_columns(table) if table is not None else []
             is_new = table is None or not table.version()  # at version 0 it was created, and not filled
@@ -90,8 +91,9 @@ def deliver(  # noqa: PLR0913 - each is a fact about the batch
             if count is None:
                 if not delta_rs.is_small(arrivals.rows, staged.files):
                     writer.planned.clear()
-                apply = _Apply(writer, row_cache, staged, arrivals, dropped, placeholder, is_new=is_new)
-                count = {"upsert": apply.upsert, "append": apply.append, "history": apply.history}[target.apply]()
+                with RowCache(writer.spark) as row_cache:
+                    apply = _Apply(writer, row_cache, staged, arrivals, dropped, placeholder, is_new=is_new)
+                    count = {"upsert": apply.upsert, "append": apply.append, "history": apply.history}[target.apply]()
             if count:
                 writer.compact()
             return count

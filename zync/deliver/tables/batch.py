@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -49,7 +50,7 @@ class Batch:
 
 
 def deliver_batch(  # noqa: PLR0913
-    spark: SparkSession,
+    session: Callable[[], SparkSession],
     config: Config,
     staging: DeltaTable,
     tables: list[TableTarget],
@@ -63,7 +64,7 @@ def deliver_batch(  # noqa: PLR0913
     A table that is new may lack much more than a batch: it gets several commits.
 
     Args:
-        spark: The session.
+        session: Returns the session, where Spark is needed.
         config: The config.
         staging: The staging, read through `newest_sync`.
         tables: The tables.
@@ -110,8 +111,8 @@ def deliver_batch(  # noqa: PLR0913
                     return None
                 end = max(_batch_end(staging, table_after, upto), tombstones_syncs[target.topic])
                 row_count = sum(file.rows for file in data_files(staging, "sync", above=table_after, upto=end))
-                tune(spark, config.spark, Sizing(row_count))
-                rows[target.topic] += deliver(spark, made, staging, table_after, end, unavailable)
+                tuned = partial(_tuned, session, config.spark, Sizing(row_count))
+                rows[target.topic] += deliver(tuned, made, staging, table_after, end, unavailable)
                 table_after = end
             current.set(rows=rows[target.topic])
     # Checks again, as others may have written meanwhile; by now each table has a version, 0 at least.
@@ -124,6 +125,12 @@ def deliver_batch(  # noqa: PLR0913
     snapshots.take(snapshots_table, snapshot)
     seconds = round(time.monotonic() - started, 3)
     return snapshot, Batch(after, upto, {topic: count for topic, count in rows.items() if count}, seconds)
+
+
+def _tuned(session: Callable[[], SparkSession], configured: dict[str, str], sizing: Sizing) -> SparkSession:
+    spark = session()
+    tune(spark, configured, sizing)
+    return spark
 
 
 def look_after(targets: dict[str, TableTarget], folder: str, newest: Snapshot) -> Snapshot:

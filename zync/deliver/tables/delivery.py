@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from zync.config.model import Config
 from zync.deliver.catalog.registration import registered
@@ -32,8 +33,11 @@ from zync.observe.datasets import Dataset
 from zync.observe.lineage import Run, run_of
 from zync.observe.traces import span
 from zync.rules.plan import rules_over_nothing
+from zync.rules.schema import columns_by_topic
 from zync.spark.errors import texts_with_java
 from zync.spark.session import check_log_store
+from zync.staging.bookkeeping import read_cursor
+from zync.staging.outputs import recorded
 from zync.staging.table import STAGING_SCHEMA, SYNC, existing_staging, open_staging
 from zync.transactions.done import understand
 
@@ -50,7 +54,7 @@ _LOOK_AFTER_SECONDS = 60.0
 
 
 def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses each
-    spark: SparkSession,
+    spark: SparkSession | Callable[[], SparkSession],
     config: Config,
     staging: str,
     folder: str,
@@ -66,7 +70,7 @@ def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses eac
     Once it runs, and unless `until_caught_up`, it waits for an object store that is away, and goes on.
 
     Args:
-        spark: The session.
+        spark: The session, or a function that starts one, which is called when Spark is needed for the first time.
         config: The config.
         staging: The location of staging.
         folder: The folder of the tables.
@@ -92,7 +96,15 @@ def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses eac
         >>> snapshot.versions
         {'order': 1}
     """
-    check_log_store(spark, folder)
+
+    @cache
+    def session() -> SparkSession:
+        started = spark() if callable(spark) else spark
+        check_log_store(started, folder)
+        return started
+
+    if not callable(spark):
+        session()
     stop = stop or threading.Event()
     wait = Wait(standby, stop, metrics.wait_for if metrics else lambda _owner: None)
     with (
@@ -103,7 +115,7 @@ def sync_to_tables(  # noqa: PLR0913 - a public function: the caller chooses eac
         if not ownership.is_held:
             return None
         delivery = _Delivery(
-            spark, config, staging, folder, stop, on_batch, metrics, until_caught_up, ownership, lineage
+            session, config, staging, folder, stop, on_batch, metrics, until_caught_up, ownership, lineage
         )
         store.outlasting(partial(delivery.run, store), waits=lambda: delivery.has_begun and not until_caught_up)
     return delivery.newest
@@ -119,7 +131,7 @@ class _Delivery:
         conflicts: How many attempts in a row another process's commit has refused.
     """
 
-    spark: SparkSession
+    session: Callable[[], SparkSession]
     config: Config
     staging: str
     folder: str
@@ -139,34 +151,61 @@ class _Delivery:
         Args:
             store: Is told when the store has answered.
         """
-        targets = _targets(self.spark, self.config, self.folder)
+        if not self.config.outputs:
+            msg = "the config has no outputs to make tables of"
+            raise UsageError(msg)
+        self._read_newest()
+        table = self._synced(store)
+        if table is None:
+            return
+        targets = _targets(self.session, self.config, table, self.folder)
         locations = {topic: target.location for topic, target in targets.items()}
         at_end = self.until_caught_up
-        with registered(self.spark, self.config, self.folder, locations, at_end=at_end) as tell_catalog:
-            self._deliver_all(targets, store, tell_catalog)
+        with registered(self.session, self.config, self.folder, locations, at_end=at_end) as tell_catalog:
+            self._deliver_all(table, targets, store, tell_catalog)
 
-    def _deliver_all(
-        self, targets: dict[str, TableTarget], store: StoreWatch, tell_catalog: Callable[[Mapping[str, int]], None]
-    ) -> None:
-        """Delivers batches until `stop` is set or the tables have caught up."""
-        self._read_newest()
-        checked_at = next_batch_at = float("-inf")
-        self.conflicts = 0
+    def _synced(self, store: StoreWatch) -> DeltaTable | None:
+        """Returns staging once it has a sync; None if there is none when it is stopped, or is to end when caught up."""
         table = existing_staging(self.staging) if self.until_caught_up else None
         while not self.stop.is_set():
             self.ownership.check()
             table = table or open_staging(self.staging)
-            newest_sync = (table.transaction_version(SYNC) or 0) if table else 0
             store.heard()
             self.has_begun = True
-            if table and self.newest:
+            if table and (table.transaction_version(SYNC) or self.newest):
+                return table
+            if self.metrics:
+                self.metrics.turn()
+                self.metrics.reached(0, 0)
+            if self.until_caught_up:
+                break
+            self.stop.wait(poll_seconds(self.staging))
+            if table:
+                poll(table)
+        return None
+
+    def _deliver_all(
+        self,
+        table: DeltaTable,
+        targets: dict[str, TableTarget],
+        store: StoreWatch,
+        tell_catalog: Callable[[Mapping[str, int]], None],
+    ) -> None:
+        """Delivers batches until `stop` is set or the tables have caught up."""
+        checked_at = next_batch_at = float("-inf")
+        self.conflicts = 0
+        while not self.stop.is_set():
+            self.ownership.check()
+            newest_sync = table.transaction_version(SYNC) or 0
+            store.heard()
+            if self.newest:
                 _check_staging(table, newest_sync, self.newest)
             tell_catalog(self.newest.versions if self.newest else {})
             if self.metrics:
                 self.metrics.turn()
                 self.metrics.reached(self.newest.sync if self.newest else 0, newest_sync)
             started = time.monotonic()
-            if table and newest_sync and started >= next_batch_at and self._is_behind(newest_sync, targets):
+            if newest_sync and started >= next_batch_at and self._is_behind(newest_sync, targets):
                 if self._deliver(table, targets, newest_sync):
                     store.worked()
                     checked_at = time.monotonic()
@@ -183,8 +222,7 @@ class _Delivery:
                 tell_catalog(self.newest.versions if self.newest else {})
                 break
             self.stop.wait(poll_seconds(self.staging))
-            if table:
-                poll(table)
+            poll(table)
 
     def _read_newest(self) -> None:
         self.newest = snapshots.newest(f"{self.folder}/{snapshots.NAME}")
@@ -209,7 +247,7 @@ class _Delivery:
         try:
             with span("sync_to.tables", staging=self.staging, version=table.version(), tables=self.folder) as current:
                 delivered = deliver_batch(
-                    self.spark,
+                    self.session,
                     self.config,
                     table,
                     list(targets.values()),
@@ -255,13 +293,25 @@ def _dataset(target: TableTarget) -> Dataset:
     return datasets.table(target.location, columns)
 
 
-def _targets(spark: SparkSession, config: Config, folder: str) -> dict[str, TableTarget]:
-    """Returns the delivered tables by output topic. Raises UsageError if there are none, or as `targets`."""
-    _, rows_by_rule = rules_over_nothing(spark, config, understand(spark, config))
-    if targets := table_targets(rows_by_rule, config.deliver, folder):
-        return targets
-    msg = "the config has no outputs to make tables of"
-    raise UsageError(msg)
+def _targets(
+    session: Callable[[], SparkSession], config: Config, staging: DeltaTable, folder: str
+) -> dict[str, TableTarget]:
+    """Returns the delivered tables by output topic.
+
+    Their columns are those that the newest sync recorded, if it had the config's rules; else Spark plans the rules.
+
+    Raises:
+        UsageError: The rules, or their columns, do not fit tables.
+    """
+    cursor, topics = read_cursor(staging), {rule.topic for rule in config.outputs}
+    made = recorded(cursor.columns) if cursor.with_rules_of(config) else {}
+    if topics <= made.keys():
+        columns = {topic: StructType.fromJson(made[topic]["value"]) for topic in topics}
+    else:
+        spark = session()
+        _, rows_by_rule = rules_over_nothing(spark, config, understand(spark, config))
+        columns = {topic: columns.value for topic, columns in columns_by_topic(rows_by_rule).items()}
+    return table_targets(config.outputs, columns, config.deliver, folder)
 
 
 def _check_staging(table: DeltaTable, newest_sync: int, newest: Snapshot) -> None:

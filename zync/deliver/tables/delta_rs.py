@@ -7,13 +7,15 @@ A commit lands only on the version that the batch was planned from, as on stagin
 import json
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, WriterProperties, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Schema, WriterProperties, write_deltalake
+from deltalake.exceptions import DeltaError
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
@@ -30,13 +32,14 @@ from pyspark.sql.types import (
 
 from zync.deliver.tables.positions import NEWER
 from zync.errors import CommitRefusedError, ConflictError
+from zync.lake import storage
 from zync.lake.commit import Commit, Refused
 from zync.lake.delivered import APP, has_plain_protocol
 from zync.lake.delta_log import last_checkpoint
 from zync.lake.files import DataFile, add_actions
 from zync.lake.panics import without_panics
-from zync.lake.paths import locate
-from zync.lake.table import NO_HOOKS, checkpoint
+from zync.lake.paths import is_local, locate
+from zync.lake.table import NO_HOOKS, checkpoint, commit_properties
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +64,8 @@ _DECIMAL_DIGITS = 15
 """The digits of a decimal that a double holds."""
 _WRITER = WriterProperties(compression="ZSTD", compression_level=3)
 """The compression of Spark's files in Delta tables."""
+_COMPACTED_BYTES = 64 << 20
+"""The size of the files that compaction writes; it leaves larger ones alone."""
 _PROPERTIES = (
     "delta.checkpointInterval",
     "delta.dataSkipping",
@@ -84,9 +89,12 @@ def is_small(rows: int, files: Sequence[DataFile]) -> bool:
 def is_plain(table: DeltaTable) -> bool:
     """Returns whether delta-rs writes to a table as Spark does: no partitions, few features and properties of Delta."""
     metadata = table.metadata()
-    properties = [name for name in metadata.configuration if name.startswith("delta.")]
-    has_few_properties = all(name.startswith(_PROPERTIES) for name in properties)
-    return has_plain_protocol(table) and has_few_properties and not metadata.partition_columns
+    return has_plain_protocol(table) and are_plain(metadata.configuration) and not metadata.partition_columns
+
+
+def are_plain(properties: Iterable[str]) -> bool:
+    """Returns whether delta-rs writes to a table with these properties as Spark does."""
+    return all(name.startswith(_PROPERTIES) for name in properties if name.startswith("delta."))
 
 
 def has_flat_columns(schema: StructType, key: Sequence[str] = (), *, is_appended: bool = False) -> bool:
@@ -141,6 +149,36 @@ class DeltaRs:
     tag: str
     on_commit: Callable[[str, int], None]
     most_bytes: int = _MERGED
+
+    def create(self, location: str, columns: StructType, properties: Mapping[str, str]) -> bool:
+        """Creates a table.
+
+        Args:
+            location: The location of the table, which does not exist.
+            columns: Its columns.
+            properties: Its properties.
+
+        Returns:
+            Whether it was created; if not, Spark says what is the matter.
+        """
+        if is_local(location):
+            Path(location).mkdir(parents=True, exist_ok=True)
+        try:
+            with without_panics(location):
+                DeltaTable.create(
+                    location,
+                    schema=Schema.from_json(columns.json()),
+                    mode="error",
+                    storage_options=storage.delta_options(location),
+                    raise_if_key_not_exists=False,  # delta-rs knows only the properties of Delta
+                    configuration=dict(properties),
+                    commit_properties=commit_properties({}, others=2, userMetadata=self.tag),
+                )
+        except (DeltaError, OSError) as error:
+            log.debug("%s was not created by delta-rs: %s", location, error)
+            return False
+        self.on_commit(location, 0)
+        return True
 
     def append(self, table: DeltaTable, rows: Iterable[pa.Table]) -> DeltaTable | None:
         """Appends rows.
@@ -222,11 +260,31 @@ class DeltaRs:
 
         return self._commit(table, write)
 
-    def _commit(self, table: DeltaTable, write: Callable[[CommitProperties], None]) -> DeltaTable | None:
+    def compact(self, table: DeltaTable) -> bool:
+        """Puts small files of a table together; returns whether delta-rs did.
+
+        Raises:
+            ConflictError: Another process wrote to the table meanwhile.
+            CommitUnknownError: Whether it was written is not known.
+        """
+
+        def write(properties: CommitProperties) -> None:
+            table.optimize.compact(
+                target_size=_COMPACTED_BYTES,
+                writer_properties=_WRITER,
+                commit_properties=properties,
+                post_commithook_properties=NO_HOOKS,
+            )
+
+        return self._commit(table, write, is_batch=False) is not None
+
+    def _commit(
+        self, table: DeltaTable, write: Callable[[CommitProperties], None], *, is_batch: bool = True
+    ) -> DeltaTable | None:
         location, version = locate(table.table_uri, ""), table.version()
         commit = Commit(
             table,
-            {APP + self.staging: self.upto},
+            {APP + self.staging: self.upto} if is_batch else {},
             uuid.uuid4().hex,
             failure=f"{location} could not be written by delta-rs",
             name=f"the commit to {location}",

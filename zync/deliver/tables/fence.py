@@ -5,8 +5,8 @@ of which one does not know the other. Delta lets both land if their rows do not 
 rows. So Spark's log stores (FencedLogStore.java) refuse commits after those of another process.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from functools import cached_property
 
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -57,27 +57,46 @@ def _check_sync(location: str, table: DeltaTable | None, staging_id: str, upto: 
         raise ConflictError(msg)
 
 
-@contextmanager
-def planned_from(spark: SparkSession, tables: "Mapping[str, DeltaTable | None]") -> Iterator[None]:
-    """Makes Spark's commits fail, within the context, after a commit of another process to one of the tables.
+class FencedSession:
+    """The Spark session of a batch. Its commits fail after a commit of another process to one of the batch's tables.
 
-    Args:
-        spark: The session.
-        tables: The tables by location, at the versions after which only this process may commit.
+    It is asked for when Spark is needed for the first time. On a local disk, where a lock keeps others away, there is
+    nothing else to do.
     """
-    for location, table in tables.items():
-        follow(spark, location, table.version() if table else -1)
-    try:
-        yield
-    finally:
-        for location in filter(lambda location: not is_local(location), tables):
-            spark.conf.unset(f"{_BASE}{location}")
+
+    def __init__(self, session: Callable[[], SparkSession], tables: "Mapping[str, DeltaTable | None]") -> None:
+        """Prepares the fence.
+
+        Args:
+            session: Returns the session.
+            tables: The tables by location, at the versions after which only this process may commit.
+        """
+        self._session = session
+        self._versions = {location: table.version() if table else -1 for location, table in tables.items()}
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """The session."""
+        spark = self._session()
+        for location, version in self._versions.items():
+            _set_base(spark, location, version)
+        return spark
+
+    def follow(self, location: str, version: int) -> None:
+        """Lets Spark's commits to a table follow this version, which this process committed without Spark."""
+        self._versions[location] = version
+        if "spark" in self.__dict__:
+            _set_base(self.spark, location, version)
+
+    def __enter__(self) -> "FencedSession":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if "spark" in self.__dict__:
+            for location in filter(lambda location: not is_local(location), self._versions):
+                self.spark.conf.unset(f"{_BASE}{location}")
 
 
-def follow(spark: SparkSession, location: str, version: int) -> None:
-    """Lets Spark's commits to a table follow this version, which this process planned from, or committed without Spark.
-
-    On a local disk, where a lock keeps others away, there is nothing to do.
-    """
+def _set_base(spark: SparkSession, location: str, version: int) -> None:
     if not is_local(location):
         spark.conf.set(f"{_BASE}{location}", str(version))

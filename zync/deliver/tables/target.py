@@ -1,11 +1,11 @@
 """The delivered table of an output topic: its columns and layout, and checks that only zync changed it."""
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, BooleanType, LongType, MapType, StructField, StructType, VariantType
 
 from zync.config.model import Deliver, DeliveredTable, OutputRule
@@ -16,7 +16,6 @@ from zync.lake.delivered import APP, APPLY, DELETED, PLACE, delivered_sync
 from zync.lake.delta_log import app_transactions, commit_infos
 from zync.lake.paths import locate
 from zync.lake.table import open_table
-from zync.rules.schema import columns_by_topic
 from zync.rules.type_changes import check_has_tables
 from zync.spark.frames import leaves
 
@@ -102,21 +101,21 @@ class TableTarget:
 
 
 def table_targets(
-    rows_by_rule: list[tuple[OutputRule, DataFrame]], settings: Deliver, folder: str
+    rules: Iterable[OutputRule], columns: Mapping[str, StructType], settings: Deliver, folder: str
 ) -> dict[str, TableTarget]:
     """Returns the delivered tables by output topic.
 
     Args:
-        rows_by_rule: The rules, each with rows that have its columns.
+        rules: The rules.
+        columns: The columns of the rows of each output topic.
         settings: The config's section `deliver`.
         folder: The folder of the delivered tables.
 
     Raises:
-        UsageError: rules of a topic disagree, or a topic or its columns do not fit a table.
+        UsageError: A topic or its columns do not fit a table.
     """
-    columns = columns_by_topic(rows_by_rule)
     by_topic: dict[str, TableTarget] = {}
-    for rule, _ in rows_by_rule:
+    for rule in rules:
         subject = f"output {rule.topic}: rule {rule.name}"
         if "/" in rule.topic or rule.topic.startswith(("_", ".")):
             msg = f"output {rule.topic!r} cannot be the name of a table's folder: name it otherwise"
@@ -129,7 +128,7 @@ def table_targets(
             msg = f"outputs {alike[0]!r} and {rule.topic!r} are alike but for case: name one otherwise"
             raise UsageError(msg)
         location = locate(f"{folder}/{rule.topic}", folder)
-        target = TableTarget(rule.topic, location, columns[rule.topic].value, rule.key, table_settings)
+        target = TableTarget(rule.topic, location, columns[rule.topic], rule.key, table_settings)
         by_topic[rule.topic] = target
         check_columns(target, subject)
     return by_topic

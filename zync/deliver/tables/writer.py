@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -13,8 +12,15 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
 from zync.debezium import toast
-from zync.deliver.tables.delta_rs import DeltaRs, has_flat_columns, is_plain, most_merged, spark_schema_of
-from zync.deliver.tables.fence import follow
+from zync.deliver.tables.delta_rs import (
+    DeltaRs,
+    are_plain,
+    has_flat_columns,
+    is_plain,
+    most_merged,
+    spark_schema_of,
+)
+from zync.deliver.tables.fence import FencedSession
 from zync.deliver.tables.schema_changes import changes
 from zync.deliver.tables.target import CLUSTERED_BY, CONFIGURED, TableTarget
 from zync.errors import ConflictError
@@ -41,7 +47,7 @@ class Writer:
     """Writes the rows of staging through the sync `upto` to the table of `target`.
 
     Attributes:
-        spark: The session.
+        session: The session, for what takes Spark.
         target: The table.
         staging: The table id of staging.
         upto: The last sync of the batch.
@@ -51,13 +57,18 @@ class Writer:
             that delta-rs wrote since. None, or not there: they are Spark's, which may have written.
     """
 
-    spark: SparkSession
+    session: FencedSession
     target: TableTarget
     staging: str
     upto: int
     batch_bytes: int
     left_out_columns: frozenset[str] = frozenset()
     planned: "dict[str, DeltaTable | None]" = field(default_factory=dict)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session."""
+        return self.session.spark
 
     @property
     def properties(self) -> dict[str, str]:
@@ -124,6 +135,7 @@ class Writer:
             created = f"delta.{name(self.target.location)} USING DELTA{clauses}"
             query = "SELECT * FROM rewritten"
             self.spark.sql(f"CREATE OR REPLACE TABLE {created} AS {query}")
+        self.spark.catalog.dropTempView("rewritten")
         for key, condition in current.items():
             if key.startswith(_CONSTRAINT):
                 self._alter(f"ADD CONSTRAINT {name(key.removeprefix(_CONSTRAINT))} CHECK ({condition})")
@@ -181,11 +193,20 @@ class Writer:
         location = self.target.location
         if open_table(location) is not None:
             return
-        self._create(columns)
+        if not (self._is_plain(columns) and self._delta_rs.create(location, columns, self.properties)):
+            self._create(columns)
         self.planned[location] = table = open_table(location)
         if table is None or table.version():
             msg = f"another process wrote to {location} meanwhile"
             raise ConflictError(msg)
+
+    def _is_plain(self, columns: StructType) -> bool:
+        """Returns whether delta-rs makes a table of these columns as Spark does."""
+        settings, is_appended = self.target.settings, self.target.apply == "append"
+        has_layout = settings.partition_by or settings.cluster_by
+        needs_feature = any(field.dataType.typeName() in _FEATURES for field in columns)
+        is_flat = has_flat_columns(columns, self.target.key, is_appended=is_appended)
+        return is_flat and are_plain(self.properties) and not (has_layout or needs_feature)
 
     def append(self, rows: DataFrame, location: str) -> None:
         """Appends rows to the table at `location`; Delta skips them if the table has the batch's `txn` already."""
@@ -223,14 +244,13 @@ class Writer:
             return None
         schema = spark_schema_of(table)
         fits = {*schema.names} == columns and is_plain(table)
-        is_flat = location == self.target.deleted or has_flat_columns(
-            schema, key, is_appended=self.target.apply == "append"
-        )
+        is_appended = self.target.apply == "append"
+        is_flat = location == self.target.deleted or has_flat_columns(schema, key, is_appended=is_appended)
         return table if fits and is_flat else None
 
     @property
     def _delta_rs(self) -> DeltaRs:
-        return DeltaRs(self.staging, self.upto, self._tag, partial(follow, self.spark), self.most_merged)
+        return DeltaRs(self.staging, self.upto, self._tag, self.session.follow, self.most_merged)
 
     @property
     def most_merged(self) -> int:
@@ -249,14 +269,21 @@ class Writer:
     def compact(self) -> None:
         """Compacts the table, and its tombstones, if it has more than `MANY` small files; each batch adds some."""
         for location in filter(None, (self.target.location, self.target.deleted)):
-            table = self.planned.get(location) or open_table(location)
+            planned = self.planned.get(location)
+            table = planned or open_table(location)
             sizes = add_actions(table)["size_bytes"].to_pylist() if table else []
             if sum(size < _SMALL_BYTES for size in sizes) > MANY:
+                if planned and self._is_compacted_by_delta_rs(location, planned) and self._delta_rs.compact(planned):
+                    continue
                 limits = {"minFileSize": _SMALL_BYTES, "maxFileSize": _COMPACTED_BYTES}
                 with self._tagged(
                     **{f"spark.databricks.delta.optimize.{setting}": str(limit) for setting, limit in limits.items()}
                 ):
                     self.spark.sql(f"OPTIMIZE delta.{name(location)}").collect()
+
+    def _is_compacted_by_delta_rs(self, location: str, table: DeltaTable) -> bool:
+        """Returns whether delta-rs writes all rows of a table as Spark does."""
+        return is_plain(table) and (location == self.target.deleted or has_flat_columns(spark_schema_of(table)))
 
     def _table_clauses(self, properties: dict[str, str]) -> str:
         """The clauses of CREATE TABLE: partitioning, clustering and properties."""
