@@ -26,7 +26,7 @@ outputs:
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "zync.yaml").write_text(CONFIG)
     for name, column in (("accounts", "value:name::string AS name"), ("history", "value:x::double AS x")):
-        (tmp_path / f"{name}.sql").write_text(f"SELECT seqno, value:id::int AS id, {column} FROM arriving\n")
+        (tmp_path / f"{name}.sql").write_text(f"SELECT seqno, value:id::int AS id, {column} FROM arriving\n")  # noqa: S608
     return tmp_path
 
 

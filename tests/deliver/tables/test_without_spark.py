@@ -17,7 +17,7 @@ from deltalake.exceptions import DeltaError
 
 from tests.deliver.conftest import Row, Staging
 from tests.deliver.tables.conftest import Lake, account, history
-from zync.deliver.tables import apply, delta_rs, without_spark
+from zync.deliver.tables import apply, delta_rs, without_spark, writer
 from zync.deliver.tables.writer import Writer
 from zync.errors import ZyncError
 from zync.lake.commit import Commit
@@ -335,3 +335,21 @@ def test_a_table_that_was_made_and_not_filled_gets_properties_and_rows(
     lake.deliver()
     assert DeltaTable(str(lake.folder / "accounts")).metadata().configuration["team.owner"] == "data"
     assert [row["id"] for row in lake.rows("accounts")] == [1]
+
+
+@pytest.mark.parametrize(("kind", "engine"), [("int", "delta-rs"), ("double", "Apache-Spark")])
+def test_small_files_are_put_together_by_what_writes_all_rows_as_spark_does(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, kind: str, engine: str
+) -> None:
+    """A double that is not finite may be among those that a compaction writes again."""
+    monkeypatch.setattr(writer, "MANY", 3)
+    lake.config(APPENDED, accounts=f"SELECT seqno, value:id::int AS id, value:x::{kind} AS x")
+    for number in range(6):
+        lake.staging.sync([[("accounts", f'{{"id":{number}}}', f'{{"id":{number},"x":1}}')]])
+        lake.deliver()
+    commits = DeltaTable(str(lake.folder / "accounts")).history()
+    (compaction,) = [commit for commit in commits if commit["operation"] == "OPTIMIZE"]
+    assert compaction["engineInfo"].startswith(engine)
+    assert "zync" in compaction["userMetadata"]
+    assert len(DeltaTable(str(lake.folder / "accounts")).file_uris()) == 3
+    assert [row["id"] for row in lake.rows("accounts")] == [*range(6)]
