@@ -1,6 +1,7 @@
 """Errors of stores as delta-rs, Arrow and Spark were seen to word them, and what zync says instead."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,17 @@ def test_a_panic_of_a_put_is_not_shown_and_all_else_is(capfd: pytest.CaptureFixt
     with pytest.raises(OSError), without_panics("s3://lake/raw"), without_panics("s3://lake/raw"):  # noqa: PT011
         refused()
     assert capfd.readouterr().err == "beforeafter\n"
+
+
+def test_what_is_written_meanwhile_is_shown_at_once(capfd: pytest.CaptureFixture[str]) -> None:
+    """A write may take a minute."""
+    with without_panics("s3://lake/raw"):
+        os.write(2, f"before{PANIC}after\n".encode())
+        seen, until = "", time.monotonic() + 10
+        while not seen and time.monotonic() < until:
+            seen = capfd.readouterr().err
+        os.write(2, b"end\n")
+    assert (seen, capfd.readouterr().err) == ("beforeafter\n", "end\n")
 
 
 def test_a_local_table_writes_to_standard_error_as_ever(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:

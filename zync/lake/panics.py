@@ -2,11 +2,11 @@
 
 import os
 import re
+import select
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from tempfile import TemporaryFile
 
 from zync.lake.paths import is_local
 
@@ -15,6 +15,8 @@ _PANIC = re.compile(
     rb"(stack backtrace:\n)?( +[^\n]*\n)*(note: [^\n]*\n)*"
 )
 _redirecting = threading.Lock()
+_PAUSE_SECONDS = 0.1
+"""A pause after which a report that began is whole."""
 
 
 @contextmanager
@@ -22,24 +24,44 @@ def without_panics(location: str) -> Iterator[None]:
     """Keeps reports of Rust's panics off standard error while delta-rs writes data files to an object store.
 
     When a put fails, object_store 0.13 shuts its BufWriter down twice, which panics in a thread of delta-rs's. Rust
-    reports that on standard error by itself; the caller gets the put's error as an exception anyway. Everything else
-    that is written to standard error meanwhile appears after the write.
+    reports that on standard error by itself, in one go; the caller gets the put's error as an exception anyway.
+    Everything else that is written to standard error meanwhile appears a fraction of a second later.
     """
     if is_local(location) or not _redirecting.acquire(blocking=False):
         yield
         return
     try:
-        with TemporaryFile() as file:
+        sys.stderr.flush()
+        stderr, (source, sink), over = os.dup(2), os.pipe(), threading.Event()
+        forwarding = threading.Thread(target=_forward, args=(source, stderr, over), name="stderr", daemon=True)
+        forwarding.start()
+        os.dup2(sink, 2)
+        os.close(sink)
+        try:
+            yield
+        finally:
             sys.stderr.flush()
-            stderr = os.dup(2)
-            os.dup2(file.fileno(), 2)
-            try:
-                yield
-            finally:
-                sys.stderr.flush()
-                os.dup2(stderr, 2)
-                os.close(stderr)
-                file.seek(0)
-                os.write(2, _PANIC.sub(b"", file.read()))
+            os.dup2(stderr, 2)
+            over.set()
+            forwarding.join()
+            for descriptor in (source, stderr):
+                os.close(descriptor)
     finally:
         _redirecting.release()
+
+
+def _forward(source: int, target: int, over: threading.Event) -> None:
+    """Writes what comes from `source` to `target`, without reports of panics, until it is `over` and all was read.
+
+    A child process that was started meanwhile may keep the pipe open.
+    """
+    data = b""
+    while True:
+        ready, _, _ = select.select([source], [], [], 0 if over.is_set() else _PAUSE_SECONDS)
+        if ready and (chunk := os.read(source, 1 << 16)):
+            data += chunk
+        elif data or over.is_set():
+            os.write(target, _PANIC.sub(b"", data))
+            data = b""
+            if over.is_set():
+                return

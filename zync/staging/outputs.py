@@ -123,12 +123,6 @@ class OutputRows:
         return dataset(self.table, self.files, STAGING_SCHEMA)
 
     @property
-    def bytes_in_files(self) -> int:
-        """The bytes of all rows in the files before they were compressed, by the files' metadata."""
-        metadata = (fragment.metadata for fragment in self._dataset.get_fragments())
-        return sum(each.row_group(group).total_byte_size for each in metadata for group in range(each.num_row_groups))
-
-    @property
     def shares_files(self) -> bool:
         """Whether the files may have rows of other syncs, too."""
         return any(file.lowest <= self.after or file.highest > self.upto for file in self.files)

@@ -337,15 +337,18 @@ def test_a_table_that_was_made_and_not_filled_gets_properties_and_rows(
     assert [row["id"] for row in lake.rows("accounts")] == [1]
 
 
-@pytest.mark.parametrize(("kind", "engine"), [("int", "delta-rs"), ("double", "Apache-Spark")])
+@pytest.mark.parametrize(
+    ("kind", "first", "engine"),
+    [("int", "1", "delta-rs"), ("double", "1.5", "delta-rs"), ("double", '"NaN"', "Apache-Spark")],
+)
 def test_small_files_are_put_together_by_what_writes_all_rows_as_spark_does(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch, kind: str, engine: str
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, kind: str, first: str, engine: str
 ) -> None:
-    """A double that is not finite may be among those that a compaction writes again."""
     monkeypatch.setattr(writer, "MANY", 3)
     lake.config(APPENDED, accounts=f"SELECT seqno, value:id::int AS id, value:x::{kind} AS x")
     for number in range(6):
-        lake.staging.sync([[("accounts", f'{{"id":{number}}}', f'{{"id":{number},"x":1}}')]])
+        x = 1 if number else first
+        lake.staging.sync([[("accounts", f'{{"id":{number}}}', f'{{"id":{number},"x":{x}}}')]])
         lake.deliver()
     commits = DeltaTable(str(lake.folder / "accounts")).history()
     (compaction,) = [commit for commit in commits if commit["operation"] == "OPTIMIZE"]
@@ -353,3 +356,41 @@ def test_small_files_are_put_together_by_what_writes_all_rows_as_spark_does(
     assert "zync" in compaction["userMetadata"]
     assert len(DeltaTable(str(lake.folder / "accounts")).file_uris()) == 3
     assert [row["id"] for row in lake.rows("accounts")] == [*range(6)]
+
+
+def test_small_files_between_large_ones_are_put_together_by_spark(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """delta-rs leaves alone what has no small neighbour."""
+    lake.config(APPENDED)
+    for number in range(4):
+        lake.staging.sync([[account(number, "1", "ab" * 20_000 if number % 2 else "a")]])
+        lake.deliver()
+    sizes = sorted(pa.table(DeltaTable(str(lake.folder / "accounts")).get_add_actions())["size_bytes"].to_pylist())
+    monkeypatch.setattr(delta_rs, "_COMPACTED_BYTES", sizes[2])
+    monkeypatch.setattr(writer, "MANY", 3)
+    lake.staging.sync([[account(4, "1", "a")]])
+    lake.deliver()
+    assert engines(lake, "accounts")[-1] == "Apache-Spark"
+    assert [row["id"] for row in lake.rows("accounts")] == [*range(5)]
+
+
+def test_what_cannot_be_read_is_no_fault_of_the_table(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While rows are appended they are read: an error then is that of the reading, and Spark is not asked."""
+
+    def fails(*_: Any) -> NoReturn:
+        msg = "no answer"
+        raise OSError(msg)
+
+    lake.staging.sync([[history(1, "1.00")]])
+    monkeypatch.setattr(without_spark, "_parsed", fails)
+    monkeypatch.setattr(apply, "_Apply", None)
+    with pytest.raises(OSError, match="no answer"):
+        lake.deliver()
+
+
+def test_of_long_texts_the_log_has_the_beginning(lake: Lake) -> None:
+    for number in (1, 2):
+        lake.staging.sync([[account(number, "1", "x" * 5000)]])
+        lake.deliver()
+    log = sorted((lake.folder / "accounts" / "_delta_log").glob("*.json"))
+    assert engines(lake, "accounts")[1:] == ["delta-rs"] * 2
+    assert all(len(entry.read_text()) < 5000 for entry in log)

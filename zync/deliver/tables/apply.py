@@ -78,7 +78,8 @@ def deliver(  # noqa: PLR0913 - each is a fact about the batch
     staged = OutputRows(staging, data_files(staging, "sync", above=after, upto=upto), target.topic, after, upto)
     arrivals = staged.summary()
     left_out_columns = toast.noted(table.metadata().configuration) if table else frozenset()
-    batch_bytes = sum(file.size for file in staged.files)
+    in_files = sum(file.rows for file in staged.files)  # of all topics
+    batch_bytes = sum(file.size for file in staged.files) * arrivals.rows // max(1, in_files)
     with FencedSession(session, planned) as fenced:
         left_out_columns |= arrivals.left_out
         writer = Writer(fenced, target, staging_id, upto, batch_bytes, left_out_columns, {**planned})

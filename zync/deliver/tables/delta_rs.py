@@ -7,7 +7,7 @@ A commit lands only on the version that the batch was planned from, as on stagin
 import json
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,15 +31,16 @@ from pyspark.sql.types import (
 )
 
 from zync.deliver.tables.positions import NEWER
-from zync.errors import CommitRefusedError, ConflictError
+from zync.errors import CommitRefusedError, ConflictError, ZyncError
 from zync.lake import storage
 from zync.lake.commit import Commit, Refused
-from zync.lake.delivered import APP, has_plain_protocol
+from zync.lake.delivered import APP, PLACE, has_plain_protocol
 from zync.lake.delta_log import last_checkpoint
-from zync.lake.files import DataFile, add_actions
+from zync.lake.files import DataFile, add_actions, data_files, dataset
 from zync.lake.panics import without_panics
 from zync.lake.paths import is_local, locate
-from zync.lake.table import NO_HOOKS, checkpoint, commit_properties
+from zync.lake.store_errors import outage, texts
+from zync.lake.table import NO_HOOKS, checkpoint, commit_properties, first_line
 
 log = logging.getLogger(__name__)
 
@@ -62,8 +63,8 @@ floating point numbers without NaN: Spark would then leave out files that a quer
 looked at; a merge writes others again, which may be NaN."""
 _DECIMAL_DIGITS = 15
 """The digits of a decimal that a double holds."""
-_WRITER = WriterProperties(compression="ZSTD", compression_level=3)
-"""The compression of Spark's files in Delta tables."""
+_WRITER = WriterProperties(compression="ZSTD", compression_level=3, statistics_truncate_length=32)
+"""As Spark's files in Delta tables are: their compression, and how much of a text the log has as its bound."""
 _COMPACTED_BYTES = 64 << 20
 """The size of the files that compaction writes; it leaves larger ones alone."""
 _PROPERTIES = (
@@ -175,7 +176,8 @@ class DeltaRs:
                     commit_properties=commit_properties({}, others=2, userMetadata=self.tag),
                 )
         except (DeltaError, OSError) as error:
-            log.debug("%s was not created by delta-rs: %s", location, error)
+            _raise_outage(error, location)
+            log.info("%s was not created by delta-rs, and is by Spark: %s", location, first_line(error))
             return False
         self.on_commit(location, 0)
         return True
@@ -189,19 +191,28 @@ class DeltaRs:
         Args:
             table: The table, at the version that the batch was planned from.
             rows: Tables of rows, with all columns of the table and perhaps others, in any order. They are taken one
-                after the other as they are written. An error in between ends it, and nothing is in the table.
+                after the other as they are written.
 
         Returns:
-            The table with the rows; None if delta-rs does not take them: then nothing was written.
+            The table with the rows; None if delta-rs does not take them, or `rows` raised NotPlainError: then nothing
+            was committed. (Files that nobody sees may be left, which VACUUM deletes.)
 
         Raises:
             ConflictError: Another process wrote to the table meanwhile.
             CommitUnknownError: Whether it was written is not known.
+            Exception: `rows` raised it.
         """
-        schema = _schema(table)
-        parts = (part.select(schema.names).cast(schema) for part in rows)
-        batches = (batch for part in parts for batch in _checked(part).to_batches())
-        reader = pa.RecordBatchReader.from_batches(schema, batches)
+        schema, errors = _schema(table), list[Exception]()
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            try:
+                for part in rows:
+                    yield from _finite(part.select(schema.names).cast(schema)).to_batches()
+            except Exception as error:  # delta-rs would keep its text only
+                errors.append(error)
+                raise
+
+        reader = pa.RecordBatchReader.from_batches(schema, batches())
 
         def write(properties: CommitProperties) -> None:
             write_deltalake(
@@ -213,7 +224,11 @@ class DeltaRs:
                 post_commithook_properties=NO_HOOKS,
             )
 
-        return self._commit(table, write)
+        try:
+            return self._commit(table, write)
+        finally:
+            if errors and not isinstance(errors[0], NotPlainError):
+                raise errors[0]
 
     def upsert(self, table: DeltaTable, changes: pa.Table, key: Sequence[str]) -> DeltaTable | None:
         """Merges a row for each key, as sql/tables/upsert.sql does without truncations and left-out columns.
@@ -260,13 +275,27 @@ class DeltaRs:
 
         return self._commit(table, write)
 
-    def compact(self, table: DeltaTable) -> bool:
-        """Puts small files of a table together; returns whether delta-rs did.
+    def compact(self, table: DeltaTable) -> DeltaTable | None:
+        """Puts small files that are neighbours together.
+
+        It may land after a commit of another process, which keeps that commit's rows.
+
+        Returns:
+            The table; None if Spark has to do it: then nothing was committed.
 
         Raises:
             ConflictError: Another process wrote to the table meanwhile.
             CommitUnknownError: Whether it was written is not known.
         """
+        schema = _schema(table)
+        doubles = [field.name for field in schema if field.type == pa.float64()]
+        if doubles:
+            small = [file for file in data_files(table, PLACE[1]) if file.size < _COMPACTED_BYTES]
+            try:
+                for batch in dataset(table, small, schema).scanner(doubles).to_batches():
+                    _finite(pa.Table.from_batches([batch]))
+            except NotPlainError:
+                return None
 
         def write(properties: CommitProperties) -> None:
             table.optimize.compact(
@@ -276,7 +305,7 @@ class DeltaRs:
                 post_commithook_properties=NO_HOOKS,
             )
 
-        return self._commit(table, write, is_batch=False) is not None
+        return self._commit(table, write, is_batch=False)
 
     def _commit(
         self, table: DeltaTable, write: Callable[[CommitProperties], None], *, is_batch: bool = True
@@ -295,24 +324,35 @@ class DeltaRs:
             with without_panics(location):
                 outcome = commit.attempt(write)
         except CommitRefusedError as error:
-            log.debug("%s: Spark writes it", error)
+            _raise_outage(error, location)
+            log.info("%s: Spark writes it", error)
             return None
         if isinstance(outcome, Refused):
             msg = f"another process wrote to {location} meanwhile"
             raise ConflictError(msg) from outcome.error
         if outcome.table.version() > version:  # a merge that changes no row is no commit
-            self.on_commit(location, version + 1)
+            self.on_commit(location, outcome.table.version())
             checkpoint(outcome.table, _has_grown)
         return outcome.table
 
 
-def _checked(rows: pa.Table) -> pa.Table:
-    """Returns rows to append; ValueError if a double is not finite: the log has no right statistics then."""
+class NotPlainError(Exception):
+    """Rows that are not as plain as delta-rs, or what reads them, takes them: they are left to Spark."""
+
+
+def _finite(rows: pa.Table) -> pa.Table:
+    """Returns rows; NotPlainError if a double is not finite: the log has no right statistics then."""
     doubles = [column for column in rows.itercolumns() if column.type == pa.float64()]
     if any(pc.any(pc.invert(pc.is_finite(column))).as_py() for column in doubles):
         msg = "a double is not finite"
-        raise ValueError(msg)
+        raise NotPlainError(msg)
     return rows
+
+
+def _raise_outage(error: Exception, location: str) -> None:
+    """Raises ZyncError if the store of a table is away or overloaded: Spark would meet the same."""
+    if not is_local(location) and (reason := outage(texts(error), storage.store(location))):
+        raise ZyncError(reason) from error
 
 
 def _has_grown(table: DeltaTable) -> bool:

@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 
 from zync.debezium.unavailable import Placeholder
 from zync.deliver.tables import delta_rs, truncations
+from zync.deliver.tables.delta_rs import NotPlainError
 from zync.deliver.tables.target import OWN, TableTarget
 from zync.deliver.tables.tombstones import TOMBSTONES, files_since
 from zync.deliver.tables.writer import Writer
@@ -28,8 +29,8 @@ from zync.lake.delivered import DELETED, PLACE
 from zync.lake.files import dataset
 from zync.staging.outputs import KAFKA_OFFSET, Arrivals, OutputRows, Truncation
 
-_MOST_BYTES = 256 << 20
-"""The most bytes of keys and values of an upsert, which are held in memory together."""
+_MOST_BYTES = 192 << 20
+"""The most bytes of keys and values of an upsert, which are held in memory together; it takes up to five times that."""
 _PARSED_ROWS, _PARSED_BYTES = 50_000, 32 << 20
 """The most rows, and about the most bytes, that are held as Python's objects, which take several times as much."""
 _COLUMNS = {
@@ -40,6 +41,7 @@ _COLUMNS = {
     "offset": KAFKA_OFFSET,
 }
 """Columns of the rows; a deletion has no value. `position` and `seqno` are its place in the source's order."""
+_SCHEMA = pa.schema([(name, pa.string() if name in ("key", "value") else pa.int64()) for name in _COLUMNS])
 
 
 def apply(
@@ -66,12 +68,8 @@ def apply(
         if writer.target.apply == "append":
             return _append(writer, table, staged, arrivals)
         return _upsert(writer, table, staged, arrivals, placeholder, is_new=is_new)
-    except _LeftToSparkError:
+    except NotPlainError:
         return None
-
-
-class _LeftToSparkError(Exception):
-    """A batch, or a table, that is not as plain as this module takes it."""
 
 
 def _plain_table(writer: Writer, arrivals: Arrivals, placeholder: Placeholder | None, *, is_new: bool) -> DeltaTable:
@@ -79,13 +77,13 @@ def _plain_table(writer: Writer, arrivals: Arrivals, placeholder: Placeholder | 
     is_plain = not (arrivals.truncations or arrivals.left_out or arrivals.with_old_key)
     needs_position = placeholder is not None and target.apply == "upsert" and arrivals.without_position
     if target.apply == "history" or not is_plain or needs_position:
-        raise _LeftToSparkError
+        raise NotPlainError
     if is_new:
         writer.plan_new(target.plain_columns)
     columns = {*target.columns.names, *PLACE, *OWN.get(target.apply, ())}
     table = writer.plain_table(target.location, columns, target.key)
     if table is None:
-        raise _LeftToSparkError
+        raise NotPlainError
     return table
 
 
@@ -98,7 +96,7 @@ def _append(writer: Writer, table: DeltaTable, staged: OutputRows, arrivals: Arr
 
 def _append_by(writer: Writer, location: str, table: DeltaTable, rows: Iterable[pa.Table]) -> None:
     if not writer.append_by_delta_rs(location, table, rows):
-        raise _LeftToSparkError
+        raise NotPlainError
 
 
 def _upsert(
@@ -113,30 +111,39 @@ def _upsert(
     """Merges the newest row of each key, as sql/tables/newest.sql and sql/tables/upsert.sql do."""
     target = writer.target
     tombstones = writer.plain_table(str(target.deleted), {*TOMBSTONES.names})
-    if tombstones is None or staged.bytes_in_files > _MOST_BYTES:
-        raise _LeftToSparkError
-    rows = staged.read(_COLUMNS)
-    if rows.nbytes > _MOST_BYTES:
-        raise _LeftToSparkError
-    rows = _not_truncated(rows, truncations.read_stored(tombstones) if placeholder else [])
+    if tombstones is None:
+        raise NotPlainError
+    rows = _not_truncated(_read(staged), truncations.read_stored(tombstones) if placeholder else [])
     newest = _newest(rows, _deletions(tombstones, arrivals.first_place))
+    count = int(pc.sum(pc.is_in(rows["key"], newest["key"].combine_chunks())).as_py() or 0)
+    del rows  # whose texts take the most memory
     if not newest.num_rows and not is_new:
         return 0
     if not is_new:
         keys = pa.concat_tables(_columns(target.key_columns, part["key"]) for part in _parts(newest.select(["key"])))
         if not delta_rs.reads_little(table, keys, target.key, writer.most_merged):  # before all else is parsed
-            raise _LeftToSparkError
+            raise NotPlainError
     changes = pa.concat_tables(_parsed(target, part) for part in _parts(newest))
     if placeholder and _has_placeholder(changes, target, placeholder):
-        raise _LeftToSparkError
+        raise NotPlainError
     deleted = newest.filter(pc.is_null(newest["value"]))
     if deleted.num_rows:
         _append_by(writer, str(target.deleted), tombstones, [_as_tombstones(deleted)])
     if is_new:
         _append_by(writer, target.location, table, [changes.filter(pc.invert(changes[DELETED]))])
     elif not writer.upsert_by_delta_rs(table, changes):
-        raise _LeftToSparkError
-    return int(pc.sum(pc.is_in(rows["key"], newest["key"].combine_chunks())).as_py() or 0)
+        raise NotPlainError
+    return count
+
+
+def _read(staged: OutputRows) -> pa.Table:
+    batches, size = [], 0
+    for batch in staged.batches(_COLUMNS, _PARSED_ROWS):
+        size += batch.nbytes
+        if size > _MOST_BYTES:
+            raise NotPlainError
+        batches.append(batch)
+    return pa.Table.from_batches(batches, _SCHEMA)
 
 
 def _newest(rows: pa.Table, deletions: pa.Table) -> pa.Table:
@@ -177,13 +184,13 @@ def _deletions(table: DeltaTable, since: tuple[int, int]) -> pa.Table:
     """
     files = files_since(table, since)
     if not delta_rs.is_small(sum(file.rows for file in files), files):
-        raise _LeftToSparkError
+        raise NotPlainError
     place = {column: ds.field("place", column) for column in ("position", "seqno")}
     columns = {"key": ds.field("key"), **place, "offset": pc.scalar(0)}
     try:
         return dataset(table, files, TOMBSTONES).to_table(columns, filter=ds.field("key").is_valid())
     except (OSError, pa.ArrowException) as error:  # Spark says what is the matter
-        raise _LeftToSparkError from error
+        raise NotPlainError from error
 
 
 def _as_tombstones(rows: pa.Table) -> pa.Table:
@@ -219,13 +226,13 @@ def _columns(columns: StructType, texts: pa.ChunkedArray) -> pa.Table:
     """Parses texts of JSON; where there is none, all columns are null.
 
     Raises:
-        _LeftToSparkError: A text is not as zync writes it.
+        NotPlainError: A text is not as zync writes it.
     """
     parse = _parser(columns.json())
     try:
         arrays = parse(["{}" if text is None else text for text in texts.to_pylist()])
     except PARSE_ERRORS as error:
-        raise _LeftToSparkError from error
+        raise NotPlainError from error
     return pa.table(dict(zip(columns.names, arrays, strict=True)))
 
 

@@ -14,7 +14,6 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructTy
 from zync.debezium import toast
 from zync.deliver.tables.delta_rs import (
     DeltaRs,
-    are_plain,
     has_flat_columns,
     is_plain,
     most_merged,
@@ -193,7 +192,8 @@ class Writer:
         location = self.target.location
         if open_table(location) is not None:
             return
-        if not (self._is_plain(columns) and self._delta_rs.create(location, columns, self.properties)):
+        is_created = self._is_plain(columns) and self._delta_rs.create(location, columns, self.properties)
+        if not is_created and open_table(location) is None:
             self._create(columns)
         self.planned[location] = table = open_table(location)
         if table is None or table.version():
@@ -206,7 +206,8 @@ class Writer:
         has_layout = settings.partition_by or settings.cluster_by
         needs_feature = any(field.dataType.typeName() in _FEATURES for field in columns)
         is_flat = has_flat_columns(columns, self.target.key, is_appended=is_appended)
-        return is_flat and are_plain(self.properties) and not (has_layout or needs_feature)
+        # Spark checks properties of Delta when it makes a table.
+        return is_flat and not (has_layout or needs_feature or any(key.startswith("delta.") for key in self.properties))
 
     def append(self, rows: DataFrame, location: str) -> None:
         """Appends rows to the table at `location`; Delta skips them if the table has the batch's `txn` already."""
@@ -270,11 +271,11 @@ class Writer:
         """Compacts the table, and its tombstones, if it has more than `MANY` small files; each batch adds some."""
         for location in filter(None, (self.target.location, self.target.deleted)):
             planned = self.planned.get(location)
-            table = planned or open_table(location)
-            sizes = add_actions(table)["size_bytes"].to_pylist() if table else []
-            if sum(size < _SMALL_BYTES for size in sizes) > MANY:
-                if planned and self._is_compacted_by_delta_rs(location, planned) and self._delta_rs.compact(planned):
-                    continue
+            if _has_many_small(planned or open_table(location)):
+                if planned and self._is_compacted_by_delta_rs(location, planned):
+                    compacted = self._delta_rs.compact(planned)
+                    if compacted and not _has_many_small(compacted):
+                        continue
                 limits = {"minFileSize": _SMALL_BYTES, "maxFileSize": _COMPACTED_BYTES}
                 with self._tagged(
                     **{f"spark.databricks.delta.optimize.{setting}": str(limit) for setting, limit in limits.items()}
@@ -282,8 +283,8 @@ class Writer:
                     self.spark.sql(f"OPTIMIZE delta.{name(location)}").collect()
 
     def _is_compacted_by_delta_rs(self, location: str, table: DeltaTable) -> bool:
-        """Returns whether delta-rs writes all rows of a table as Spark does."""
-        return is_plain(table) and (location == self.target.deleted or has_flat_columns(spark_schema_of(table)))
+        is_tombstones = location == self.target.deleted
+        return is_plain(table) and (is_tombstones or has_flat_columns(spark_schema_of(table), is_appended=True))
 
     def _table_clauses(self, properties: dict[str, str]) -> str:
         """The clauses of CREATE TABLE: partitioning, clustering and properties."""
@@ -307,6 +308,11 @@ class Writer:
         finally:
             for key in settings:
                 self.spark.conf.unset(key)
+
+
+def _has_many_small(table: DeltaTable | None) -> bool:
+    sizes: list[int] = add_actions(table)["size_bytes"].to_pylist() if table else []
+    return sum(size < _SMALL_BYTES for size in sizes) > MANY
 
 
 def _properties_clause(properties: dict[str, str]) -> str:
