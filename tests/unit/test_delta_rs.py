@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from pyspark.sql.types import (
 from zync.deliver.tables import delta_rs
 from zync.deliver.tables.delta_rs import (
     DeltaRs,
+    NotPlainError,
     _key_range,
     has_flat_columns,
     is_plain,
@@ -194,3 +196,20 @@ def test_a_merge_that_would_read_more_than_it_may_is_sparks(tmp_path: Path) -> N
     for most_bytes, expected in ((size - 1, False), (size, True)):
         assert reads_little(table, changes, ["k"], most_bytes) == expected
         assert bool(DeltaRs("s", 1, "{}", lambda *_: None, most_bytes).upsert(table, changes, ["k"])) == expected
+
+
+def test_rows_that_do_not_fit_are_sparks_and_errors_of_reading_them_are_raised(tmp_path: Path) -> None:
+    table = DeltaTable.create(tmp_path, pa.schema([("k", pa.int8())]))
+    delta_rs_of = DeltaRs("s", 1, "{}", lambda *_: None)
+
+    def rows(error: Exception | None) -> Iterator[pa.Table]:
+        yield pa.table({"k": pa.array([1], pa.int64())})
+        if error:
+            raise error
+        yield pa.table({"k": pa.array([300], pa.int64())})
+
+    assert delta_rs_of.append(table, rows(None)) is None
+    assert delta_rs_of.append(table, rows(NotPlainError())) is None
+    with pytest.raises(KeyError, match="one of zync's own"):
+        delta_rs_of.append(table, rows(KeyError("one of zync's own")))
+    assert DeltaTable(tmp_path).version() == 0

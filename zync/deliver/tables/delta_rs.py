@@ -207,7 +207,7 @@ class DeltaRs:
         def batches() -> Iterator[pa.RecordBatch]:
             try:
                 for part in rows:
-                    yield from _finite(part.select(schema.names).cast(schema)).to_batches()
+                    yield from _finite(_cast(part, schema)).to_batches()
             except Exception as error:  # delta-rs would keep its text only
                 errors.append(error)
                 raise
@@ -338,6 +338,13 @@ class DeltaRs:
 
 class NotPlainError(Exception):
     """Rows that are not as plain as delta-rs, or what reads them, takes them: they are left to Spark."""
+
+
+def _cast(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    try:
+        return rows.select(schema.names).cast(schema)
+    except pa.ArrowException as error:
+        raise NotPlainError from error
 
 
 def _finite(rows: pa.Table) -> pa.Table:
