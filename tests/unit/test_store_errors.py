@@ -120,6 +120,15 @@ def test_a_panic_of_a_put_is_not_shown_and_all_else_is(capfd: pytest.CaptureFixt
     assert capfd.readouterr().err == "beforeafter\n"
 
 
+def test_a_report_that_is_written_bit_by_bit_is_not_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    """As by a machine with much to do, which looks for the names of a backtrace."""
+    with without_panics("s3://lake/raw"):
+        for line in f"before{PANIC}".splitlines(keepends=True):
+            os.write(2, line.encode())
+            time.sleep(0.3)
+    assert capfd.readouterr().err == "before\n"
+
+
 def test_what_is_written_meanwhile_is_shown_at_once(capfd: pytest.CaptureFixture[str]) -> None:
     """A write may take a minute."""
     with without_panics("s3://lake/raw"):
