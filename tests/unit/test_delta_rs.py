@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -24,15 +25,9 @@ from pyspark.sql.types import (
 )
 
 from zync.deliver.tables import delta_rs
-from zync.deliver.tables.delta_rs import (
-    DeltaRs,
-    NotPlainError,
-    _key_range,
-    has_flat_columns,
-    is_plain,
-    most_merged,
-    reads_little,
-)
+from zync.deliver.tables.delta_rs import DeltaRs, NotPlainError, _key_range, _raise_outage, most_merged, reads_little
+from zync.deliver.tables.plain import has_flat_columns, is_plain
+from zync.errors import ZyncError
 from zync.lake import table as lake_table
 
 
@@ -213,3 +208,19 @@ def test_rows_that_do_not_fit_are_sparks_and_errors_of_reading_them_are_raised(t
     with pytest.raises(KeyError, match="one of zync's own"):
         delta_rs_of.append(table, rows(KeyError("one of zync's own")))
     assert DeltaTable(tmp_path).version() == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "is_outage"),
+    [
+        ("Generic S3 error: Error performing PUT http://s3/lake/t/a in 60s, after 10 retries - HTTP error: error "
+         "sending request: client error (Connect): tcp connect error: Connection refused (os error 111)", True),
+        ("Generic S3 error: 403 Forbidden: <Error><Code>AccessDenied</Code><Message>no</Message></Error>", False),
+    ],
+)  # fmt: skip
+def test_a_store_that_is_away_is_not_left_to_spark(text: str, *, is_outage: bool) -> None:
+    """It is waited for; of all else Spark says what is the matter."""
+    error = OSError(text)
+    with pytest.raises(ZyncError, match="does not answer") if is_outage else nullcontext():
+        _raise_outage(error, "s3://lake/t")
+    _raise_outage(error, "/lake/t")

@@ -30,7 +30,7 @@ SUMS = {"accounts": "abalance", "tellers": "tbalance", "branches": "bbalance", "
 """The column of each table whose sum must equal the others' sums, as each transfer adds the same amount to all four."""
 KEYS = {"accounts": "aid", "tellers": "tid", "branches": "bid"}
 _SNAPSHOT_SECONDS = 180
-"""Seconds without a new snapshot after which the demo fails: two Sparks have to start, maybe on a slow machine."""
+"""Seconds without a new snapshot after which the demo fails: Spark has to start, maybe on a slow machine."""
 _LOG_LINES = 10
 _ACCOUNTS = 2000
 """As in demo/bank/transfer.sql, the transaction that pgbench repeats."""
@@ -191,7 +191,7 @@ def _watch(folder: Path, servers: str, bank: Bank, seconds: float, say: Say) -> 
             start_new_session=True,
         )
     try:
-        say("Waiting for the first transfers in zync's tables (two Sparks start) ...")
+        say("Waiting for the first transfers in zync's tables (Spark starts) ...")
         _await(lambda _: True, running, folder)
         say("Sums of all accounts, tellers, branches and of history, which each transfer changes alike:\n")
         say(f"  {'rows as they arrive':44}   zync's tables, at the newest snapshot")

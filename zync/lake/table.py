@@ -4,7 +4,7 @@ import contextlib
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -266,31 +266,54 @@ def ensure_table(location: str, schema: pa.Schema, description: str, **propertie
     if table is not None:
         return table
     prove(location.rpartition("/")[0])
+    configuration = {
+        **format_properties(),
+        "delta.checkpointInterval": str(checkpoint_every(location)),
+        "delta.deletedFileRetentionDuration": f"interval {REMEMBERED.days} days",
+        **{f"delta.{key}": value for key, value in properties.items()},
+    }
     try:
-        if is_local(location):
-            Path(location).mkdir(parents=True, exist_ok=True)
-        return DeltaTable.create(
-            location,
-            schema=Schema.from_arrow(schema),
-            mode="error",
-            storage_options=storage.delta_options(location),
-            description=description,
-            raise_if_key_not_exists=False,  # delta-rs knows only the properties of Delta
-            configuration={
-                **format_properties(),
-                "delta.checkpointInterval": str(checkpoint_every(location)),
-                "delta.deletedFileRetentionDuration": f"interval {REMEMBERED.days} days",
-                **{f"delta.{key}": value for key, value in properties.items()},
-            },
-            # Without these properties a second process would create it again, with another id.
-            commit_properties=commit_properties({}, others=2),
-        )
+        return create_table(location, Schema.from_arrow(schema), configuration, description)
     except (DeltaError, OSError) as error:
         table = open_table(location) if not isinstance(error, PermissionError) else None
         if table is None:
             msg = f"{location} cannot be made: {first_line(error)}"
             raise ZyncError(msg) from error
         return table
+
+
+def create_table(
+    location: str,
+    schema: Schema,
+    configuration: Mapping[str, str],
+    description: str | None = None,
+    **metadata: str,
+) -> DeltaTable:
+    """Creates a table, which must not exist.
+
+    Args:
+        location: The location of the table.
+        schema: Its schema.
+        configuration: Its properties.
+        description: Its description.
+        **metadata: Fields of the commit's `commitInfo`.
+
+    Raises:
+        DeltaError, OSError: It cannot be created, or exists.
+    """
+    if is_local(location):
+        Path(location).mkdir(parents=True, exist_ok=True)
+    return DeltaTable.create(
+        location,
+        schema=schema,
+        mode="error",
+        storage_options=storage.delta_options(location),
+        description=description,
+        raise_if_key_not_exists=False,  # delta-rs knows only the properties of Delta
+        configuration=dict(configuration),
+        # Without these properties a second process would create it again, with another id.
+        commit_properties=commit_properties({}, others=2, **metadata),
+    )
 
 
 def first_line(error: BaseException) -> str:

@@ -4,43 +4,29 @@ The effect is that of sql/tables/upsert.sql or of an append by Spark.
 A commit lands only on the version that the batch was planned from, as on staging (zync.lake.commit).
 """
 
-import json
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Schema, WriterProperties, write_deltalake
 from deltalake.exceptions import DeltaError
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    IntegralType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql.types import StructType
 
 from zync.deliver.tables.positions import NEWER
 from zync.errors import CommitRefusedError, ConflictError, ZyncError
 from zync.lake import storage
 from zync.lake.commit import Commit, Refused
-from zync.lake.delivered import APP, PLACE, has_plain_protocol
+from zync.lake.delivered import APP, PLACE
 from zync.lake.delta_log import last_checkpoint
 from zync.lake.files import DataFile, add_actions, data_files, dataset
 from zync.lake.panics import without_panics
 from zync.lake.paths import is_local, locate
 from zync.lake.store_errors import outage, texts
-from zync.lake.table import NO_HOOKS, checkpoint, commit_properties, first_line
+from zync.lake.table import NO_HOOKS, checkpoint, create_table, first_line
 
 log = logging.getLogger(__name__)
 
@@ -54,28 +40,10 @@ than the second.
 
 They may be written again with each batch, and what they replace stays until VACUUM: more is left to Spark, which takes
 longer and so writes them less often. And they are held in memory."""
-_KEY_TYPES = (BinaryType, BooleanType, DateType, IntegralType, StringType)
-"""Types by which delta-rs finds a row as Spark does. It leaves out files by their statistics, and so it must not be by
-decimals or timestamps, whose statistics are rounded."""
-_TYPES = (*_KEY_TYPES, TimestampType, TimestampNTZType)
-"""Types of other columns, beside decimals of few digits. Of more digits, delta-rs writes statistics as doubles, and of
-floating point numbers without NaN: Spark would then leave out files that a query needs. Doubles that are appended are
-looked at; a merge writes others again, which may be NaN."""
-_DECIMAL_DIGITS = 15
-"""The digits of a decimal that a double holds."""
 _WRITER = WriterProperties(compression="ZSTD", compression_level=3, statistics_truncate_length=32)
 """As Spark's files in Delta tables are: their compression, and how much of a text the log has as its bound."""
 _COMPACTED_BYTES = 64 << 20
 """The size of the files that compaction writes; it leaves larger ones alone."""
-_PROPERTIES = (
-    "delta.checkpointInterval",
-    "delta.dataSkipping",
-    "delta.deletedFileRetentionDuration",
-    "delta.enableExpiredLogCleanup",
-    "delta.feature.",
-    "delta.logRetentionDuration",
-)
-"""The beginnings of Delta's properties that a table may have. By others Spark does more, like writing a manifest."""
 _ACTIONS_A_COMMIT, _MOST_COMMITS = 100, 1000
 """A checkpoint has each file that was replaced within Delta's retention of a week. So that not much more is written for
 it than for the commits, it waits for a commit for each so many of its actions; but at most for so many commits, as each
@@ -85,42 +53,6 @@ reader reads what comes after it."""
 def is_small(rows: int, files: Sequence[DataFile]) -> bool:
     """Returns whether rows are few enough, and their files small enough, to be held in this process's memory."""
     return rows <= MAX_ROWS and sum(file.size for file in files) <= _MAX_BYTES
-
-
-def is_plain(table: DeltaTable) -> bool:
-    """Returns whether delta-rs writes to a table as Spark does: no partitions, few features and properties of Delta."""
-    metadata = table.metadata()
-    return has_plain_protocol(table) and are_plain(metadata.configuration) and not metadata.partition_columns
-
-
-def are_plain(properties: Iterable[str]) -> bool:
-    """Returns whether delta-rs writes to a table with these properties as Spark does."""
-    return all(name.startswith(_PROPERTIES) for name in properties if name.startswith("delta."))
-
-
-def has_flat_columns(schema: StructType, key: Sequence[str] = (), *, is_appended: bool = False) -> bool:
-    """Returns whether delta-rs writes columns of these types, and finds rows by those of the key, as Spark does.
-
-    Args:
-        schema: The columns of the table.
-        key: The names of the columns by which rows are found.
-        is_appended: Whether rows are only appended to the table.
-    """
-    keys = {column.lower() for column in key}
-    return all(
-        _is_flat(field, is_key=field.name.lower() in keys) or (is_appended and isinstance(field.dataType, DoubleType))
-        for field in schema.fields
-    )
-
-
-def _is_flat(field: StructField, *, is_key: bool) -> bool:
-    kind = field.dataType
-    if any("CHAR_VARCHAR" in name for name in field.metadata):
-        return False
-    if isinstance(kind, StringType) and not kind.isUTF8BinaryCollation():  # whose texts are equal by other rules
-        return False
-    has_few_digits = isinstance(kind, DecimalType) and kind.precision <= _DECIMAL_DIGITS
-    return isinstance(kind, _KEY_TYPES) if is_key else has_few_digits or isinstance(kind, _TYPES)
 
 
 def most_merged(batch_bytes: int) -> int:
@@ -162,19 +94,9 @@ class DeltaRs:
         Returns:
             Whether it was created; if not, Spark says what is the matter.
         """
-        if is_local(location):
-            Path(location).mkdir(parents=True, exist_ok=True)
         try:
             with without_panics(location):
-                DeltaTable.create(
-                    location,
-                    schema=Schema.from_json(columns.json()),
-                    mode="error",
-                    storage_options=storage.delta_options(location),
-                    raise_if_key_not_exists=False,  # delta-rs knows only the properties of Delta
-                    configuration=dict(properties),
-                    commit_properties=commit_properties({}, others=2, userMetadata=self.tag),
-                )
+                create_table(location, Schema.from_json(columns.json()), properties, userMetadata=self.tag)
         except (DeltaError, OSError) as error:
             _raise_outage(error, location)
             log.info("%s was not created by delta-rs, and is by Spark: %s", location, first_line(error))
@@ -366,11 +288,6 @@ def _has_grown(table: DeltaTable) -> bool:
     """Returns whether enough was committed since the last checkpoint to write another."""
     last = last_checkpoint(table)
     return last is None or table.version() - last.version >= min(last.actions // _ACTIONS_A_COMMIT, _MOST_COMMITS)
-
-
-def spark_schema_of(table: DeltaTable) -> StructType:
-    """Returns the table's columns as Spark has them, without Spark's reading its log."""
-    return StructType.fromJson(json.loads(table.schema().to_json()))
 
 
 def _schema(table: DeltaTable) -> pa.Schema:

@@ -6,7 +6,6 @@ rows. So Spark's log stores (FencedLogStore.java) refuse commits after those of 
 """
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
 
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -72,29 +71,31 @@ class FencedSession:
             tables: The tables by location, at the versions after which only this process may commit.
         """
         self._session = session
+        self._spark: SparkSession | None = None
         self._versions = {location: table.version() if table else -1 for location, table in tables.items()}
 
-    @cached_property
+    @property
     def spark(self) -> SparkSession:
         """The session."""
-        spark = self._session()
-        for location, version in self._versions.items():
-            _set_base(spark, location, version)
-        return spark
+        if self._spark is None:
+            self._spark = self._session()
+            for location, version in self._versions.items():
+                _set_base(self._spark, location, version)
+        return self._spark
 
     def follow(self, location: str, version: int) -> None:
         """Lets Spark's commits to a table follow this version, which this process committed without Spark."""
         self._versions[location] = version
-        if "spark" in self.__dict__:
-            _set_base(self.spark, location, version)
+        if self._spark is not None:
+            _set_base(self._spark, location, version)
 
     def __enter__(self) -> "FencedSession":
         return self
 
     def __exit__(self, *_: object) -> None:
-        if "spark" in self.__dict__:
+        if self._spark is not None:
             for location in filter(lambda location: not is_local(location), self._versions):
-                self.spark.conf.unset(f"{_BASE}{location}")
+                self._spark.conf.unset(f"{_BASE}{location}")
 
 
 def _set_base(spark: SparkSession, location: str, version: int) -> None:

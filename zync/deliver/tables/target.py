@@ -80,8 +80,9 @@ class TableTarget:
         """The columns of a new table without further ones, as Spark makes it."""
         appended = self.apply == "append"
         columns = [StructField(field.name, field.dataType, metadata=field.metadata) for field in self.columns]
-        own = [StructField("_position", LongType(), not appended), StructField("_seqno", LongType())]
-        return StructType(columns + own + ([StructField(DELETED, BooleanType(), False)] if appended else []))
+        position, seqno = PLACE
+        places = [StructField(position, LongType(), not appended), StructField(seqno, LongType())]
+        return StructType(columns + places + ([StructField(DELETED, BooleanType(), False)] if appended else []))
 
     def is_partition(self, column: str) -> bool:
         """Returns whether the table is partitioned by the column."""

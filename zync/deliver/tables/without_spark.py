@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from zync.debezium.unavailable import Placeholder
 from zync.deliver.tables import delta_rs, truncations
 from zync.deliver.tables.delta_rs import NotPlainError
-from zync.deliver.tables.target import OWN, TableTarget
+from zync.deliver.tables.target import TableTarget
 from zync.deliver.tables.tombstones import TOMBSTONES, files_since
 from zync.deliver.tables.writer import Writer
 from zync.formats.encode.json_rows import PARSE_ERRORS, parser
@@ -79,9 +79,8 @@ def _plain_table(writer: Writer, arrivals: Arrivals, placeholder: Placeholder | 
     if target.apply == "history" or not is_plain or needs_position:
         raise NotPlainError
     if is_new:
-        writer.plan_new(target.plain_columns)
-    columns = {*target.columns.names, *PLACE, *OWN.get(target.apply, ())}
-    table = writer.plain_table(target.location, columns, target.key)
+        writer.plan_new()
+    table = writer.plain_table(target.location, {*target.plain_columns.names}, target.key)
     if table is None:
         raise NotPlainError
     return table

@@ -12,14 +12,9 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
 from zync.debezium import toast
-from zync.deliver.tables.delta_rs import (
-    DeltaRs,
-    has_flat_columns,
-    is_plain,
-    most_merged,
-    spark_schema_of,
-)
+from zync.deliver.tables.delta_rs import DeltaRs, most_merged
 from zync.deliver.tables.fence import FencedSession
+from zync.deliver.tables.plain import has_flat_columns, is_plain, spark_schema_of
 from zync.deliver.tables.schema_changes import changes
 from zync.deliver.tables.target import CLUSTERED_BY, CONFIGURED, TableTarget
 from zync.errors import ConflictError
@@ -183,14 +178,14 @@ class Writer:
             table = f"delta.{name(self.target.location)} ({columns.toDDL()}) USING DELTA{clauses}"
             self.spark.sql(f"CREATE TABLE {table}")
 
-    def plan_new(self, columns: StructType) -> None:
-        """Creates the table if it does not exist, for delta-rs to write its first rows.
+    def plan_new(self) -> None:
+        """Creates the table if it did not exist, for delta-rs to write its first rows.
 
         Raises:
             ConflictError: Another process has written to it by then.
         """
-        location = self.target.location
-        if open_table(location) is not None:
+        location, columns = self.target.location, self.target.plain_columns
+        if location not in self.planned or self.planned[location] is not None:
             return
         is_created = self._is_plain(columns) and self._delta_rs.create(location, columns, self.properties)
         if not is_created and open_table(location) is None:
